@@ -1,0 +1,340 @@
+"""Few-shot classification of real tables: ours against scikit-learn's classifiers and friends.
+
+The protocol is paper 000's (section 4.1): of each table, k labelled and u unlabelled rows a class,
+ten times; the score is that of the unlabelled rows. benchmarks/README.md says what is measured
+and how to read it.
+
+    python benchmarks/few_shot_tables.py --split test --peers-cache peers_cache.csv
+    python benchmarks/few_shot_tables.py --split test --unlabelled 5 20 100
+    python benchmarks/few_shot_tables.py --quick --weights default my_run.safetensors
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import peers
+from few_shot_report import SETTING, plot_curves, summarise, to_markdown
+from joblib import Parallel, delayed
+from sklearn.metrics import accuracy_score, log_loss
+from tqdm import tqdm
+
+ROOT = Path(__file__).resolve().parents[1]
+# Mixed into everyone's probabilities: without it, one confident mistake of 1-NN is infinite.
+UNIFORM = 0.01
+
+
+class Table(NamedTuple):
+    """A table: name, X (DataFrame), y (codes 0..n_classes-1) and the sha256 of its file."""
+
+    name: str
+    X: pd.DataFrame
+    y: np.ndarray
+    sha256: str
+
+
+class Episode(NamedTuple):
+    """Row numbers of one few-shot task, and which of the unlabelled rows are scored (a mask)."""
+
+    labelled: np.ndarray
+    unlabelled: np.ndarray
+    scored: np.ndarray
+
+
+def read_tables(folder, split):
+    """Read the classification tables of one split.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds index.csv (columns name, task, split) and NAME.parquet for each name; the last
+        column of a table is its target, columns that are not numbers are categorical.
+    split : str
+        "test" or "valid".
+
+    Returns
+    -------
+    list of Table
+        By name. Rows without a target are left out.
+    """
+    index = pd.read_csv(folder / "index.csv", dtype={"name": str}, keep_default_na=False)
+    index = index[(index["task"] == "classification") & (index["split"] == split)]
+    tables = []
+    for name in sorted(index["name"]):
+        path = folder / f"{name}.parquet"
+        frame = pd.read_parquet(path)
+        frame = frame[frame.iloc[:, -1].notna()].reset_index(drop=True)
+        y = pd.factorize(frame.iloc[:, -1], sort=True)[0]
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        tables.append(Table(name, frame.iloc[:, :-1], y, sha256))
+    return tables
+
+
+def draw_episode(table, episode, n_shots, n_unlabelled, n_scored):
+    """Draw the rows of one task; a function of the table's name, the numbers and nothing else.
+
+    Each class is shuffled once per table and episode. Labelled rows are taken from the front,
+    unlabelled rows from the back, so a task with fewer of either is part of every larger one,
+    and the `n_scored` rows a class at the very back are the same whatever the other counts.
+
+    Returns
+    -------
+    Episode
+
+    Raises
+    ------
+    ValueError
+        If a class has fewer than `n_shots + n_unlabelled` rows.
+    """
+    table_seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
+    rng = np.random.default_rng([table_seed, episode])
+    shuffled = [rng.permutation(np.flatnonzero(table.y == c)) for c in range(table.y.max() + 1)]
+    if min(map(len, shuffled)) < n_shots + n_unlabelled:
+        raise ValueError(f"{table.name}: a class has under {n_shots} + {n_unlabelled} rows")
+    # Mixed again: rows in class order would tell a learner that reads them in order.
+    labelled = rng.permutation(np.concatenate([rows[:n_shots] for rows in shuffled]))
+    unlabelled = rng.permutation(np.concatenate([rows[-n_unlabelled:] for rows in shuffled]))
+    scored = np.concatenate([rows[-n_scored:] for rows in shuffled])
+    return Episode(labelled, unlabelled, np.isin(unlabelled, scored))
+
+
+def score(proba, y):
+    """Accuracy, and log loss after mixing the probabilities with 1 % of the uniform distribution.
+
+    Rows of zeros or NaN, which label propagation gives to rows that no label reaches, count as
+    uniform; ties go to the first class, which is chance, as classes are equally frequent.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n_rows, n_classes)
+    y : ndarray of shape (n_rows,)
+        Codes 0..n_classes-1.
+
+    Returns
+    -------
+    dict with "accuracy" and "log_loss" (natural logarithm)
+    """
+    proba = np.nan_to_num(np.asarray(proba, dtype=float), posinf=0.0)
+    n_classes = proba.shape[1]
+    total = proba.sum(axis=1, keepdims=True)
+    proba = np.where(total > 0, proba / np.where(total > 0, total, 1.0), 1 / n_classes)
+    proba = (1 - UNIFORM) * proba + UNIFORM / n_classes
+    return {
+        "accuracy": accuracy_score(y, proba.argmax(axis=1)),
+        "log_loss": log_loss(y, proba, labels=np.arange(n_classes)),
+    }
+
+
+@cache
+def our_estimator(weights, transductive, device):
+    """Our classifier, already warm, so that no task's time holds imports or reading weights."""
+    from sklearn_meta import MetaSemiSupervisedClassifier
+
+    estimator = MetaSemiSupervisedClassifier(weights, transductive=transductive, device=device)
+    estimator.fit([[0.0], [1.0]], [0, 1]).predict_proba([[0.5]])
+    return estimator
+
+
+def our_methods(weights, inductive, device):
+    """Names of our rows in the tables -> arguments of `our_estimator`."""
+    methods = {}
+    for w in weights:
+        name = f"ours:{Path(w).stem}"
+        if name in methods:  # two files of one name in two folders
+            name = f"ours:{w}"
+        methods[name] = (w, True, device)
+        if inductive:
+            methods[f"{name}:inductive"] = (w, False, device)
+    return methods
+
+
+def run_unit(table, episode, settings, n_scored, ours, peer_names, done):
+    """Run every method on one table and episode.
+
+    Parameters
+    ----------
+    settings : list of (n_shots, n_unlabelled)
+    ours : dict of our methods, peer_names : list of str
+    done : set of cache keys not to compute again
+
+    Returns
+    -------
+    list of dict
+        One row a method and setting, with the fields of a peers cache.
+    """
+    results = []
+    for n_shots, n_unlabelled in settings:
+        setting = {
+            "rules": peers.RULES,
+            "dataset": table.name,
+            "sha256": table.sha256,
+            "shots": n_shots,
+            "unlabelled": n_unlabelled,
+            "scored": n_scored,
+            "episode": episode,
+        }
+        rows = [setting | {"method": name} for name in [*ours, *peer_names]]
+        rows = [row for row in rows if tuple(row[k] for k in peers.PeersCache.KEY) not in done]
+        if not rows:
+            continue
+        labelled, unlabelled, scored = draw_episode(table, episode, n_shots, n_unlabelled, n_scored)
+        X_labelled, X_unlabelled = table.X.iloc[labelled], table.X.iloc[unlabelled]
+        y_labelled, y_unlabelled = table.y[labelled], table.y[unlabelled]
+        prepared = None
+        for row in rows:
+            name = row["method"]
+            if name in ours:
+                estimator = our_estimator(*ours[name])
+                start = time.perf_counter()
+                proba = estimator.fit(X_labelled, y_labelled).predict_proba(X_unlabelled)
+            else:
+                if prepared is None:
+                    prepared = peers.prepare(pd.concat([X_labelled, X_unlabelled]))
+                inputs = np.split(prepared, [len(labelled)])
+                if peers.PEERS[name].raw:
+                    inputs = [X_labelled, X_unlabelled]
+                start = time.perf_counter()
+                proba = peers.predict_proba(name, inputs[0], y_labelled, inputs[1])
+            row["milliseconds"] = 1e3 * (time.perf_counter() - start)
+            results.append(row | score(proba[scored], y_unlabelled[scored]))
+    return results
+
+
+def run(tables, episodes, settings, n_scored, ours, peer_names, scores_cache, n_jobs=1):
+    """Run all methods on all tables and episodes, peers only where the cache has no score.
+
+    Returns
+    -------
+    DataFrame
+        Columns method, dataset, shots, unlabelled, scored, episode, accuracy, log_loss,
+        milliseconds; a row for each combination.
+    """
+    wanted = {
+        (peers.RULES, name, t.name, t.sha256, *setting, n_scored, episode)
+        for name in peer_names
+        for t in tables
+        for setting in settings
+        for episode in range(episodes)
+    }
+    done = wanted & scores_cache.scores.keys()
+    key = peers.PeersCache.KEY
+    rows = [dict(zip(key, k, strict=True)) | scores_cache.scores[k] for k in done]
+    units = [(table, episode) for table in tables for episode in range(episodes)]
+    jobs = (
+        delayed(run_unit)(
+            *unit,
+            settings,
+            n_scored,
+            ours,
+            peer_names,
+            {k for k in done if k[2] == unit[0].name and k[-1] == unit[1]},
+        )
+        for unit in units
+    )
+    results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs)
+    for new in tqdm(results, total=len(units), desc="tables x episodes", mininterval=1):
+        scores_cache.append(row for row in new if row["method"] in peer_names)
+        rows += new
+    frame = pd.DataFrame(rows).drop(columns=["rules", "sha256"])
+    columns = ["method", "dataset", *SETTING, "scored", "episode", *peers.PeersCache.VALUE]
+    return frame[columns].sort_values(columns[:6], ignore_index=True)
+
+
+def parse_arguments(arguments=None):
+    def positive(text):
+        value = int(text)
+        if value < 1:
+            raise argparse.ArgumentTypeError(f"{value} is not positive")
+        return value
+
+    names = list(peers.PEERS)
+    several = "unlabelled rows a class; with several, only the rows of the smallest are scored"
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
+    add("--folder", type=Path, default=folder, help="index.csv and the tables [%(default)s]")
+    add("--split", choices=["test", "valid"], default="test")
+    add("--episodes", type=positive, default=10, help="tasks drawn from each table")
+    add("--shots", type=positive, nargs="+", default=[1, 3, 5], help="labelled rows a class")
+    add("--unlabelled", type=positive, nargs="+", default=[20], help=several)
+    add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
+    add("--inductive", action="store_true", help="also ours with transductive=False")
+    add("--device", default="auto", help="where ours runs")
+    add(
+        "--peers",
+        nargs="*",
+        default=names,
+        choices=names,
+        metavar="NAME",
+        help="peers to run; none: ours only [%(default)s]",
+    )
+    add("--peers-cache", type=Path, help="CSV of peers' scores: read, and added to")
+    add("--output", type=Path, default=ROOT / "benchmarks/results/few_shot_tables")
+    add("--n-jobs", type=int, default=1, help="processes; more than 1 distorts the times")
+    add("--quick", action="store_true", help="3 episodes of 6 tables")
+    options = parser.parse_args(arguments)
+    if not (options.folder / "index.csv").is_file():
+        parser.error(f"no index.csv in {options.folder}: pass --folder or set SKLEARN_META_DATA")
+    if not options.weights and not options.peers:
+        parser.error("nothing to run: --weights and --peers are both empty")
+    return options
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    shots, unlabelled = sorted(set(options.shots)), sorted(set(options.unlabelled))
+    tables = read_tables(options.folder, options.split)
+    # Every setting is measured on the same tables.
+    enough = [t for t in tables if np.bincount(t.y).min() >= shots[-1] + unlabelled[-1]]
+    needed = f"{shots[-1]} + {unlabelled[-1]} rows a class"
+    print(f"{len(enough)} of {len(tables)} {options.split} tables have {needed}")
+    if not enough:
+        sys.exit("no table to run on")
+    if options.quick:
+        options.episodes = 3
+        enough = [enough[i] for i in np.unique(np.linspace(0, len(enough) - 1, 6).astype(int))]
+    peer_names = []
+    for name in dict.fromkeys(options.peers):
+        reason = peers.unavailable(name)
+        if reason is None:
+            peer_names.append(name)
+        else:
+            print(f"skipping {name}: {reason}")
+    ours = our_methods(options.weights, options.inductive, options.device)
+    results = run(
+        enough,
+        options.episodes,
+        [(k, u) for k in shots for u in unlabelled],
+        unlabelled[0],
+        ours,
+        peer_names,
+        peers.PeersCache(options.peers_cache),
+        options.n_jobs,
+    )
+    summary = summarise(results, next(iter(ours), None))
+    text = to_markdown(summary)
+    print(text)
+
+    options.output.mkdir(parents=True, exist_ok=True)
+    stem = options.output / (options.split + ("_unlabelled" if len(unlabelled) > 1 else ""))
+    results.to_csv(f"{stem}.csv", index=False, float_format="%.6g")
+    summary.to_csv(f"{stem}_summary.csv", index=False, float_format="%.6g")
+    Path(f"{stem}_summary.md").write_text(text)
+    plot_curves(summary, "shots", "unlabelled", f"{stem}.png")
+    if len(unlabelled) > 1:
+        plot_curves(summary, "unlabelled", "shots", f"{stem}_curve.png")
+    print(f"wrote {stem}.csv, _summary.csv, _summary.md and .png")
+
+
+if __name__ == "__main__":
+    # By its module name, so that joblib's worker processes find the functions.
+    import few_shot_tables
+
+    few_shot_tables.main()

@@ -1,0 +1,257 @@
+"""The peers of benchmarks/few_shot_tables.py, what they are given, and the cache of their scores.
+
+Every peer but TabPFN and TabICL gets the same matrix, made by `prepare`. Peers whose scikit-learn
+defaults do not suit standardised data stand twice in the table: once with the defaults, once with
+the best simple setting we know ("scaled", "tuned", "15", "small"). Those settings were chosen on
+the tables of split "valid", never on "test".
+"""
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
+
+# A cached score is only reused under the rules and the scikit-learn it was computed with: raise
+# the number whenever an episode, the preparation, a peer's settings or the scoring changes.
+RULES = f"1/scikit-learn-{sklearn.__version__}"
+
+
+class Peer(NamedTuple):
+    """How a peer is made and what it is given.
+
+    Attributes
+    ----------
+    make : callable
+        `(n_rows, n_features)` of the prepared task, labelled and unlabelled -> estimator.
+    semi_supervised : bool
+        Whether `fit` also gets the unlabelled rows, as `y == -1`.
+    raw : bool
+        Whether it gets the table's own columns (categories, missing cells) instead of the
+        prepared matrix.
+    """
+
+    make: Callable[[int, int], BaseEstimator]
+    semi_supervised: bool = False
+    raw: bool = False
+
+
+PEERS = {
+    "LabelSpreading-rbf": Peer(lambda n, d: LabelSpreading(), semi_supervised=True),
+    # gamma = 1 / n_features is what SVC's gamma="scale" amounts to on standardised columns.
+    "LabelSpreading-rbf-scaled": Peer(lambda n, d: LabelSpreading(gamma=1 / d), True),
+    "LabelSpreading-knn": Peer(lambda n, d: LabelSpreading("knn", n_neighbors=min(7, n - 1)), True),
+    "LabelSpreading-knn15": Peer(
+        lambda n, d: LabelSpreading("knn", n_neighbors=min(15, n - 1)), True
+    ),
+    "LabelPropagation": Peer(lambda n, d: LabelPropagation(), True),
+    # Hard clamping lets one class flood a graph of wide kernels: it needs a much narrower one.
+    "LabelPropagation-scaled": Peer(lambda n, d: LabelPropagation(gamma=32 / d), True),
+    "SelfTraining": Peer(lambda n, d: SelfTrainingClassifier(LogisticRegression()), True),
+    # The default kernel, 1.0 * RBF(1.0), is fixed and far too narrow for many columns.
+    "GaussianProcess": Peer(lambda n, d: GaussianProcessClassifier()),
+    "GaussianProcess-scaled": Peer(
+        lambda n, d: GaussianProcessClassifier(1.0 * RBF(d**0.5), optimizer=None)
+    ),
+    "GaussianProcess-tuned": Peer(lambda n, d: GaussianProcessClassifier(1.0 * RBF(d**0.5))),
+    "LogisticRegression": Peer(lambda n, d: LogisticRegression()),
+    "RandomForest": Peer(lambda n, d: RandomForestClassifier(random_state=0)),
+    # 20 rows a leaf, the default, allow no split at all below 40 labelled rows.
+    "HistGradientBoosting": Peer(lambda n, d: HistGradientBoostingClassifier(random_state=0)),
+    "HistGradientBoosting-small": Peer(
+        lambda n, d: HistGradientBoostingClassifier(min_samples_leaf=1, random_state=0)
+    ),
+    "1-NN": Peer(lambda n, d: KNeighborsClassifier(1)),
+    "TabPFN": Peer(lambda n, d: _tabpfn(), raw=True),
+    "TabICL": Peer(lambda n, d: _tabicl(), raw=True),
+}
+
+
+def prepare(X):
+    """Turn the rows of one episode into the matrix that peers are given.
+
+    Numeric columns: missing cells get the column's mean, then zero mean and unit variance.
+    Other columns: missing cells get the most frequent category, then one-hot, left as 0 and 1
+    (peers did better on split "valid" with them unscaled; two categories take one column).
+    Nothing but the episode's own rows is used, labelled and unlabelled alike.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (n_rows, n_columns)
+        Labelled and unlabelled rows together.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+        Finite; n_features is at least 1.
+    """
+    is_number = make_column_selector(dtype_include="number")(X)
+    is_category = [column for column in X.columns if column not in is_number]
+    X = X.astype(dict.fromkeys(is_number, float))
+    # Text before imputing: booleans, numbers and text are then all just names of categories.
+    categories = X[is_category].astype(str).astype(object).where(X[is_category].notna(), np.nan)
+    X = pd.concat([X[is_number], categories], axis=1)
+    transformer = make_column_transformer(
+        (make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()), is_number),
+        (
+            make_pipeline(
+                SimpleImputer(strategy="most_frequent", keep_empty_features=True),
+                OneHotEncoder(drop="if_binary", sparse_output=False),
+            ),
+            is_category,
+        ),
+    )
+    return transformer.fit_transform(X)
+
+
+def predict_proba(name, X_labelled, y_labelled, X_unlabelled):
+    """Class probabilities of the unlabelled rows by one peer.
+
+    Parameters
+    ----------
+    name : str
+        A key of `PEERS`.
+    X_labelled, X_unlabelled : ndarray or DataFrame of shape (n_rows, n_features)
+        Prepared rows, or the table's own for a raw peer.
+    y_labelled : ndarray of shape (n_labelled,)
+        Codes 0..n_classes-1, each present.
+
+    Returns
+    -------
+    ndarray of shape (n_unlabelled, n_classes)
+        As the peer gives them: rows of zeros or NaN are possible.
+    """
+    peer = PEERS[name]
+    n_labelled, n_unlabelled = len(X_labelled), len(X_unlabelled)
+    estimator = peer.make(n_labelled + n_unlabelled, X_labelled.shape[1])
+    with warnings.catch_warnings():
+        # Convergence and kernel-bound warnings, thousands of them: the score tells it all.
+        warnings.simplefilter("ignore")
+        if not peer.semi_supervised:
+            return estimator.fit(X_labelled, y_labelled).predict_proba(X_unlabelled)
+        X = np.concatenate([X_labelled, X_unlabelled])
+        y = np.concatenate([y_labelled, np.full(n_unlabelled, -1)])
+        estimator.fit(X, y)
+    if hasattr(estimator, "label_distributions_"):
+        # What was propagated to these very rows, rather than a second smoothing by predict.
+        return estimator.label_distributions_[n_labelled:]
+    return estimator.predict_proba(X_unlabelled)
+
+
+@lru_cache(maxsize=1)
+def _tabpfn():
+    from tabpfn import TabPFNClassifier
+
+    # A checkpoint given by path is never downloaded: the library would try otherwise.
+    cache = Path.home() / ".cache" / "tabpfn"
+    folder = Path(os.environ.get("TABPFN_MODEL_CACHE_DIR") or cache)
+    checkpoints = sorted(folder.glob("*classifier*default*.ckpt"))
+    if not checkpoints:
+        raise FileNotFoundError(f"no *classifier*default*.ckpt in {folder}")
+    return TabPFNClassifier(model_path=checkpoints[-1])
+
+
+@lru_cache(maxsize=1)
+def _tabicl():
+    from tabicl import TabICLClassifier
+
+    return TabICLClassifier(allow_auto_download=False)
+
+
+def unavailable(name):
+    """Why a peer cannot run here, or None if it can.
+
+    TabPFN and TabICL need their package and weights already on this machine: nothing is
+    downloaded. They are tried on a tiny task; the others are part of scikit-learn.
+    """
+    if not PEERS[name].raw:
+        return None
+    if importlib.util.find_spec(name.lower()) is None:
+        return f"the package {name.lower()} is not installed"
+    X = pd.DataFrame({"a": np.arange(8.0), "b": np.arange(8.0) % 3})
+    try:
+        predict_proba(name, X, np.arange(8) % 2, X)
+    except Exception as error:  # whatever a foreign package raises, it only means "not here"
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return None
+
+
+class PeersCache:
+    """Scores of peers in a CSV file that survives a killed run.
+
+    Parameters
+    ----------
+    path : str, Path or None
+        The file, made when missing. None keeps nothing.
+
+    Attributes
+    ----------
+    scores : dict
+        From a key (see `KEY`, as a tuple) to a dict of `VALUE`.
+    """
+
+    # The file's sha256 is in the key: a changed table is computed anew.
+    KEY = ("rules", "method", "dataset", "sha256", "shots", "unlabelled", "scored", "episode")
+    VALUE = ("accuracy", "log_loss", "milliseconds")
+
+    def __init__(self, path):
+        self.path = None if path is None else Path(path)
+        self.scores = {}
+        if self.path is None or not self.path.exists():
+            return
+        columns = [*self.KEY, *self.VALUE]
+        # Names are text even where they read "nan" or "007". Headers, and lines cut short by a
+        # crash, lack a field or have text where a number belongs.
+        rows = pd.read_csv(
+            self.path,
+            header=None,
+            names=columns,
+            dtype=str,
+            keep_default_na=False,
+            on_bad_lines="skip",
+        )
+        numbers = [*self.KEY[4:], *self.VALUE]
+        rows[numbers] = rows[numbers].apply(pd.to_numeric, errors="coerce")
+        rows = rows.dropna().astype(dict.fromkeys(self.KEY[4:], int))
+        for row in rows.itertuples(index=False):
+            self.scores[tuple(row[: len(self.KEY)])] = dict(
+                zip(self.VALUE, row[len(self.KEY) :], strict=True)
+            )
+
+    def append(self, rows: Iterable[dict]):
+        """Remember rows (dicts with at least `KEY` and `VALUE`) and add them to the file.
+
+        The rows go out in one write on a file opened for appending, each after a line break, so
+        that runs that share the file do not mix lines and a torn last line spoils only itself.
+        """
+        lines = []
+        for row in rows:
+            self.scores[tuple(row[k] for k in self.KEY)] = {k: row[k] for k in self.VALUE}
+            lines.append(pd.DataFrame([row])[[*self.KEY, *self.VALUE]])
+        if self.path is None or not lines:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            is_new = os.fstat(descriptor).st_size == 0
+            block = ("" if is_new else "\n") + pd.concat(lines).to_csv(index=False, header=is_new)
+            os.write(descriptor, block.encode())
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,26 @@
+"""Meta-learned, fit-free estimators with the scikit-learn interface.
+
+The public estimators are looked up on first use, so ``import sklearn_meta`` costs no import of
+torch. Helpers have modules named as scikit-learn names its own:
+:mod:`sklearn_meta.model_selection` and :mod:`sklearn_meta.inspection`.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+# Public name -> the module that defines it.
+_HOMES = {"MetaSemiSupervisedClassifier": "sklearn_meta.semi_supervised"}
+
+__all__ = ["MetaSemiSupervisedClassifier"]
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

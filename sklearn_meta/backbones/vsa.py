@@ -1,0 +1,300 @@
+"""Variable-feature self-attention: the backbone of paper 000 (Iwata and Kumagai, section 3).
+
+Shape legend: B tasks, N rows, M attributes, C classes, S = M + C slices of the second mode
+(attributes first, then labels), D width of the third mode, R heads, H width of a head.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+
+class MVSA(nn.Module):
+    """Multi-head variable-feature self-attention, Eq. (1)-(4).
+
+    Attention runs over the first mode of a tensor whose second mode may have any size: the
+    second mode is folded into the head width, so Eq. (2) and (3) are one matrix product each.
+
+    Parameters
+    ----------
+    width : int
+        Width D of the third mode, in and out.
+    n_heads : int
+        Number R of independent VSA layers.
+    head_width : int
+        Width H_K = H_V of each of them.
+    """
+
+    def __init__(self, width, n_heads, head_width):
+        super().__init__()
+        self.n_heads = n_heads
+        self.head_width = head_width
+        self.project = nn.Linear(width, 3 * n_heads * head_width, bias=False)  # W^Q, W^K, W^V
+        self.merge = nn.Linear(n_heads * head_width, width, bias=False)  # W^O
+
+    def queries_keys_values(self, z):
+        """Eq. (1), per head and with the second mode folded: three (B, R, D1, D2 * H)."""
+        B, D1, D2, _ = z.shape
+        qkv = self.project(z).view(B, D1, D2, 3, self.n_heads, self.head_width)
+        qkv = qkv.permute(3, 0, 4, 1, 2, 5).reshape(3, B, self.n_heads, D1, -1)
+        return qkv.unbind(0)  # indexing would zero-fill three gradients
+
+    def weights(self, q, k, readable, voting):
+        """Attention weights of Eq. (2).
+
+        Parameters
+        ----------
+        q, k : (B, R, D1, D2 * H), (B, R, D1', D2 * H)
+        readable : (B, D1') bool
+            Slices of the first mode that may be read; the others get weight zero.
+        voting : (B, D2) bool
+            Slices of the second mode that count in the sum of Eq. (2) and in its scale.
+
+        Returns
+        -------
+        (B, R, D1, D1')
+        """
+        count = voting.sum(1).clamp(min=1).to(q.dtype)
+        scale = 1 / torch.sqrt(count * self.head_width)  # 1 / sqrt(D2 H_K)
+        # Scaling and masking q costs D1 D2 H, the logits would cost D1 D1'.
+        gate = voting.to(q.dtype) * scale[:, None]  # (B, D2)
+        q = q * gate.repeat_interleave(self.head_width, dim=1)[:, None, None, :]
+        logits = q @ k.transpose(-1, -2)
+        logits = logits.masked_fill(~readable[:, None, None, :], -math.inf)
+        return logits.softmax(-1).to(q.dtype)
+
+    def aggregate(self, weights, v):
+        """Eq. (3) and (4): (B, R, D1, D1') and (B, R, D1', D2 * H) to (B, D1, D2, D)."""
+        B, R, D1, _ = weights.shape
+        o = (weights @ v).view(B, R, D1, -1, self.head_width)
+        return self.merge(o.permute(0, 2, 3, 1, 4).flatten(-2))
+
+
+class Block(nn.Module):
+    """Residual block of Eq. (6): ``z W^R + FF(LN(MVSA(z)))``.
+
+    Parameters
+    ----------
+    mode : {"examples", "attributes"}
+        Along which mode attention runs: Eq. (7) or Eq. (8).
+    width_in, width_out, hidden : int
+        Widths of the input, the output and the three-layer feed-forward network.
+    n_heads, head_width : int
+        As in :class:`MVSA`.
+    residual, layer_norm : bool
+        Switches of the paper's ablation (Table 2: w/oRes, w/oLN).
+    """
+
+    def __init__(
+        self, mode, width_in, width_out, hidden, n_heads, head_width, residual, layer_norm
+    ):
+        super().__init__()
+        self.mode = mode
+        self.attention = MVSA(width_in, n_heads, head_width)
+        self.norm = nn.LayerNorm(width_in) if layer_norm else nn.Identity()
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width_in, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, width_out),
+        )
+        self.residual = nn.Linear(width_in, width_out, bias=False) if residual else None
+
+    def forward(self, z, rows, columns, memory=None):
+        """One block.
+
+        Parameters
+        ----------
+        z : (B, N, S, D)
+        rows : (B, N) bool
+            Rows that may be read, by example-wise attention and by the vote over attributes.
+        columns : (B, S) bool
+            Slices of the second mode that are not padding.
+        memory : tuple or None
+            What an earlier pass over the context remembered of this block; the rows of ``z``
+            then read the context only, not each other.
+
+        Returns
+        -------
+        z : (B, N, S, D')
+        memory : tuple
+        """
+        if self.mode == "examples":  # Eq. (7)
+            q, k, v = self.attention.queries_keys_values(z)
+            k, v, rows = (k, v, rows) if memory is None else memory
+            memory = (k, v, rows)
+            o = self.attention.aggregate(self.attention.weights(q, k, rows, columns), v)
+        else:  # Eq. (8): swap the modes, attend, swap back
+            q, k, v = self.attention.queries_keys_values(z.transpose(1, 2))
+            if memory is None:
+                memory = (self.attention.weights(q, k, columns, rows),)
+            o = self.attention.aggregate(memory[0], v).transpose(1, 2)
+        out = self.feed_forward(self.norm(o))  # Eq. (6)
+        return (out if self.residual is None else self.residual(z) + out), memory
+
+
+class VSA(nn.Module):
+    """Embedding model of paper 000 (section 3.3, Eq. 5-8).
+
+    Every row of a task is embedded from all rows that may be read. The embedding of a row is
+    the concatenation of the last block's output over the attributes, so its length is
+    ``M * last_width``. Equivariant to permutations of labelled rows, of unlabelled rows, of
+    attributes and of classes (Appendix A).
+
+    Parameters
+    ----------
+    width : int, default=32
+        Width H^(b) of the hidden representation and of the feed-forward networks.
+    n_layers : int, default=3
+        Number of pairs of an example-wise (Eq. 7) and an attribute-wise (Eq. 8) block.
+    n_heads : int, default=4
+        Heads R of each attention layer.
+    head_width : int, default=8
+        Width H_K = H_V of a head. The paper's is 32; 8 costs a quarter.
+    last_width : int, default=8
+        Width H^(B) of the last block's output; the paper's is 1. Attention and layer norm of the
+        last block keep the full width (a layer norm over width 1 is constant), its feed-forward
+        network narrows it.
+    example_attention, attribute_attention : bool, default=True
+        Ablations AttributeAttn and ExampleAttn of Table 2: leave out the blocks of one kind.
+    observed_indicator, kind_indicator : bool, default=True
+        Ablations w/oObsInd and w/oAttLabInd: leave out channel 2, or channels 3 and 4, of Eq. (5).
+    residual, layer_norm : bool, default=True
+        Ablations w/oRes and w/oLN.
+
+    References
+    ----------
+    T. Iwata, A. Kumagai. Meta-learning of semi-supervised learning from tasks with heterogeneous
+    attribute spaces. 2023.
+    """
+
+    def __init__(
+        self,
+        *,
+        width=32,
+        n_layers=3,
+        n_heads=4,
+        head_width=8,
+        last_width=8,
+        example_attention=True,
+        attribute_attention=True,
+        observed_indicator=True,
+        kind_indicator=True,
+        residual=True,
+        layer_norm=True,
+    ):
+        super().__init__()
+        modes = ["examples"] * example_attention + ["attributes"] * attribute_attention
+        if not modes:
+            raise ValueError("example_attention and attribute_attention cannot both be False.")
+        self.config = {
+            "width": width,
+            "n_layers": n_layers,
+            "n_heads": n_heads,
+            "head_width": head_width,
+            "last_width": last_width,
+            "example_attention": example_attention,
+            "attribute_attention": attribute_attention,
+            "observed_indicator": observed_indicator,
+            "kind_indicator": kind_indicator,
+            "residual": residual,
+            "layer_norm": layer_norm,
+        }
+        modes = modes * n_layers
+        channels = 1 + observed_indicator + 2 * kind_indicator
+        widths_in = [channels] + [width] * (len(modes) - 1)
+        widths_out = [width] * (len(modes) - 1) + [last_width]
+        self.blocks = nn.ModuleList(
+            Block(mode, w_in, w_out, width, n_heads, head_width, residual, layer_norm)
+            for mode, w_in, w_out in zip(modes, widths_in, widths_out, strict=True)
+        )
+
+    def forward(self, x, y, readable, columns, classes, memory=None):
+        """Embed the rows of a batch of tasks.
+
+        Parameters
+        ----------
+        x : float tensor of shape (B, N, M)
+            Attributes; NaN marks a missing cell and padding.
+        y : int tensor of shape (B, N)
+            Class of each labelled row, -1 for every other row.
+        readable : bool tensor of shape (B, N)
+            Rows that every row may read: all of them in transductive mode, the context in
+            inductive mode, never padding. Ignored when ``memory`` is given.
+        columns : bool tensor of shape (B, M)
+            Attributes that are not padding.
+        classes : bool tensor of shape (B, C)
+            Classes that are not padding.
+        memory : list, optional
+            Second result of an earlier call on the context alone: the rows of ``x`` then read
+            that context and nothing else, at a cost linear in N.
+
+        Returns
+        -------
+        z : tensor of shape (B, N, M, last_width)
+            Embeddings; zero at padded attributes.
+        memory : list
+            What later rows need of this call: the standardisation, then one tuple a block.
+        """
+        moments, *blocks = memory or [moments_of(x, readable)] + [None] * len(self.blocks)
+        z = self.input_tensor(standardise(x, *moments), y, classes.shape[1])
+        slices = torch.cat([columns, classes], dim=1)
+        remembered = [moments]
+        for block, block_memory in zip(self.blocks, blocks, strict=True):
+            z, block_memory = block(z, readable, slices, block_memory)
+            remembered.append(block_memory)
+        z = z[:, :, : x.shape[2]]  # only the attributes make the embedding
+        return z.masked_fill(~columns[:, None, :, None], 0), remembered
+
+    def input_tensor(self, x, y, n_classes):
+        """Tensor Z^(1) of Eq. (5): value, observed?, attribute?, label?; (B, N, S, channels)."""
+        B, N, M = x.shape
+        labels = y[..., None] == torch.arange(n_classes, device=y.device)  # (B, N, C)
+        value = torch.cat([x.nan_to_num(0.0), labels.to(x.dtype)], dim=2)
+        channels = [value]
+        if self.config["observed_indicator"]:
+            labelled = (y >= 0)[..., None].expand(B, N, n_classes)
+            channels.append(torch.cat([~x.isnan(), labelled], dim=2).to(x.dtype))
+        if self.config["kind_indicator"]:
+            is_label = torch.arange(M + n_classes, device=x.device) >= M
+            is_label = is_label.to(x.dtype).expand(B, N, -1)
+            channels += [1 - is_label, is_label]
+        z = torch.stack(channels, dim=-1)
+        return z.to(self.blocks[0].attention.project.weight.dtype)
+
+
+def moments_of(x, readable):
+    """Centre and scale of each attribute over the observed cells of readable rows.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, M)
+        NaN marks unobserved cells.
+    readable : bool tensor of shape (B, N)
+
+    Returns
+    -------
+    mean, scale : tensors of shape (B, 1, M)
+        Scale is the standard deviation; the distance of its two values for a two-valued
+        attribute (a rare category would otherwise outweigh all others); 1 for a constant one.
+    """
+    observed = ~x.isnan() & readable[..., None]
+    count = observed.sum(1, keepdim=True).clamp(min=1)
+    mean = x.masked_fill(~observed, 0.0).sum(1, keepdim=True) / count
+    deviation = (x - mean).masked_fill(~observed, 0.0)
+    scale = (deviation.square().sum(1, keepdim=True) / count).sqrt()
+    low = x.masked_fill(~observed, math.inf).amin(1, keepdim=True)
+    high = x.masked_fill(~observed, -math.inf).amax(1, keepdim=True)
+    two_valued = (~observed | (x == low) | (x == high)).all(1, keepdim=True)
+    scale = torch.where(two_valued, high - low, scale)
+    # Rounding leaves a constant attribute with a tiny deviation; an unseen one has range -inf.
+    return mean, scale.masked_fill(~(high > low), 1.0)
+
+
+def standardise(x, mean, scale):
+    """Z-scores, linear up to 3 and logarithmic beyond, so that an outlier stays in reach."""
+    z = (x - mean) / scale
+    size = z.abs()
+    return torch.where(size > 3, z.sign() * (3 + torch.log1p((size - 3).clamp(min=0))), z)

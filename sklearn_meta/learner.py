@@ -1,0 +1,77 @@
+"""A learner is a backbone and a head: the thing that is meta-trained, stored and loaded."""
+
+from torch import nn
+
+from .backbones import BACKBONES
+from .heads import HEADS
+
+
+class Learner(nn.Module):
+    """Backbone x head.
+
+    Parameters
+    ----------
+    backbone : str or torch.nn.Module, default="vsa"
+        Name of an architecture in ``sklearn_meta.backbones.BACKBONES``, or a module with its
+        calling convention (see :class:`sklearn_meta.backbones.VSA`).
+    head : str or torch.nn.Module, default="prototypes"
+        Name of a head in ``sklearn_meta.heads.HEADS``, or a module with its calling convention.
+    backbone_config, head_config : dict, optional
+        Keyword arguments of the named backbone and head.
+
+    Raises
+    ------
+    ValueError
+        If a name is unknown.
+    """
+
+    def __init__(
+        self, backbone="vsa", head="prototypes", *, backbone_config=None, head_config=None
+    ):
+        super().__init__()
+        self.names = {"backbone": backbone, "head": head}
+        self.backbone = _build("backbone", backbone, backbone_config, BACKBONES)
+        self.head = _build("head", head, head_config, HEADS)
+
+    @property
+    def config(self):
+        """Keyword arguments that build this learner again, or None for a user's own modules."""
+        if not all(isinstance(name, str) for name in self.names.values()):
+            return None
+        return {
+            **self.names,
+            "backbone_config": dict(self.backbone.config),
+            "head_config": dict(self.head.config),
+        }
+
+    def forward(self, x, y, readable, columns, classes):
+        """Logits of every row: (B, N, C), -inf for classes without a labelled row.
+
+        Parameters are those of the backbone's call.
+        """
+        z, _ = self.backbone(x, y, readable, columns, classes)
+        return self.head(z, self.head.adapt(z, y, classes))
+
+    def encode(self, x, y, columns, classes):
+        """Read a context once: the state that ``continue_from`` needs of it.
+
+        Every row of the context may read every other; rows seen later are read by nobody.
+        """
+        readable = y.new_ones(y.shape, dtype=bool)
+        z, memory = self.backbone(x, y, readable, columns, classes)
+        return memory, self.head.adapt(z, y, classes)
+
+    def continue_from(self, state, x, columns, classes):
+        """Embeddings and logits of new rows, each read from the encoded context alone."""
+        memory, head_state = state
+        y = x.new_full(x.shape[:2], -1, dtype=int)
+        z, _ = self.backbone(x, y, y >= 0, columns, classes, memory)
+        return z, self.head(z, head_state)
+
+
+def _build(kind, module, config, registry):
+    if isinstance(module, nn.Module):
+        return module
+    if module not in registry:
+        raise ValueError(f"Unknown {kind} {module!r}: choose from {sorted(registry)}.")
+    return registry[module](**(config or {}))

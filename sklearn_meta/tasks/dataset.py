@@ -1,0 +1,61 @@
+"""The two shapes of data: a table that tasks are drawn from, and one few-shot task."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Dataset(NamedTuple):
+    """A table, ready for few-shot tasks to be drawn from it.
+
+    Parameters
+    ----------
+    name : str
+        What the table is called in reports.
+
+    X : ndarray of shape (n_rows, n_columns), float32
+        The attributes. Categories are one-hot encoded already; NaN is a missing cell.
+
+    y : ndarray of shape (n_rows,)
+        int64 class codes 0 to ``n_classes - 1``, every one of which occurs; or float32 values of
+        a regression target, which classification tasks cut into classes.
+    """
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+
+    @property
+    def n_classes(self):
+        """Number of classes, an int."""
+        return int(self.y.max()) + 1
+
+
+class Task(NamedTuple):
+    """One few-shot task: rows with labels, rows without, and what may be read.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_columns), float
+        The attributes; NaN is a missing cell.
+
+    y : ndarray of shape (n_rows,), int64
+        Class codes; -1 where no class is known. Labels of rows that are not ``labelled`` are
+        held out: they serve the loss and are never shown to the backbone.
+
+    labelled : ndarray of shape (n_rows,), bool
+        Rows whose label the learner may read (the support set).
+
+    context : ndarray of shape (n_rows,), bool
+        Rows that other rows may read: all of them in transductive mode; in inductive mode the
+        labelled rows and the unlabelled rows known beforehand.
+
+    n_classes : int
+        Number of classes.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    labelled: np.ndarray
+    context: np.ndarray
+    n_classes: int

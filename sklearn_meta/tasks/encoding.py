@@ -1,0 +1,146 @@
+"""From any table to a matrix of floats in which NaN is an unobserved cell."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.preprocessing import OneHotEncoder
+from sklearn.utils.validation import check_is_fitted
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Numeric columns as they are, the others one-hot; a missing cell stays missing.
+
+    A missing category is NaN in each of its one-hot columns, so the backbone sees an unobserved
+    cell (Eq. 5 of paper 000) and not one more category. A category that ``fit`` has not seen is
+    missing, too. A two-valued column becomes one column.
+
+    Parameters
+    ----------
+    max_categories : int, default=20
+        Columns at most that one categorical column becomes; rarer categories share one.
+
+    Attributes
+    ----------
+    categorical_ : list of int
+        Positions of the columns that are one-hot encoded.
+    n_columns_out_ : int
+        Number of columns of the result.
+    """
+
+    def __init__(self, max_categories=20):
+        self.max_categories = max_categories
+
+    def fit(self, X, y=None):
+        """Find the categorical columns and their categories.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_rows, n_columns)
+            In a DataFrame, columns of dtype category, object, string or bool are categorical;
+            in an ndarray of objects, columns that are not numbers.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        columns = _columns(X)
+        self.categorical_ = [j for j, column in enumerate(columns) if column.dtype == object]
+        self.encoders_ = {}
+        n_columns_out = len(columns) - len(self.categorical_)
+        for j in self.categorical_:
+            known = columns[j][~_missing(columns[j])]
+            encoder = OneHotEncoder(
+                drop="if_binary",
+                max_categories=self.max_categories,
+                handle_unknown="ignore",
+                sparse_output=False,
+            )
+            # An all-missing column has one category that never occurs: it stays all missing.
+            encoder.fit((known if len(known) else np.array([""], dtype=object))[:, None])
+            self.encoders_[j] = encoder
+            n_columns_out += len(encoder.get_feature_names_out())
+        self.n_columns_out_ = n_columns_out
+        return self
+
+    def transform(self, X):
+        """Encode a table.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns_out_), float64
+        """
+        check_is_fitted(self)
+        blocks = []
+        for j, column in enumerate(_columns(X)):
+            if j in self.encoders_:
+                blocks.append(self._one_hot(self.encoders_[j], column.astype(object)))
+            else:
+                blocks.append(_as_float(column, j)[:, None])
+        return np.hstack(blocks)
+
+    @staticmethod
+    def _one_hot(encoder, column):
+        known = ~_missing(column)
+        text = np.array([str(value) for value in encoder.categories_[0]])
+        known[known] = np.isin([str(value) for value in column[known]], text)
+        encoded = np.full((len(column), len(encoder.get_feature_names_out())), np.nan)
+        if known.any():
+            encoded[known] = encoder.transform(column[known][:, None])
+        return encoded
+
+
+def _columns(X):
+    """The columns of a table, each a float array, or an object array of strings."""
+    if hasattr(X, "columns"):
+        return [
+            _column(X.iloc[:, j].to_numpy(dtype=object), X.dtypes.iloc[j])
+            for j in range(X.shape[1])
+        ]
+    X = np.asarray(X)
+    return [_column(X[:, j], X.dtype) for j in range(X.shape[1])]
+
+
+def _column(column, dtype):
+    numeric = getattr(dtype, "kind", "O") in "fiu" and str(dtype) != "category"
+    if not numeric and str(dtype) == "object":
+        numeric = _is_numeric(column)
+    if numeric:
+        return _to_float(column)
+    missing = _missing(column)
+    text = np.array([str(value) for value in column], dtype=object)
+    text[missing] = None
+    return text
+
+
+def _is_numeric(column):
+    try:
+        _to_float(column)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _to_float(column):
+    column = np.asarray(column)
+    if column.dtype == object:
+        column = np.where(_missing(column), np.nan, column)
+    return column.astype(np.float64)
+
+
+def _as_float(column, j):
+    if column.dtype == object:
+        raise ValueError(
+            f"Column {j} was numeric in fit and holds text now: could not convert string to float."
+        )
+    return column
+
+
+def _missing(column):
+    return np.array(
+        [value is None or value != value or str(value) == "<NA>" for value in column], dtype=bool
+    )

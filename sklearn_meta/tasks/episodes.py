@@ -1,0 +1,177 @@
+"""Episodes: few-shot tasks drawn at random from datasets, grouped into batches of like size."""
+
+import numpy as np
+
+from .batch import collate
+from .dataset import Task
+
+
+class EpisodeSampler:
+    """Draws few-shot tasks; ways, shots, unlabelled rows, columns and gaps are random.
+
+    Parameters
+    ----------
+    n_shots : sequence of int, default=(1, 3, 5, 10)
+        Labelled rows a class; one of them is drawn for each task.
+
+    n_unlabelled : int or (int, int), default=20
+        Unlabelled rows a class, or a range from which it is drawn log-uniformly.
+
+    max_classes : int, default=10
+        Classes beyond this number are left out at random.
+
+    max_rows : int, default=300
+        Bound on the rows of a task: unlabelled rows are left out above it.
+
+    max_cells : int, default=6000
+        Bound on rows x (columns + classes) of a task: columns are left out at random above it.
+
+    inductive : float in [0, 1], default=0.3
+        Share of tasks in which rows to be predicted may not be read by other rows.
+
+    imbalanced : float in [0, 1], default=0.25
+        Share of tasks whose rows are drawn without regard to class (one labelled row of each
+        class apart); the others hold the same number of rows of each class, as in paper 000.
+
+    column_subset, class_subset : float in [0, 1], default=0.5 and 0.2
+        Share of tasks drawn from a random subset of columns, or of classes.
+
+    missing : float in [0, 1], default=0.15
+        Share of tasks in which up to a quarter of the cells are hidden.
+
+    flip : bool, default=True
+        Whether each column's sign is flipped with probability one half.
+    """
+
+    def __init__(
+        self,
+        n_shots=(1, 3, 5, 10),
+        n_unlabelled=20,
+        *,
+        max_classes=10,
+        max_rows=300,
+        max_cells=6000,
+        inductive=0.3,
+        imbalanced=0.25,
+        column_subset=0.5,
+        class_subset=0.2,
+        missing=0.15,
+        flip=True,
+    ):
+        self.n_shots = tuple(n_shots)
+        self.n_unlabelled = n_unlabelled
+        self.max_classes = max_classes
+        self.max_rows = max_rows
+        self.max_cells = max_cells
+        self.inductive = inductive
+        self.imbalanced = imbalanced
+        self.column_subset = column_subset
+        self.class_subset = class_subset
+        self.missing = missing
+        self.flip = flip
+
+    def draw(self, dataset, rng):
+        """One task from one dataset.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            A classification table with at least two rows of two classes.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Task
+        """
+        classes = self._classes(dataset, rng)
+        shots = int(rng.choice(self.n_shots))
+        labelled, unlabelled = self._rows(dataset.y, classes, shots, rng)
+        rows = np.concatenate([labelled, unlabelled])
+        X = dataset.X[np.ix_(rows, self._columns(dataset, len(rows), len(classes), rng))]
+        if self.flip:
+            X = X * rng.choice(np.float32([-1, 1]), size=X.shape[1])
+        if rng.random() < self.missing:
+            X = np.where(rng.random(X.shape) < rng.uniform(0, 0.25), np.float32(np.nan), X)
+        code = np.full(dataset.n_classes, -1)
+        code[classes] = np.arange(len(classes))
+        is_labelled = np.arange(len(rows)) < len(labelled)
+        context = np.ones(len(rows), dtype=bool)
+        if rng.random() < self.inductive:
+            context[rng.random(len(rows)) > rng.choice([0, rng.random()])] = False
+            context[-1] = False  # something must be left to predict
+            context |= is_labelled
+        return Task(X, code[dataset.y[rows]], is_labelled, context, len(classes))
+
+    def _classes(self, dataset, rng):
+        n_classes = min(dataset.n_classes, self.max_classes)
+        if n_classes > 2 and rng.random() < self.class_subset:
+            n_classes = int(rng.integers(2, n_classes + 1))
+        return rng.choice(dataset.n_classes, n_classes, replace=False)
+
+    def _rows(self, y, classes, shots, rng):
+        n_unlabelled = self.n_unlabelled
+        if not np.isscalar(n_unlabelled):
+            low, high = n_unlabelled
+            n_unlabelled = int(round(np.exp(rng.uniform(np.log(low), np.log(high)))))
+        n_unlabelled = max(min(n_unlabelled, self.max_rows // len(classes) - shots), 1)
+        members = [rng.permutation(np.flatnonzero(y == c)) for c in classes]
+        if rng.random() < self.imbalanced:
+            labelled = [m[:1] for m in members]
+            rest = rng.permutation(np.concatenate([m[1:] for m in members]))
+            n_more = min((shots - 1) * len(classes), max(len(rest) - len(classes), 0))
+            rest = rest[: n_more + n_unlabelled * len(classes)]
+            return np.concatenate([*labelled, rest[:n_more]]), rest[n_more:]
+        # A class with few rows keeps at least one of them to be predicted.
+        cuts = [min(shots, max(len(m) - 1, 1)) for m in members]
+        labelled = [m[:cut] for m, cut in zip(members, cuts, strict=True)]
+        unlabelled = [m[cut : cut + n_unlabelled] for m, cut in zip(members, cuts, strict=True)]
+        return np.concatenate(labelled), np.concatenate(unlabelled)
+
+    def _columns(self, dataset, n_rows, n_classes, rng):
+        n_columns = dataset.X.shape[1]
+        most = min(n_columns, max(self.max_cells // n_rows - n_classes, 2))
+        if most > 2 and rng.random() < self.column_subset:
+            most = int(rng.integers(2, most + 1))
+        return rng.permutation(n_columns)[:most]
+
+
+def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=8):
+    """Endless padded batches of tasks of like size.
+
+    Tasks are drawn in pools of ``n_pooled`` batches, sorted by their number of columns and rows
+    so that little is padded, and the batches of a pool come in random order. Pool p depends on
+    ``(seed, p)`` alone, so a stream can be taken up again at any batch.
+
+    Parameters
+    ----------
+    source : object with ``draw(rng) -> Dataset``
+    sampler : EpisodeSampler
+    batch_size : int
+        Tasks a batch.
+    seed : int
+    start : int, default=0
+        Number of batches to skip.
+    n_pooled : int, default=8
+        Batches a pool.
+
+    Yields
+    ------
+    inputs : dict of tensors
+    target : tensor
+        See :func:`sklearn_meta.tasks.batch.collate`.
+    """
+    pool, skip = divmod(start, n_pooled)
+    while True:
+        rng = np.random.default_rng([seed, pool])
+        tasks = [sampler.draw(source.draw(rng), rng) for _ in range(n_pooled * batch_size)]
+        # Rows first in coarse steps, then slices of the second mode: both modes pad little.
+        order = sorted(range(len(tasks)), key=lambda i: _size(tasks[i]))
+        order = np.reshape(order, (n_pooled, batch_size))[rng.permutation(n_pooled)]
+        for members in order[skip:]:
+            yield collate([tasks[i] for i in members])
+        pool, skip = pool + 1, 0
+
+
+def _size(task):
+    n_rows, n_columns = task.X.shape
+    return int(np.log2(n_columns + task.n_classes)), n_rows

@@ -1,0 +1,366 @@
+"""Meta-training: Algorithm 1 of paper 000 on skorch.
+
+One *step* is one batch of tasks; one skorch *epoch* is the ``eval_every`` steps between two
+looks at the validation tasks. A checkpoint is written at the end of each epoch.
+"""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from skorch import NeuralNet
+from skorch.callbacks import (
+    Callback,
+    EarlyStopping,
+    GradientNormClipping,
+    LRScheduler,
+    PassthroughScoring,
+)
+from skorch.helper import predefined_split
+from skorch.history import History
+from torch.optim.lr_scheduler import LambdaLR
+from tqdm.auto import tqdm
+
+from .tasks import batches
+from .tasks.batch import IGNORE
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+def meta_train(
+    learner,
+    source,
+    sampler,
+    *,
+    validation_source=None,
+    max_steps=20_000,
+    batch_size=8,
+    learning_rate=2e-3,
+    weight_decay=0.01,
+    n_warmup=100,
+    n_cycles=1,
+    clip=1.0,
+    eval_every=500,
+    n_validation=32,
+    patience=None,
+    callbacks=None,
+    checkpoint_dir=None,
+    device="cpu",
+    precision="auto",
+    n_workers=0,
+    random_state=0,
+    verbose=True,
+):
+    """Minimise the expected loss on held-out labels, Eq. (10) of paper 000.
+
+    Parameters
+    ----------
+    learner : Learner
+        Trained in place.
+    source, validation_source : object with ``draw(rng) -> Dataset``
+        Where training and validation tasks come from. Without a validation source there is
+        neither early stopping nor a best state: the last weights stand.
+    sampler : EpisodeSampler
+    max_steps : int, default=20000
+    batch_size : int, default=8
+        Tasks a step.
+    learning_rate, weight_decay : float, default=2e-3 and 0.01
+        Of AdamW.
+    n_warmup, n_cycles : int, default=100 and 1
+        The rate rises linearly over ``n_warmup`` steps and falls to zero along a cosine; the
+        rest of the steps holds ``n_cycles`` such falls.
+    clip : float, default=1.0
+        Largest norm of the gradient.
+    eval_every : int, default=500
+        Steps between looks at the validation tasks, and between checkpoints.
+    n_validation : int, default=32
+        Batches of validation tasks, drawn once.
+    patience : int, default=None
+        Looks without a better validation loss after which training stops; None never stops.
+    callbacks : list of skorch callbacks, default=None
+    checkpoint_dir : path, default=None
+        Folder for ``checkpoint.safetensors``. If one is there, training goes on from it.
+    device : str, default="cpu"
+    precision : {"auto", "float32", "bfloat16"}, default="auto"
+        bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
+    n_workers : int, default=0
+        Processes that prepare batches.
+    random_state : int, default=0
+    verbose : bool, default=True
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    history : skorch.history.History
+        ``train_loss``, ``valid_loss`` and ``valid_accuracy`` by epoch.
+
+    Raises
+    ------
+    ValueError
+        If the checkpoint is not one of this learner and schedule.
+    """
+    max_steps = int(max_steps)
+    eval_every = min(eval_every, max_steps)
+    n_epochs = math.ceil(max_steps / eval_every)
+    schedule = {
+        "max_steps": max_steps,
+        "eval_every": eval_every,
+        "batch_size": batch_size,
+        "random_state": random_state,
+        "learner": learner.config,
+    }
+    stream = EpisodeStream(
+        source, sampler, batch_size=batch_size, n_batches=eval_every, seed=[random_state, 0]
+    )
+    checkpoint = Checkpoint(checkpoint_dir, schedule)
+    own = [
+        GradientNormClipping(clip),
+        LRScheduler(
+            LambdaLR,
+            # skorch resumes a schedule at the number of epochs, not of steps: count them here.
+            lr_lambda=lambda step: rate_at(
+                step + checkpoint.n_epochs * eval_every, n_epochs * eval_every, n_warmup, n_cycles
+            ),
+            last_epoch=-1,
+            step_every="batch",
+        ),
+    ]
+    validation = None
+    if validation_source is not None:
+        draws = batches(validation_source, sampler, batch_size=batch_size, seed=[random_state, 1])
+        validation = [next(draws) for _ in range(n_validation)]
+        own.append(PassthroughScoring("valid_accuracy", lower_is_better=False))
+        if patience is not None:
+            own.append(EarlyStopping(patience=patience))
+    own.append(checkpoint)
+    if verbose:
+        own.append(Progress(n_epochs * eval_every))
+    net = MetaNet(
+        learner,
+        criterion=episode_loss,
+        optimizer=torch.optim.AdamW,
+        optimizer__weight_decay=weight_decay,
+        lr=learning_rate,
+        max_epochs=n_epochs,
+        batch_size=1,  # a stream's item is a whole batch of tasks
+        iterator_train__collate_fn=_only,
+        iterator_train__num_workers=n_workers,
+        iterator_valid__collate_fn=_only,
+        train_split=validation and predefined_split(validation),
+        callbacks=[*own, *(callbacks or [])],
+        callbacks__print_log=None,
+        device=device,
+        precision=precision,
+        verbose=0,
+    )
+    net.initialize()
+    checkpoint.restore(net)
+    learner.train()
+    left = max(n_epochs - checkpoint.n_epochs, 0)
+    net.partial_fit(stream, epochs=left)
+    checkpoint.load_best(net)
+    learner.eval()
+    return net.history
+
+
+class EpisodeStream(torch.utils.data.IterableDataset):
+    """The batches of one epoch after another; ``epoch`` says which comes next."""
+
+    def __init__(self, source, sampler, *, batch_size, n_batches, seed):
+        self.source = source
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.n_batches = n_batches
+        self.seed = seed
+        self.epoch = 0
+
+    def __len__(self):
+        return self.n_batches
+
+    def __iter__(self):
+        worker = torch.utils.data.get_worker_info()
+        rank, n_workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        start = self.epoch * self.n_batches
+        stream = batches(
+            self.source, self.sampler, batch_size=self.batch_size, seed=self.seed, start=start
+        )
+        for i in range(self.n_batches):
+            batch = next(stream)
+            if i % n_workers == rank:
+                yield batch
+
+
+class MetaNet(NeuralNet):
+    """skorch's training loop over batches of tasks.
+
+    Parameters
+    ----------
+    precision : {"auto", "float32", "bfloat16"}, default="auto"
+        See :func:`meta_train`.
+    """
+
+    def __init__(self, *args, precision="auto", **kwargs):
+        super().__init__(*args, **kwargs)
+        self.precision = precision
+
+    def infer(self, x, **fit_params):
+        use = self.precision == "bfloat16" or (
+            self.precision == "auto" and gains_from_bfloat16(self.device)
+        )
+        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=use):
+            return super().infer(x, **fit_params)
+
+    def initialize_criterion(self):
+        self.criterion_ = self.criterion  # a function: it has no parameters and no state
+        return self
+
+    def get_loss(self, y_pred, y_true, X=None, training=False):
+        return self.criterion_(y_pred, y_true.to(y_pred.device))
+
+    def validation_step(self, batch, **fit_params):
+        step = super().validation_step(batch, **fit_params)
+        target = batch[1].to(step["y_pred"].device)
+        asked = target != IGNORE
+        hit = (step["y_pred"].argmax(-1) == target) & asked
+        accuracy = (hit.sum(1) / asked.sum(1).clamp(min=1)).mean().item()
+        self.history.record_batch("valid_accuracy", accuracy)
+        return step
+
+
+def episode_loss(logits, target):
+    """Eq. (10): mean over the rows to be predicted of each task, then over tasks.
+
+    Parameters
+    ----------
+    logits : tensor of shape (B, N, C)
+    target : int tensor of shape (B, N)
+        ``IGNORE`` for rows that are not to be predicted.
+    """
+    loss = torch.nn.functional.cross_entropy(
+        logits.float().transpose(1, 2), target, ignore_index=IGNORE, reduction="none"
+    )
+    return (loss.sum(1) / (target != IGNORE).sum(1).clamp(min=1)).mean()
+
+
+def rate_at(step, n_steps, n_warmup, n_cycles):
+    """Factor of the learning rate: linear warm-up, then ``n_cycles`` cosine falls to zero."""
+    if step < n_warmup:
+        return (step + 1) / n_warmup
+    position = n_cycles * (step - n_warmup) / max(n_steps - n_warmup, 1)
+    return 0.0 if position >= n_cycles else 0.5 * (1 + math.cos(math.pi * (position % 1)))
+
+
+def gains_from_bfloat16(device):
+    """Whether autocast to bfloat16 is faster than float32 on a device."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    return torch.device(device).type == "cpu" and bool(supported())
+
+
+class Checkpoint(Callback):
+    """Keeps the best weights, and writes the whole state of training after each epoch.
+
+    One safetensors file holds the weights, the best weights and the optimiser's state; its
+    header holds the history. It is replaced atomically, so a kill leaves the last one whole.
+    """
+
+    def __init__(self, folder, schedule):
+        self.path = Path(folder) / CHECKPOINT if folder is not None else None
+        self.schedule = schedule
+        self.n_epochs = 0
+        self.best = None
+        self.best_loss = math.inf
+
+    def on_epoch_begin(self, net, dataset_train=None, **kwargs):
+        dataset_train.epoch = len(net.history) - 1
+
+    def on_epoch_end(self, net, **kwargs):
+        record = net.history[-1]
+        if record.get("valid_loss", math.inf) < self.best_loss:
+            self.best_loss = record["valid_loss"]
+            self.best = {k: v.detach().clone() for k, v in net.module_.state_dict().items()}
+        if self.path is not None:
+            self._write(net)
+
+    def _write(self, net):
+        groups = {"weights": net.module_.state_dict(), "best": self.best or {}}
+        tensors = {f"{g}.{k}": v.contiguous() for g, d in groups.items() for k, v in d.items()}
+        for i, slots in net.optimizer_.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{slot}": v for slot, v in slots.items()}
+        history = [{k: v for k, v in e.items() if k != "batches"} for e in net.history]
+        header = {
+            "schedule": json.dumps(self.schedule),
+            "history": json.dumps(history),
+            "best_loss": json.dumps(self.best_loss),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_suffix(".partial")
+        save_file(tensors, partial, metadata=header)
+        os.replace(partial, self.path)
+
+    def restore(self, net):
+        """Take up the state of an earlier run with the same schedule, if there is one."""
+        if self.path is None or not self.path.is_file():
+            return
+        with safe_open(self.path, "pt", device=str(net.device)) as file:
+            header = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+        if json.loads(header["schedule"]) != json.loads(json.dumps(self.schedule)):
+            raise ValueError(
+                f"{self.path} belongs to a run with other settings: {header['schedule']}. Give "
+                "the same settings to go on with it, or another checkpoint_dir to start anew."
+            )
+        group = {"weights": {}, "best": {}, "optimizer": {}}
+        for name, tensor in tensors.items():
+            kind, key = name.split(".", 1)
+            group[kind][key] = tensor
+        net.module_.load_state_dict(group["weights"])
+        self.best = group["best"] or None
+        self.best_loss = json.loads(header["best_loss"])
+        state = net.optimizer_.state_dict()
+        for name, tensor in group["optimizer"].items():
+            i, slot = name.split(".", 1)
+            state["state"].setdefault(int(i), {})[slot] = tensor
+        net.optimizer_.load_state_dict(state)
+        epochs = json.loads(header["history"])
+        net.history = History([{**epoch, "batches": []} for epoch in epochs])
+        self.n_epochs = len(epochs)
+
+    def load_best(self, net):
+        """Put the weights of the lowest validation loss back."""
+        if self.best is not None:
+            net.module_.load_state_dict(self.best)
+
+
+class Progress(Callback):
+    """One progress bar over all steps, with the last validation figures beside it."""
+
+    def __init__(self, n_steps):
+        self.n_steps = n_steps
+
+    def on_train_begin(self, net, **kwargs):
+        done = sum(epoch.get("train_batch_count", 0) for epoch in net.history)
+        self.bar_ = tqdm(total=self.n_steps, initial=done, desc="meta_fit", unit="step")
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        if training:
+            self.bar_.update()
+
+    def on_epoch_end(self, net, **kwargs):
+        shown = ("train_loss", "valid_loss", "valid_accuracy")
+        self.bar_.set_postfix(
+            {k: f"{net.history[-1][k]:.4f}" for k in shown if k in net.history[-1]}
+        )
+
+    def on_train_end(self, net, **kwargs):
+        self.bar_.close()
+
+
+def _only(items):
+    (item,) = items
+    return item

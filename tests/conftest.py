@@ -1,0 +1,25 @@
+"""What every test shares: one torch thread, a repeatable Hypothesis, the folder of real tables."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+# Many small problems: a second thread only waits for the first, and sums stay repeatable.
+torch.set_num_threads(1)
+
+# Derandomised: a run fails because of the change under test, never because of the draw.
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=20)
+settings.load_profile("ci")
+
+
+@pytest.fixture(scope="session")
+def tables_dir():
+    """Folder of parquet tables with an index.csv: ``SKLEARN_META_DATA``, or beside the project."""
+    default = Path(__file__).parents[2] / "shared" / "data" / "tabular"
+    folder = Path(os.environ.get("SKLEARN_META_DATA", default))
+    if not (folder / "index.csv").is_file():
+        pytest.skip(f"no tables at {folder}: set SKLEARN_META_DATA to a folder with an index.csv")
+    return folder

@@ -1,0 +1,433 @@
+"""Splitters that know -1, and Transductive, on scikit-learn's own real data."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score, cross_validate
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit, Transductive
+
+
+def hide(y, share, seed=0, dtype=None):
+    """y with a share of its labels replaced by -1."""
+    y = np.array(y, dtype=dtype)
+    y[np.random.default_rng(seed).random(len(y)) < share] = -1
+    return y
+
+
+def knn_spreading():
+    return make_pipeline(StandardScaler(), LabelSpreading(kernel="knn", n_neighbors=5))
+
+
+@pytest.fixture(scope="module")
+def wine():
+    """Three labelled rows a class, and all the others to predict."""
+    X, y = load_wine(return_X_y=True)
+    train, test = next(FewShotSplit(n_shots=3, random_state=0).split(X, y))
+    return X[train], y[train], X[test], y[test]
+
+
+# ---------------------------------------------------------------------------------- splitters
+
+
+@st.composite
+def partly_labelled(draw):
+    """Labels 0.., each class at least 5 times and in random order, with any number of -1."""
+    counts = draw(st.lists(st.integers(5, 12), min_size=2, max_size=4))
+    y = np.repeat([*range(len(counts)), -1], [*counts, draw(st.integers(0, 30))])
+    return np.random.default_rng(draw(st.integers(0, 99))).permutation(y)
+
+
+@given(
+    y=partly_labelled(),
+    n_splits=st.integers(2, 5),
+    shuffle=st.booleans(),
+    kind=st.sampled_from(["int", "object", "float"]),
+)
+def test_semi_supervised_folds_partition_the_labelled_rows(y, n_splits, shuffle, kind):
+    cv = SemiSupervisedSplit(n_splits, shuffle=shuffle, random_state=0 if shuffle else None)
+    names = np.array(["a", "b", "c", "d", -1], dtype=object)[y] if kind == "object" else y
+    names = names.astype(float) if kind == "float" else names
+    folds = list(cv.split(np.empty((len(y), 1)), names))
+    assert len(folds) == cv.get_n_splits() == n_splits
+    for train, test in folds:
+        assert (y[test] != -1).all()
+        assert set(np.flatnonzero(y == -1)) <= set(train)
+        assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
+    every_test = np.concatenate([test for _, test in folds])
+    assert_array_equal(np.sort(every_test), np.flatnonzero(y != -1))
+    for k in range(y.max() + 1):
+        per_fold = [np.sum(y[test] == k) for _, test in folds]
+        assert max(per_fold) - min(per_fold) <= 1
+
+
+def test_semi_supervised_split_is_stratified_k_fold_when_every_row_is_labelled():
+    X, y = load_iris(return_X_y=True)
+    ours = SemiSupervisedSplit(4, random_state=3).split(X, y)
+    theirs = StratifiedKFold(4, shuffle=True, random_state=3).split(X, y)
+    for (train, test), (train_, test_) in zip(ours, theirs, strict=True):
+        assert_array_equal(train, train_)
+        assert_array_equal(test, test_)
+
+
+def test_semi_supervised_split_scores_what_stratified_k_fold_spoils():
+    X, y = load_digits(return_X_y=True)
+    y = hide(y, 0.7)
+    model = LabelSpreading(kernel="knn")
+    assert cross_val_score(model, X, y, cv=SemiSupervisedSplit(random_state=0)).min() > 0.9
+    assert cross_val_score(model, X, y, cv=StratifiedKFold()).max() < 0.5
+
+
+@pytest.mark.parametrize(
+    "load, scoring", [(load_wine, "roc_auc_ovr"), (load_breast_cancer, "roc_auc")]
+)
+def test_grid_search_with_roc_auc(load, scoring):
+    X, y = load(return_X_y=True)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), LabelSpreading(kernel="knn")),
+        {"labelspreading__n_neighbors": [9, 15]},
+        cv=SemiSupervisedSplit(3, random_state=0),
+        scoring=scoring,
+        error_score="raise",
+    )
+    search.fit(X, hide(y, 0.6))
+    assert search.best_score_ > 0.95
+
+
+@given(y=partly_labelled(), n_shots=st.integers(1, 3), n_unlabelled=st.none() | st.integers(1, 2))
+def test_few_shot_counts(y, n_shots, n_unlabelled):
+    cv = FewShotSplit(4, n_shots=n_shots, n_unlabelled=n_unlabelled, random_state=0)
+    splits = list(cv.split(y, y))
+    assert len(splits) == cv.get_n_splits() == 4
+    for train, test in splits:
+        assert not set(train) & set(test)
+        assert len(set(train)) == len(train) and len(set(test)) == len(test)
+        assert set(np.flatnonzero(y == -1)) <= set(train)
+        assert (y[test] != -1).all()
+        for k in range(y.max() + 1):
+            assert np.sum(y[train] == k) == n_shots
+            rest = np.sum(y == k) - n_shots
+            assert np.sum(y[test] == k) == (rest if n_unlabelled is None else n_unlabelled)
+
+
+@pytest.mark.parametrize(
+    "cv", [FewShotSplit(3, random_state=0), SemiSupervisedSplit(random_state=0)]
+)
+def test_an_int_seed_repeats_the_splits_and_another_changes_them(cv):
+    X, y = load_iris(return_X_y=True)
+    first = [test.tolist() for _, test in cv.split(X, y)]
+    assert first == [test.tolist() for _, test in cv.split(X, y)]
+    other = type(cv)(cv.n_splits, random_state=1)
+    assert first != [test.tolist() for _, test in other.split(X, y)]
+
+
+def test_few_shot_splits_differ_from_each_other_and_are_not_sorted_by_class():
+    X, y = load_iris(return_X_y=True)
+    splits = list(FewShotSplit(5, random_state=0).split(X, y))
+    assert len({tuple(sorted(train)) for train, _ in splits}) == 5
+    assert np.any(np.diff(y[splits[0][0]]) < 0) and np.any(np.diff(y[splits[0][1]]) < 0)
+
+
+def test_few_shot_names_the_class_that_is_too_small():
+    y = np.array(["few"] * 4 + ["many"] * 30)
+    with pytest.raises(ValueError, match=r"needs 5 .* class 'few' has 4: lower n_shots"):
+        next(FewShotSplit(n_shots=3, n_unlabelled=2).split(y, y))
+    with pytest.raises(ValueError, match=r"needs 5 .* 4 to train on .* 1 to test on"):
+        next(FewShotSplit(n_shots=4).split(y, y))
+    train, test = next(FewShotSplit(n_shots=3).split(y, y))
+    assert len(train) == 6 and len(test) == 28
+
+
+@pytest.mark.parametrize(
+    "params", [{"n_splits": 0}, {"n_shots": 0}, {"n_shots": 1.5}, {"n_unlabelled": 0}]
+)
+def test_few_shot_refuses_bad_parameters(params):
+    with pytest.raises(ValueError, match=f"The '{next(iter(params))}' parameter of FewShotSplit"):
+        FewShotSplit(**params)
+
+
+@pytest.mark.parametrize("cv", [FewShotSplit(n_shots=1), SemiSupervisedSplit(2)])
+class TestBadLabels:
+    def test_no_labelled_row(self, cv):
+        with pytest.raises(ValueError, match="no labelled row"):
+            next(cv.split(np.empty((4, 1)), [-1] * 4))
+
+    def test_mark_turned_into_text(self, cv):
+        y = np.array(["a", "a", "b", "b", -1])
+        with pytest.raises(ValueError, match="text '-1'"):
+            next(cv.split(y, y))
+
+    def test_lengths_differ(self, cv):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            next(cv.split(np.empty((4, 1)), [0, 0, 1]))
+
+    def test_targets_of_regression(self, cv):
+        with pytest.raises(ValueError, match="continuous"):
+            next(cv.split(np.empty((4, 1)), [0.5, 1.5, 2.5, 3.5]))
+
+    def test_integers_held_as_objects_are_classes(self, cv):
+        y = np.array([0, 0, 1, 1, -1], dtype=object)
+        train, test = next(cv.split(y, y))
+        assert 4 in train and set(y[test]) == {0, 1}
+
+
+def test_semi_supervised_split_refuses_more_folds_than_labels():
+    y = [0, 0, 1, 1, -1, -1, -1]
+    with pytest.raises(ValueError, match="n_splits=3"):
+        next(SemiSupervisedSplit(3).split(y, y))
+
+
+# -------------------------------------------------------------------------------- Transductive
+
+
+@parametrize_with_checks(
+    [Transductive(LabelSpreading()), Transductive(LabelSpreading(), unlabelled=None)],
+    expected_failed_checks=lambda estimator: {
+        "check_methods_subset_invariance": "a transduced label depends on the rows beside it",
+        **(
+            {"check_classifiers_classes": "its labels are -1 and 1, and -1 means unlabelled"}
+            if estimator.unlabelled == -1
+            else {}
+        ),
+    },
+    xfail_strict=True,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [LabelSpreading(), LabelSpreading(kernel="knn"), LabelPropagation(kernel="knn", max_iter=5000)],
+    ids=str,
+)
+def test_equals_the_model_fitted_by_hand(model, wine):
+    X, y, X_query, _ = wine
+    X, X_query = X / [*X.max(axis=0)], X_query / [*X.max(axis=0)]
+    ours = Transductive(model).fit(X, y)
+    by_hand = clone(model).fit(np.vstack([X, X_query]), np.r_[y, [-1] * len(X_query)])
+    assert_array_equal(ours.predict(X_query), by_hand.transduction_[len(X) :])
+    assert_allclose(ours.predict_proba(X_query), by_hand.label_distributions_[len(X) :], rtol=1e-12)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.9])  # without, and with, rows never taken in
+def test_self_training_labels_every_row(threshold, wine):
+    X, y, X_query, _ = wine
+    model = SelfTrainingClassifier(
+        make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), threshold=threshold
+    )
+    ours = Transductive(model).fit(X, y)
+    by_hand = clone(model).fit(np.vstack([X, X_query]), np.r_[y, [-1] * len(X_query)])
+    transduced = by_hand.transduction_[len(X) :]
+    assert (transduced == -1).any() == (threshold == 0.9)
+    expected = np.where(transduced == -1, by_hand.predict(X_query), transduced)
+    assert_array_equal(ours.predict(X_query), expected)
+    assert_allclose(ours.predict_proba(X_query), by_hand.predict_proba(X_query), rtol=1e-12)
+
+
+def test_unlabelled_rows_help_in_cross_validation():
+    X, y = load_digits(return_X_y=True)
+    cv = FewShotSplit(n_shots=1, n_unlabelled=100, random_state=0)
+    alone = cross_val_score(LabelSpreading(kernel="knn", n_neighbors=5), X, y, cv=cv)
+    wrapped = cross_val_score(
+        Transductive(LabelSpreading(kernel="knn", n_neighbors=5)), X, y, cv=cv
+    )
+    assert wrapped.mean() > alone.mean() + 0.2
+
+
+def test_labels_may_be_strings_and_rows_of_fit_unlabelled(wine):
+    X, y, X_query, _ = wine
+    names = np.array(["Barolo", "Grignolino", "Barbera"])
+    codes = Transductive(knn_spreading()).fit(X, y)
+    named = Transductive(knn_spreading()).fit(X, names[y])
+    assert_array_equal(named.classes_, np.sort(names))
+    assert_array_equal(named.predict(X_query), names[codes.predict(X_query)])
+    # The rest of the table given to fit with the mark -1 instead of to predict.
+    n = len(X_query) - 10
+    marked = np.concatenate([names[y].astype(object), [-1] * n])
+    both = Transductive(knn_spreading()).fit(np.vstack([X, X_query[:n]]), marked)
+    assert_array_equal(both.predict(X_query[n:]), named.predict(X_query)[n:])
+    assert_allclose(both.predict_proba(X_query[n:]), named.predict_proba(X_query)[n:], rtol=1e-9)
+
+
+def test_another_mark(wine):
+    X, y, X_query, _ = wine
+    signs = np.where(y == 0, -1, 1)
+    two = Transductive(knn_spreading(), unlabelled=None).fit(X, signs)
+    assert_array_equal(two.classes_, [-1, 1])
+    assert set(two.predict(X_query)) == {-1, 1}
+    asked = Transductive(knn_spreading(), unlabelled="?").fit(
+        np.vstack([X, X_query]), [*np.array(["no", "yes"])[(y == 0) + 0], *"?" * len(X_query)]
+    )
+    assert_array_equal(asked.classes_, ["no", "yes"])
+    assert_array_equal(asked.y_[len(y) :], -1)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:sklearn")
+def test_rows_that_no_label_reaches_get_the_class_prior(wine):
+    X, y, X_query, _ = wine
+    X, y = X[y > 0][:5], y[y > 0][:5]
+    prior = np.bincount(y)[1:] / 5
+    assert prior[0] != prior[1]
+    far = X_query + 1e6 * np.arange(1, len(X_query) + 1)[:, None]
+    theirs = LabelPropagation().fit(X, y)
+    assert np.isnan(theirs.predict_proba(far)).all()  # scikit-learn issue 18029
+    ours = Transductive(LabelPropagation()).fit(X, y)
+    assert_allclose(ours.predict_proba(far), np.tile(prior, (len(far), 1)))
+    assert_array_equal(ours.predict(far), np.full(len(far), ours.classes_[prior.argmax()]))
+
+
+class OnlyPredicts(ClassifierMixin, BaseEstimator):
+    """Nearest labelled row, with no transduction_ and no predict_proba."""
+
+    def fit(self, X, y):
+        self.nearest_ = KNeighborsClassifier(1).fit(X[y != -1], y[y != -1])
+        return self
+
+    def predict(self, X):
+        return self.nearest_.predict(X)
+
+
+def test_an_estimator_that_only_predicts(wine):
+    X, y, X_query, _ = wine
+    ours = Transductive(OnlyPredicts()).fit(X, y + 5)
+    assert_array_equal(
+        ours.predict(X_query), 5 + KNeighborsClassifier(1).fit(X, y).predict(X_query)
+    )
+    assert not hasattr(ours, "predict_proba")
+    assert hasattr(Transductive(knn_spreading()), "predict_proba")
+
+
+def test_pipelines_and_searches_give_what_their_last_step_transduced(wine):
+    X, y, X_query, _ = wine
+    scaled = StandardScaler().fit_transform(np.vstack([X, X_query]))
+    model = LabelSpreading(kernel="knn", n_neighbors=5)
+    by_hand = clone(model).fit(scaled, np.r_[y, [-1] * len(X_query)])
+    search = GridSearchCV(
+        knn_spreading(), {"labelspreading__n_neighbors": [5]}, cv=SemiSupervisedSplit(3)
+    )
+    for wrapped in (knn_spreading(), search):
+        ours = Transductive(wrapped).fit(X, y)
+        assert_array_equal(ours.predict(X_query), by_hand.transduction_[len(X) :])
+
+
+def test_a_data_frame_reaches_column_transformers(wine):
+    X, y, X_query, _ = wine
+    columns = [f"x{i}" for i in range(X.shape[1] - 1)] + ["strength"]
+    frame, query = (pd.DataFrame(rows, columns=columns) for rows in (X, X_query))
+    for table in (frame, query):
+        table["strength"] = np.where(table["strength"] > 750, "strong", "light")
+    model = make_pipeline(
+        make_column_transformer(
+            (OneHotEncoder(), ["strength"]), remainder=StandardScaler(), sparse_threshold=0
+        ),
+        LabelSpreading(kernel="knn"),
+    )
+    ours = Transductive(model).fit(frame, pd.Series(y))
+    assert_array_equal(ours.feature_names_in_, columns)
+    by_hand = clone(model).fit(pd.concat([frame, query]), np.r_[y, [-1] * len(query)])
+    assert_array_equal(ours.predict(query), by_hand[-1].transduction_[len(frame) :])
+    with pytest.raises(ValueError, match="feature names should match"):
+        ours.predict(query.rename(columns={"strength": "colour"}))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        Transductive(model).fit(frame, y[:-1])
+
+
+def test_arrays_after_a_data_frame_and_the_other_way_round(wine):
+    X, y, X_query, _ = wine
+    columns = [f"x{i}" for i in range(X.shape[1])]
+    expected = Transductive(knn_spreading()).fit(X, y).predict(X_query)
+    framed = Transductive(knn_spreading()).fit(pd.DataFrame(X, columns=columns), y)
+    with pytest.warns(UserWarning, match="valid feature names"):
+        assert_array_equal(framed.predict(X_query), expected)
+    plain = Transductive(knn_spreading()).fit(X, y)
+    with pytest.warns(UserWarning, match="fitted without feature names"):
+        assert_array_equal(plain.predict(pd.DataFrame(X_query, columns=columns)), expected)
+
+
+def test_sparse_rows(wine):
+    X, y, X_query, _ = wine
+    dense = Transductive(LabelSpreading(kernel="knn")).fit(X, y)
+    sparse = Transductive(LabelSpreading(kernel="knn")).fit(sp.csr_array(X), y)
+    assert_array_equal(sparse.predict(sp.csr_array(X_query)), dense.predict(X_query))
+    assert_array_equal(sparse.predict(X_query), dense.predict(X_query))
+
+
+def test_tags_follow_the_wrapped_estimator(wine):
+    X, y, X_query, _ = wine
+    X_query = np.where(X_query > X_query.mean(axis=0) * 2, np.nan, X_query)
+    assert np.isnan(X_query).any()
+    with pytest.raises(ValueError, match="NaN"):
+        Transductive(LabelSpreading()).fit(X, y).predict(X_query)
+    imputing = make_pipeline(SimpleImputer(), *[step for _, step in knn_spreading().steps])
+    assert len(Transductive(imputing).fit(X, y).predict(X_query)) == len(X_query)
+
+
+def test_an_estimator_that_takes_the_mark_for_a_class_is_refused(wine):
+    X, y, X_query, _ = wine
+    ours = Transductive(make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
+    with pytest.raises(ValueError, match="Pipeline took -1 for a class"):
+        ours.predict(X_query)
+
+
+def test_no_labelled_row_not_fitted_and_bad_parameters(wine):
+    X, y, X_query, _ = wine
+    with pytest.raises(ValueError, match="no labelled row"):
+        Transductive(LabelSpreading()).fit(X, np.full(len(X), -1))
+    with pytest.raises(NotFittedError):
+        Transductive(LabelSpreading()).predict(X_query)
+    with pytest.raises(ValueError, match="'estimator' parameter of Transductive"):
+        Transductive(StandardScaler()).fit(X, y)
+    with pytest.raises(ValueError, match="'unlabelled' parameter of Transductive"):
+        Transductive(LabelSpreading(), unlabelled=0.5).fit(X, y)
+
+
+def test_clone_pickle_and_two_jobs(wine):
+    X, y, X_query, _ = wine
+    ours = Transductive(knn_spreading(), unlabelled=-1).fit(X, y)
+    assert not hasattr(clone(ours), "classes_")
+    assert_array_equal(pickle.loads(pickle.dumps(ours)).predict(X_query), ours.predict(X_query))
+    everything, labels = load_wine(return_X_y=True)
+    cv = FewShotSplit(4, n_unlabelled=20, random_state=0)
+    one, two = (
+        cross_val_score(Transductive(knn_spreading()), everything, labels, cv=cv, n_jobs=n)
+        for n in (1, 2)
+    )
+    assert_array_equal(one, two)
+
+
+def test_searches_and_scores_with_metadata_routing_on():
+    X, y = load_wine(return_X_y=True)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            Transductive(knn_spreading()),
+            {"estimator__labelspreading__alpha": [0.1, 0.5]},
+            cv=SemiSupervisedSplit(3, random_state=0),
+            scoring=["accuracy", "roc_auc_ovr", "neg_log_loss"],
+            refit="roc_auc_ovr",
+            error_score="raise",
+        ).fit(X, hide(y, 0.8))
+        assert search.best_score_ > 0.95
+        scores = cross_validate(
+            Transductive(knn_spreading()), X, y, cv=FewShotSplit(3, random_state=0)
+        )
+        assert scores["test_score"].min() > 0.8

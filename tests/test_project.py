@@ -1,0 +1,152 @@
+"""What holds for the project as a whole: versions, pins, lazy imports, which module knows which."""
+
+import ast
+import graphlib
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import sklearn_meta
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "sklearn_meta"
+FILES = sorted(PACKAGE.rglob("*.py"))
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+# Imports run one way: estimators -> base -> training -> tasks; estimators -> backbones, heads.
+ESTIMATORS = ["semi_supervised"]
+ABOVE_TRAINING = ["base", "inspection", "model_selection", *ESTIMATORS]
+MUST_NOT_IMPORT = {
+    "backbones": ["sklearn", "skorch", "tasks", "training", "weights", *ABOVE_TRAINING],
+    "heads": ["sklearn", "skorch", "tasks", "training", "weights", *ABOVE_TRAINING],
+    "learner": ["sklearn", "skorch", "training", *ABOVE_TRAINING],
+    "tasks": ["backbones", "heads", "learner", "training", *ABOVE_TRAINING],
+    "training": ABOVE_TRAINING,
+    "base": ["inspection", "model_selection", *ESTIMATORS],
+    "model_selection": ["torch", "training", "base", *ESTIMATORS],
+}
+
+
+def module_name(path):
+    """Dotted name of a file of the package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def imports(name, path, source=None):
+    """Dotted names that a module imports, anywhere in its text and however it spells them."""
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    found = set()
+    for node in ast.walk(ast.parse(source or path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            # `from . import x` may name a module or something that a module holds.
+            found |= {
+                inner if (inner := f"{base}.{alias.name}") in MODULES else base
+                for alias in node.names
+            }
+    return found
+
+
+def is_or_is_in(name, module):
+    return name == module or name.startswith(module + ".")
+
+
+def test_imports_are_read_in_every_spelling():
+    source = """
+import sklearn.base as b, os
+from . import dataset
+from .episodes import Task
+from ..heads import Prototypes
+def late():
+    from sklearn_meta import base
+"""
+    found = imports("sklearn_meta.tasks.prior", Path("prior.py"), source)
+    assert {"sklearn.base", "os", "sklearn_meta.tasks.episodes", "sklearn_meta.heads"} <= found
+    assert found & {"sklearn_meta.tasks.dataset", "sklearn_meta.tasks"}
+    assert found & {"sklearn_meta.base", "sklearn_meta"}
+
+
+@pytest.mark.parametrize("layer", MUST_NOT_IMPORT)
+def test_imports_run_one_way(layer):
+    ours = {name for name in MODULES if is_or_is_in(name, f"sklearn_meta.{layer}")}
+    assert ours, f"there is no sklearn_meta.{layer}"
+    outside = {"sklearn", "skorch", "torch"}
+    forbidden = [m if m in outside else f"sklearn_meta.{m}" for m in MUST_NOT_IMPORT[layer]]
+    wrong = [
+        f"{name} imports {imported}"
+        for name in sorted(ours)
+        for imported in sorted(imports(name, MODULES[name]))
+        if any(is_or_is_in(imported, module) for module in forbidden)
+    ]
+    assert not wrong
+
+
+def test_no_circle_of_imports():
+    graph = {name: imports(name, path) & MODULES.keys() - {name} for name, path in MODULES.items()}
+    order = list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError
+    assert len(order) == len(MODULES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_no_module_is_long(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("module", ["sklearn_meta", "sklearn_meta.model_selection"])
+def test_importing_does_not_import_torch(module):
+    code = f"import sys, {module}; print(*{{m.split('.')[0] for m in sys.modules}})"
+    run = [sys.executable, "-c", code]
+    loaded = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "sklearn_meta" in loaded.split()
+    assert not {"torch", "skorch"} & set(loaded.split())
+
+
+def test_version_is_the_distributions():
+    assert sklearn_meta.__version__ == METADATA["version"]
+    assert f"## {METADATA['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("name", sklearn_meta.__all__)
+def test_public_names_are_there_and_documented(name):
+    public = getattr(sklearn_meta, name)
+    assert public.__name__ == name
+    assert len(public.__doc__) > 100
+    assert name in dir(sklearn_meta)
+
+
+@pytest.mark.parametrize("name", ["model_selection", "inspection"])
+def test_documented_names_of_the_helper_modules(name):
+    module = importlib.import_module(f"sklearn_meta.{name}")
+    assert all(len(getattr(module, public).__doc__) > 100 for public in module.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="sklearn_meta.*'nothing'"):
+        sklearn_meta.nothing  # noqa: B018
+
+
+def normalised(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_every_dependency_has_one_exact_pin():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    lines = [line for line in lines if line and not line.startswith("#")]
+    assert not [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)]
+    pinned = [normalised(line.split("==")[0]) for line in lines]
+    assert len(pinned) == len(set(pinned))
+    wanted = METADATA["dependencies"] + sum(METADATA["optional-dependencies"].values(), [])
+    assert {normalised(re.match(r"[\w.-]+", line)[0]) for line in wanted} <= set(pinned)
+    assert not [line for line in wanted if "==" in line]  # exact versions stand in one file only
