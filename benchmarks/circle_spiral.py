@@ -77,6 +77,7 @@ def trained(seed, args):
         sampler,
         max_steps=args.max_steps,
         n_cycles=2,
+        n_pooled=1,  # circles and spirals in every batch
         checkpoint_dir=f"{args.checkpoints}/{name}",
         device=args.device,
         random_state=seed,

@@ -52,6 +52,7 @@ def meta_train(
     device="cpu",
     precision="auto",
     n_workers=0,
+    n_pooled=8,
     random_state=0,
     verbose=True,
 ):
@@ -89,6 +90,9 @@ def meta_train(
         bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
     n_workers : int, default=0
         Processes that prepare batches.
+    n_pooled : int, default=8
+        Batches drawn at a time, over which tasks are sorted by size so that little is padded;
+        1 leaves sizes, and with them kinds of tasks, mixed within each batch.
     random_state : int, default=0
     verbose : bool, default=True
         Whether to show a progress bar.
@@ -110,11 +114,17 @@ def meta_train(
         "max_steps": max_steps,
         "eval_every": eval_every,
         "batch_size": batch_size,
+        "n_pooled": n_pooled,
         "random_state": random_state,
         "learner": learner.config,
     }
     stream = EpisodeStream(
-        source, sampler, batch_size=batch_size, n_batches=eval_every, seed=[random_state, 0]
+        source,
+        sampler,
+        batch_size=batch_size,
+        n_batches=eval_every,
+        seed=[random_state, 0],
+        n_pooled=n_pooled,
     )
     checkpoint = Checkpoint(checkpoint_dir, schedule)
     own = [
@@ -170,12 +180,13 @@ def meta_train(
 class EpisodeStream(torch.utils.data.IterableDataset):
     """The batches of one epoch after another; ``epoch`` says which comes next."""
 
-    def __init__(self, source, sampler, *, batch_size, n_batches, seed):
+    def __init__(self, source, sampler, *, batch_size, n_batches, seed, n_pooled):
         self.source = source
         self.sampler = sampler
         self.batch_size = batch_size
         self.n_batches = n_batches
         self.seed = seed
+        self.n_pooled = n_pooled
         self.epoch = 0
 
     def __len__(self):
@@ -186,7 +197,12 @@ class EpisodeStream(torch.utils.data.IterableDataset):
         rank, n_workers = (worker.id, worker.num_workers) if worker else (0, 1)
         start = self.epoch * self.n_batches
         stream = batches(
-            self.source, self.sampler, batch_size=self.batch_size, seed=self.seed, start=start
+            self.source,
+            self.sampler,
+            batch_size=self.batch_size,
+            seed=self.seed,
+            start=start,
+            n_pooled=self.n_pooled,
         )
         for i in range(self.n_batches):
             batch = next(stream)

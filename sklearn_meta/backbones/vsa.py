@@ -234,12 +234,14 @@ class VSA(nn.Module):
         Returns
         -------
         z : tensor of shape (B, N, M, last_width)
-            Embeddings; zero at padded attributes.
+            Embeddings; zero at padded attributes, and at those constant over readable rows.
         memory : list
             What later rows need of this call: the standardisation, then one tuple a block.
         """
         moments, *blocks = memory or [moments_of(x, readable)] + [None] * len(self.blocks)
-        z = self.input_tensor(standardise(x, *moments), y, classes.shape[1])
+        mean, scale, varied = moments
+        z = self.input_tensor(standardise(x, mean, scale), y, classes.shape[1])
+        columns = columns & varied  # nothing can be read off a constant or unseen attribute
         slices = torch.cat([columns, classes], dim=1)
         remembered = [moments]
         for block, block_memory in zip(self.blocks, blocks, strict=True):
@@ -279,6 +281,8 @@ def moments_of(x, readable):
     mean, scale : tensors of shape (B, 1, M)
         Scale is the standard deviation; the distance of its two values for a two-valued
         attribute (a rare category would otherwise outweigh all others); 1 for a constant one.
+    varied : bool tensor of shape (B, M)
+        Attributes of which readable rows hold two values or more.
     """
     observed = ~x.isnan() & readable[..., None]
     count = observed.sum(1, keepdim=True).clamp(min=1)
@@ -289,8 +293,8 @@ def moments_of(x, readable):
     high = x.masked_fill(~observed, -math.inf).amax(1, keepdim=True)
     two_valued = (~observed | (x == low) | (x == high)).all(1, keepdim=True)
     scale = torch.where(two_valued, high - low, scale)
-    # Rounding leaves a constant attribute with a tiny deviation; an unseen one has range -inf.
-    return mean, scale.masked_fill(~(high > low), 1.0)
+    varied = high > low  # the deviation of a constant attribute may be off zero by rounding
+    return mean, scale.masked_fill(~varied, 1.0), varied[:, 0]
 
 
 def standardise(x, mean, scale):

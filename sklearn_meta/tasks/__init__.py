@@ -1,10 +1,10 @@
 """Tasks: where datasets come from, and how few-shot tasks are drawn from them."""
 
-from .batch import collate, context_task
+from .batch import collate, context_task, groups_of_like_size
 from .circle_spiral import CircleSpiral, circle_spiral_tasks
 from .collections import Mixture, Tables, as_dataset, as_source, read_tables
 from .dataset import Dataset, Task
-from .encoding import TableEncoder
+from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler, batches
 from .prior import TablePrior
 
@@ -23,5 +23,7 @@ __all__ = [
     "circle_spiral_tasks",
     "collate",
     "context_task",
+    "groups_of_like_size",
     "read_tables",
+    "stack_tables",
 ]

@@ -57,3 +57,29 @@ def collate(tasks, dtype=torch.float32):
 def context_task(X, y, n_classes):
     """The task of an estimator's context: every row readable, labels where ``y >= 0``."""
     return Task(X, y, y >= 0, np.ones(len(y), dtype=bool), n_classes)
+
+
+def groups_of_like_size(tasks, max_cells=200_000):
+    """Positions of tasks in groups that pad little.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+    max_cells : int, default=200000
+        Bound on tasks x rows x (columns + classes) of a padded group.
+
+    Returns
+    -------
+    list of lists of int
+    """
+    sizes = [(len(task.y), task.X.shape[1] + task.n_classes) for task in tasks]
+    groups, group, rows, slices = [], [], 0, 0
+    for i in sorted(range(len(tasks)), key=lambda i: (sizes[i][1], sizes[i][0])):
+        n, s = sizes[i]
+        fits = (len(group) + 1) * max(rows, n) * max(slices, s) <= max_cells
+        if group and (not fits or s > 1.25 * sizes[group[0]][1]):
+            groups.append(group)
+            group, rows, slices = [], 0, 0
+        group.append(i)
+        rows, slices = max(rows, n), max(slices, s)
+    return [*groups, group] if group else groups

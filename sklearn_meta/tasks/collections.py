@@ -98,10 +98,16 @@ def as_source(datasets):
     tables = {}
     for name, item in named:
         dataset = item if isinstance(item, Dataset) else as_dataset(*item, name=str(name))
-        if dataset.y.dtype.kind != "f" and (np.bincount(dataset.y) < 2).any():
-            raise ValueError(
-                f"Dataset {name!r} has a class with fewer than 2 rows: remove that class."
-            )
+        if dataset.y.dtype.kind != "f":
+            counts = np.bincount(dataset.y)
+            if len(counts) < 2:
+                raise ValueError(
+                    f"Dataset {name!r} has {len(counts)} class; at least 2 are needed."
+                )
+            if counts.min() < 2:
+                raise ValueError(
+                    f"Dataset {name!r} has a class with fewer than 2 rows: remove that class."
+                )
         tables[str(name)] = dataset
     return Tables(tables)
 

@@ -44,7 +44,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        columns = _columns(X)
+        columns = [_column(values, dtype) for values, dtype in _columns(X)]
         self.categorical_ = [j for j, column in enumerate(columns) if column.dtype == object]
         self.encoders_ = {}
         n_columns_out = len(columns) - len(self.categorical_)
@@ -76,11 +76,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         blocks = []
-        for j, column in enumerate(_columns(X)):
-            if j in self.encoders_:
-                blocks.append(self._one_hot(self.encoders_[j], column.astype(object)))
+        for j, (values, dtype) in enumerate(_columns(X)):
+            if j in self.encoders_:  # text even where these rows hold nothing but numbers
+                blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
-                blocks.append(_as_float(column, j)[:, None])
+                blocks.append(_as_float(_column(values, dtype), j)[:, None])
         return np.hstack(blocks)
 
     @staticmethod
@@ -95,26 +95,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def _columns(X):
-    """The columns of a table, each a float array, or an object array of strings."""
+    """The columns of a table, each an array of its values and its dtype."""
     if hasattr(X, "columns"):
-        return [
-            _column(X.iloc[:, j].to_numpy(dtype=object), X.dtypes.iloc[j])
-            for j in range(X.shape[1])
-        ]
+        return [(X.iloc[:, j].to_numpy(dtype=object), X.dtypes.iloc[j]) for j in range(X.shape[1])]
     X = np.asarray(X)
-    return [_column(X[:, j], X.dtype) for j in range(X.shape[1])]
+    return [(X[:, j], X.dtype) for j in range(X.shape[1])]
 
 
 def _column(column, dtype):
+    """A float array, or an object array of strings in which None is a missing cell."""
     numeric = getattr(dtype, "kind", "O") in "fiu" and str(dtype) != "category"
     if not numeric and str(dtype) == "object":
         numeric = _is_numeric(column)
-    if numeric:
-        return _to_float(column)
-    missing = _missing(column)
-    text = np.array([str(value) for value in column], dtype=object)
-    text[missing] = None
-    return text
+    return _to_float(column) if numeric else _as_text(column)
 
 
 def _is_numeric(column):
@@ -132,6 +125,12 @@ def _to_float(column):
     return column.astype(np.float64)
 
 
+def _as_text(column):
+    text = np.array([str(value) for value in column], dtype=object)
+    text[_missing(column)] = None
+    return text
+
+
 def _as_float(column, j):
     if column.dtype == object:
         raise ValueError(
@@ -141,6 +140,7 @@ def _as_float(column, j):
 
 
 def _missing(column):
+    # Text first: pandas' NA refuses to say whether it equals itself.
     return np.array(
-        [value is None or value != value or str(value) == "<NA>" for value in column], dtype=bool
+        [value is None or str(value) == "<NA>" or value != value for value in column], dtype=bool
     )

@@ -1,0 +1,371 @@
+"""Speed: variable-feature attention, one few-shot task, and many tasks at once.
+
+    python benchmarks/speed.py
+    python benchmarks/speed.py --quick
+
+Four measurements, each a ratio of two things timed in turn in one run (above 1: ours is better):
+the backbone against the paper's equations written down with einsum, in time and peak memory; the
+folded matrix products of the attention against torch's scaled_dot_product_attention; ``fit`` and
+``predict`` against a Gaussian process; ``predict_batch`` against a loop. benchmarks/README.md
+says how to read them.
+"""
+
+import argparse
+import csv
+import math
+import os
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF
+
+from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta.backbones import VSA
+from sklearn_meta.backbones.vsa import moments_of, standardise
+from sklearn_meta.weights import available_weights, load_learner
+
+#: (rows, columns) of the tasks the backbone reads.
+SHAPES = [(1000, 30), (200, 100)]
+N_CLASSES = 2
+FIELDS = ["benchmark", "case", "ours", "against", "ms_ours", "ms_against", "time_ratio"]
+MEMORY_FIELDS = ["mib_ours", "mib_against", "memory_ratio"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller tasks, fewer repetitions")
+    parser.add_argument("--device", default="cpu", help="of the backbone and the attention")
+    parser.add_argument("--threads", type=int, default=1, help="of torch on CPU")
+    parser.add_argument("--output", default="benchmarks/results/speed", help="without an ending")
+    parser.add_argument("--peak-memory", nargs=5, help=argparse.SUPPRESS)  # see peak_memory
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    if args.peak_memory:
+        print(measure_peak(*args.peak_memory, device=args.device))
+        return
+
+    shapes = [(200, 10), (50, 30)] if args.quick else SHAPES
+    n_repeats = 3 if args.quick else 9
+    rows = []
+    for measurement in (
+        backbone_rows(shapes, n_repeats, args),
+        attention_rows(shapes, n_repeats, args),
+        estimator_rows(10 if args.quick else 100),
+        batch_rows(32 if args.quick else 256, n_repeats),
+    ):
+        for row in measurement:
+            rows.append(row)
+            print(as_text(row), flush=True)
+    write(rows, Path(args.output), args)
+
+
+def interleaved(functions, n_repeats, device="cpu"):
+    """Median milliseconds of each function; they take turns, so a busy machine slows all alike.
+
+    Parameters
+    ----------
+    functions : dict of str to callable without arguments
+    n_repeats : int
+        Timed calls of each, after one that is not timed.
+    device : str
+        Waited for after each call.
+    """
+    times = {name: [] for name in functions}
+    for _ in range(n_repeats + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if device.startswith("cuda"):
+                torch.cuda.synchronize(device)
+            times[name].append(1000 * (time.perf_counter() - start))
+    return {name: median(values[1:]) for name, values in times.items()}
+
+
+def row_of(benchmark, case, milliseconds):
+    """A row of the result from two named times, ours first."""
+    (ours, ms_ours), (against, ms_against) = milliseconds.items()
+    return {
+        "benchmark": benchmark,
+        "case": case,
+        "ours": ours,
+        "against": against,
+        "ms_ours": ms_ours,
+        "ms_against": ms_against,
+        "time_ratio": ms_against / ms_ours,
+    }
+
+
+# The backbone against the equations as they are written
+
+
+def default_backbone(device):
+    """The backbone of the default weights, or one with random weights where there are none."""
+    torch.manual_seed(0)
+    backbone = load_learner("default").backbone if "default" in available_weights() else VSA()
+    return backbone.to(device).requires_grad_(True)
+
+
+def random_task(n_rows, n_columns, device):
+    """x (1, N, M) and y (1, N) of a task with 5 labelled rows a class."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, n_rows, n_columns, generator=generator)
+    y = torch.full((1, n_rows), -1)
+    y[0, : 5 * N_CLASSES] = torch.arange(5 * N_CLASSES) % N_CLASSES
+    return x.to(device), y.to(device)
+
+
+def ours(backbone, x, y):
+    """Embeddings (N, M, last_width) by the package."""
+    readable = torch.ones_like(y, dtype=torch.bool)
+    columns = readable.new_ones(1, x.shape[2])
+    classes = readable.new_ones(1, N_CLASSES)
+    return backbone(x, y, readable, columns, classes)[0][0]
+
+
+def einsum(backbone, x, y):
+    """The same by Eq. (1)-(8) of paper 000 with the same weights, one einsum a formula."""
+    mean, scale, *_ = moments_of(x, torch.ones_like(y, dtype=torch.bool))
+    z = backbone.input_tensor(standardise(x, mean, scale), y, N_CLASSES)[0]
+    for block in backbone.blocks:
+        if block.mode == "examples":
+            o = einsum_attention(block.attention, z)
+        else:
+            o = einsum_attention(block.attention, z.transpose(0, 1)).transpose(0, 1)
+        z = block.residual(z) + block.feed_forward(block.norm(o))
+    return z[:, : x.shape[2]]
+
+
+def einsum_attention(layer, z):
+    """Eq. (1)-(4) for one tensor (D1, D2, D3), head by head."""
+    R, H = layer.n_heads, layer.head_width
+    w_q, w_k, w_v = layer.project.weight.view(3, R, H, -1)
+    heads = []
+    for r in range(R):
+        q = torch.einsum("nmd,hd->nmh", z, w_q[r])  # Eq. (1)
+        k = torch.einsum("nmd,hd->nmh", z, w_k[r])
+        v = torch.einsum("nmd,hd->nmh", z, w_v[r])
+        logits = torch.einsum("imh,jmh->ij", q, k) / math.sqrt(z.shape[1] * H)
+        a = logits.softmax(dim=1)  # Eq. (2)
+        heads.append(torch.einsum("ij,jmh->imh", a, v))  # Eq. (3)
+    return torch.einsum("nmh,oh->nmo", torch.cat(heads, dim=2), layer.merge.weight)  # Eq. (4)
+
+
+IMPLEMENTATIONS = {"ours": ours, "einsum": einsum}
+
+
+def step(name, backbone, x, y, dtype, direction):
+    """One forward pass, or one with its backward pass."""
+    bf16 = dtype == "bfloat16"
+    with torch.autocast(x.device.type, torch.bfloat16) if bf16 else nullcontext():
+        if direction == "forward":
+            with torch.no_grad():
+                return IMPLEMENTATIONS[name](backbone, x, y)
+        loss = IMPLEMENTATIONS[name](backbone, x, y).float().square().mean()
+    loss.backward()
+    backbone.zero_grad(set_to_none=True)
+
+
+def backbone_rows(shapes, n_repeats, args):
+    """Time and peak memory of the whole backbone, ours against einsum."""
+    backbone = default_backbone(args.device)
+    for n_rows, n_columns in shapes:
+        x, y = random_task(n_rows, n_columns, args.device)
+        with torch.no_grad():
+            torch.testing.assert_close(
+                ours(backbone, x, y), einsum(backbone, x, y), rtol=1e-4, atol=1e-4
+            )
+        for dtype in ("float32", "bfloat16"):
+            for direction in ("forward", "forward+backward"):
+                calls = {
+                    name: lambda name=name: step(name, backbone, x, y, dtype, direction)  # noqa: B023
+                    for name in IMPLEMENTATIONS
+                }
+                case = f"N={n_rows}, columns={n_columns}, {dtype}, {direction}"
+                row = row_of("backbone", case, interleaved(calls, n_repeats, args.device))
+                peak = [
+                    peak_memory(name, n_rows, n_columns, dtype, direction, args=args)
+                    for name in IMPLEMENTATIONS
+                ]
+                row |= dict(zip(MEMORY_FIELDS, [*peak, peak[1] / peak[0]]))
+                yield row
+
+
+def peak_memory(*measurement, args):
+    """MiB that one step takes at its peak, measured in a process of its own."""
+    command = [sys.executable, __file__, "--device", args.device, "--threads", str(args.threads)]
+    command += ["--peak-memory", *map(str, measurement)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def measure_peak(name, n_rows, n_columns, dtype, direction, device):
+    """Peak of this process in one step less what it holds before; on CUDA that of torch."""
+    backbone = default_backbone(device)
+    # A first step on a tiny task: libraries that load late are no memory of the step.
+    step(name, backbone, *random_task(20, 3, device), dtype, direction)
+    x, y = random_task(int(n_rows), int(n_columns), device)
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        step(name, backbone, x, y, dtype, direction)
+        return (torch.cuda.max_memory_allocated(device) - before) / 2**20
+    before = high_water_mark()
+    step(name, backbone, x, y, dtype, direction)
+    return high_water_mark() - before
+
+
+def high_water_mark():
+    """Largest resident memory of this process so far, MiB (Linux).
+
+    Not ``ru_maxrss``: Linux hands the parent's down to a child process.
+    """
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise OSError("/proc/self/status has no VmHWM: peak memory is measured on Linux only.")
+
+
+# The attention: two ways to compute Eq. (2) and (3) from folded queries, keys and values
+
+
+def attention_rows(shapes, n_repeats, args):
+    """Folded matrix products against torch's fused attention, along rows and along columns."""
+    layer = default_backbone(args.device).blocks[1].attention
+    for n_rows, n_columns in shapes:
+        S = n_columns + N_CLASSES
+        for mode, D1, D2 in (("rows", n_rows, S), ("columns", S, n_rows)):
+            size = (1, layer.n_heads, D1, D2 * layer.head_width)
+            readable = torch.ones(1, D1, dtype=torch.bool, device=args.device)
+            voting = torch.ones(1, D2, dtype=torch.bool, device=args.device)
+            for dtype in (torch.float32, torch.bfloat16):
+                torch.manual_seed(0)
+                qkv = [
+                    torch.randn(size, device=args.device).to(dtype).requires_grad_(True)
+                    for _ in range(3)
+                ]
+
+                def folded(q, k, v, readable=readable, voting=voting):
+                    return layer.weights(q, k, readable, voting) @ v
+
+                fused = torch.nn.functional.scaled_dot_product_attention  # its scale is Eq. (2)'s
+                if dtype == torch.float32:
+                    torch.testing.assert_close(folded(*qkv), fused(*qkv), rtol=1e-4, atol=1e-4)
+                for direction in ("forward", "forward+backward"):
+                    calls = {
+                        name: lambda f=f: attend(f, qkv, direction)  # noqa: B023
+                        for name, f in {"folded matmul": folded, "fused attention": fused}.items()
+                    }
+                    case = f"N={n_rows}, columns={n_columns}, along {mode}, "
+                    case += f"{str(dtype)[6:]}, {direction}"
+                    yield row_of("attention", case, interleaved(calls, n_repeats, args.device))
+
+
+def attend(function, qkv, direction):
+    if direction == "forward":
+        with torch.no_grad():
+            function(*qkv)
+        return
+    function(*qkv).float().square().mean().backward()
+    for tensor in qkv:
+        tensor.grad = None
+
+
+# The estimator
+
+
+def few_shot_task(seed, n_labelled, n_unlabelled, n_columns):
+    """X_labelled, y_labelled, X_unlabelled: two Gaussian classes, equally many rows of each."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n_labelled + n_unlabelled) % 2
+    X = rng.standard_normal((len(y), n_columns)) + y[:, None]
+    return X[:n_labelled], y[:n_labelled], X[n_labelled:]
+
+
+def estimator_rows(n_repeats):
+    """``fit`` and ``predict`` of one 5-shot task of 100 rows, against Gaussian processes."""
+    X, y, X_unlabelled = few_shot_task(0, 10, 90, 10)
+    meta = MetaSemiSupervisedClassifier(device="cpu")
+    peers = {
+        "GaussianProcess, default kernel (fixed)": GaussianProcessClassifier(),
+        "GaussianProcess, kernel fitted": GaussianProcessClassifier(1.0 * RBF(10**0.5)),
+    }
+    for name, peer in peers.items():
+        calls = {
+            "ours": lambda: meta.fit(X, y).predict(X_unlabelled),
+            name: lambda peer=peer: peer.fit(X, y).predict(X_unlabelled),
+        }
+        case = "fit and predict, 10 labelled and 90 unlabelled rows, 10 columns"
+        yield row_of("estimator", case, interleaved(calls, n_repeats))
+
+
+def batch_rows(n_tasks, n_repeats):
+    """``predict_batch`` of many tasks against a loop over them."""
+    meta = MetaSemiSupervisedClassifier(device="cpu")
+    for n_labelled, n_unlabelled, n_columns in ((4, 8, 4), (10, 40, 8)):
+        size = (n_labelled, n_unlabelled, n_columns)
+        tasks = [few_shot_task(seed, *size) for seed in range(n_tasks)]
+
+        def loop(tasks=tasks):
+            return [meta.fit(X, y).predict(X_unlabelled) for X, y, X_unlabelled in tasks]
+
+        def batch(tasks=tasks):
+            return meta.predict_batch(tasks)
+
+        agreement = np.mean(np.concatenate(loop()) == np.concatenate(batch()))
+        # Rounding may turn a tie; more than that is an error.
+        assert agreement > 0.99, f"predict_batch and the loop agree on {agreement:.3f} only"
+        case = f"{n_tasks} tasks of {n_labelled} labelled and {n_unlabelled} unlabelled rows, "
+        case += f"{n_columns} columns"
+        calls = {"predict_batch": batch, "loop": loop}
+        yield row_of("batch", case, interleaved(calls, n_repeats))
+
+
+# The report
+
+
+def as_text(row):
+    text = f"{row['benchmark']}: {row['case']}: {row['ours']} {row['ms_ours']:.1f} ms, "
+    text += f"{row['against']} {row['ms_against']:.1f} ms, ratio {row['time_ratio']:.2f}"
+    if "memory_ratio" in row:
+        text += f"; {row['mib_ours']:.0f} and {row['mib_against']:.0f} MiB, "
+        text += f"ratio {row['memory_ratio']:.2f}"
+    elif row["benchmark"] == "attention":
+        text += f": {row['ours'] if row['time_ratio'] >= 1 else row['against']} is faster"
+    return text
+
+
+def write(rows, output, args):
+    """CSV of all rows, and a Markdown table a benchmark."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with open(output.with_suffix(".csv"), "w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS + MEMORY_FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+    where = f"{args.threads} thread(s) of {os.cpu_count()} cores"
+    if args.device != "cpu":
+        where = f"{torch.cuda.get_device_name(args.device)}; estimators on {where}"
+    quick = ", --quick" if args.quick else ""
+    lines = [
+        f"torch {torch.__version__}, {where}{quick}. Medians; ratios above 1: ours is better.",
+        "",
+    ]
+    for name in dict.fromkeys(row["benchmark"] for row in rows):
+        members = [row for row in rows if row["benchmark"] == name]
+        fields = FIELDS[1:] + (MEMORY_FIELDS if "memory_ratio" in members[0] else [])
+        lines += [f"### {name}", "", "| " + " | ".join(fields) + " |", "|---" * len(fields) + "|"]
+        for row in members:
+            cells = (f"{v:.2f}" if isinstance(v := row[f], float) else str(v) for f in fields)
+            lines.append("| " + " | ".join(cells) + " |")
+        lines.append("")
+    output.with_suffix(".md").write_text("\n".join(lines))
+    print(f"written to {output.with_suffix('.md')} and {output.with_suffix('.csv')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""What all estimators share: meta-trained weights, device, meta_fit, clone and pickling."""
+
+import copy
+import warnings
+import weakref
+from pathlib import Path
+
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+from .backbones import BACKBONES
+from .learner import Learner
+from .tasks import EpisodeSampler, as_source
+from .training import gains_from_bfloat16, meta_train
+from .weights import available_weights, load_learner
+
+#: Copies of learners by device and dtype, for as long as the learner itself lives.
+_PLACED = weakref.WeakKeyDictionary()
+
+
+class MetaEstimator(BaseEstimator):
+    """Base class of the estimators: holds a meta-trained learner beside the task's state.
+
+    Subclasses have the parameters ``backbone``, ``head``, ``device``, ``dtype`` and
+    ``random_state``. What ``meta_fit`` learned is the attribute ``learner_``; ``clone`` keeps it,
+    and a new ``backbone`` or ``head`` forgets it.
+    """
+
+    def meta_fit(
+        self,
+        datasets,
+        *,
+        validation_datasets=None,
+        max_steps=20_000,
+        n_shots=(1, 3, 5, 10),
+        n_unlabelled=20,
+        batch_size=8,
+        learning_rate=1e-3,
+        eval_every=500,
+        patience=10,
+        callbacks=None,
+        checkpoint_dir=None,
+        verbose=True,
+    ):
+        """Meta-train the backbone over many datasets (Algorithm 1 of paper 000).
+
+        Training starts from the weights that ``backbone`` names, or from random ones if it names
+        an architecture. It has nothing to do with ``fit``: the context of an earlier ``fit`` is
+        left as it is, and later calls of ``fit`` and ``predict`` use the new weights.
+
+        Parameters
+        ----------
+        datasets : mapping, iterable or source
+            Pairs ``(X, y)`` of arrays or DataFrames, in a list or in a dict by name;
+            :class:`sklearn_meta.tasks.Dataset` items; or anything with ``draw(rng) -> Dataset``,
+            such as :class:`sklearn_meta.tasks.TablePrior` or a
+            :class:`sklearn_meta.tasks.Mixture` of these.
+        validation_datasets : as ``datasets``, default=None
+            Tasks drawn from them decide which weights are kept, and when to stop. Without them
+            the last weights are kept.
+        max_steps : int, default=20000
+            Steps of ``batch_size`` tasks each.
+        n_shots : sequence of int, default=(1, 3, 5, 10)
+            Labelled rows a class; one of them is drawn for each task.
+        n_unlabelled : int or (int, int), default=20
+            Unlabelled rows a class, or the range to draw it from.
+        batch_size : int, default=8
+            Tasks a step.
+        learning_rate : float, default=1e-3
+            Peak rate of AdamW; it warms up and falls along a cosine.
+        eval_every : int, default=500
+            Steps between validations, and between checkpoints.
+        patience : int, default=10
+            Validations without a better loss after which training stops.
+        callbacks : list of skorch callbacks, default=None
+            Taken as they are.
+        checkpoint_dir : path, default=None
+            Folder of the checkpoint; a killed run called again with the same settings goes on
+            from it and ends with the same weights.
+        verbose : bool, default=True
+            Whether to show a progress bar.
+
+        Returns
+        -------
+        self : object
+            With attributes ``learner_`` and ``history_`` (a skorch history).
+
+        Raises
+        ------
+        ValueError
+            If a dataset cannot be used, or the checkpoint belongs to another run.
+        """
+        self._validate_params()
+        seed = 0 if self.random_state is None else self.random_state
+        learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
+        if learner.head.config.get("temperature") == "fixed":
+            learner.head.requires_grad_(False)
+        history = meta_train(
+            learner,
+            as_source(datasets),
+            EpisodeSampler(n_shots, n_unlabelled),
+            validation_source=None
+            if validation_datasets is None
+            else as_source(validation_datasets),
+            max_steps=max_steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            eval_every=eval_every,
+            patience=patience,
+            callbacks=callbacks,
+            checkpoint_dir=checkpoint_dir,
+            device=self._device(),
+            random_state=seed,
+            verbose=verbose,
+        )
+        learner.card = None  # no longer the weights of any card
+        self.learner_ = learner.cpu().requires_grad_(False)
+        self.history_ = history
+        return self
+
+    def set_params(self, **params):
+        """Set parameters; a new ``backbone`` or ``head`` forgets what ``meta_fit`` learned.
+
+        Parameters
+        ----------
+        **params : dict
+            Estimator parameters.
+
+        Returns
+        -------
+        self : object
+        """
+        if {"backbone", "head"} & params.keys():
+            vars(self).pop("learner_", None)
+        return super().set_params(**params)
+
+    def _starting_learner(self, seed):
+        if isinstance(self.backbone, str) and self.backbone in BACKBONES:
+            if not hasattr(self, "learner_"):
+                with torch.random.fork_rng():
+                    torch.manual_seed(seed)
+                    return Learner(self.backbone, self.head or "prototypes")
+        return self._learner()
+
+    def _learner(self):
+        """The learner in use: meta-fitted, given, or loaded."""
+        if hasattr(self, "learner_"):
+            return self.learner_
+        backbone = self.backbone
+        if isinstance(backbone, Learner):
+            learner = backbone
+        elif isinstance(backbone, nn.Module):
+            learner = Learner(backbone, self.head or "prototypes")
+        elif isinstance(backbone, str) and backbone in BACKBONES:
+            raise NotFittedError(
+                f"backbone={backbone!r} names an architecture without weights: call meta_fit "
+                f"first, or choose weights from {available_weights()}."
+            )
+        else:
+            learner = load_learner(backbone)
+        if self.head is not None and self.head != learner.names["head"]:
+            raise ValueError(
+                f"head={self.head!r} asked for, but backbone={backbone!r} was meta-trained with "
+                f"head={learner.names['head']!r}. Leave head=None, or meta_fit anew."
+            )
+        return learner
+
+    def _module(self, learner):
+        """The learner on this estimator's device and in its dtype."""
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
+        place = (self._device(), dtype)
+        copies = _PLACED.setdefault(learner, {})
+        if place not in copies:
+            copies[place] = copy.deepcopy(learner).to(*place).eval().requires_grad_(False)
+        return copies[place]
+
+    def _device(self):
+        if self.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        return self.device
+
+    def _autocast(self):
+        """Context in which the forward pass runs."""
+        device = self._device()
+        use = self.dtype == "bfloat16" or (self.dtype == "auto" and gains_from_bfloat16(device))
+        return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=use)
+
+    def __sklearn_clone__(self):
+        clone = super().__sklearn_clone__()
+        if hasattr(self, "learner_"):
+            clone.learner_ = self.learner_  # read only: fit never changes it
+        return clone
+
+    def __getstate__(self):
+        """Weights of the package are named, not copied, and looked up again when loaded."""
+        state = dict(super().__getstate__())
+        learner = state.get("learner_")
+        card = getattr(learner, "card", None)
+        shipped = isinstance(self.backbone, str | Path) and (
+            str(self.backbone) in available_weights()
+        )
+        if learner is not None and card is not None and shipped:
+            del state["learner_"]
+            state["_sha256"] = card["sha256"]
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        sha256 = state.pop("_sha256", None)
+        super().__setstate__(state)
+        if sha256 is not None:
+            self.learner_ = load_learner(self.backbone)
+            if self.learner_.card["sha256"] != sha256:
+                warnings.warn(
+                    f"The estimator was pickled with other weights {self.backbone!r} than are "
+                    "installed here: its answers may differ.",
+                    stacklevel=2,
+                )

@@ -1,0 +1,432 @@
+"""The VSA backbone: its equations, its symmetries, its masks and its memory, in float64."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_meta.backbones import BACKBONES, VSA
+from sklearn_meta.backbones.vsa import MVSA, Block, moments_of, standardise
+from sklearn_meta.learner import Learner
+from sklearn_meta.tasks import Task, collate, context_task
+
+CONFIG = {"width": 12, "n_layers": 2, "n_heads": 3, "head_width": 4, "last_width": 3}
+
+
+def backbone(**config):
+    torch.manual_seed(0)
+    return VSA(**{**CONFIG, **config}).double().eval()
+
+
+BACKBONE = backbone()
+torch.manual_seed(0)
+LEARNER = Learner(backbone_config=CONFIG).double().eval()
+
+same = {"rtol": 0, "atol": 1e-10}
+
+
+@st.composite
+def drawn_tasks(draw, inductive=False):
+    """A task with gaps, labelled rows first; what is drawn is its size, the rest is random."""
+    n_classes = draw(st.integers(2, 5))
+    n_labelled = draw(st.integers(n_classes, 3 * n_classes))
+    n_unlabelled = draw(st.integers(2, 30))
+    n_columns = draw(st.integers(1, 9))
+    missing = draw(st.sampled_from([0, 0.1, 0.5]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_rows = n_labelled + n_unlabelled
+    X = rng.standard_normal((n_rows, n_columns)) * 10 ** rng.uniform(-2, 2, n_columns)
+    X[rng.random(X.shape) < missing] = np.nan
+    y = np.concatenate([np.arange(n_labelled) % n_classes, rng.integers(0, n_classes, n_rows)])
+    labelled = np.arange(n_rows) < n_labelled
+    context = np.ones(n_rows, dtype=bool)
+    if inductive:
+        context = labelled | (rng.random(n_rows) < 0.5)
+        context[-1] = False
+    return Task(X, y[:n_rows], labelled, context, n_classes)
+
+
+def tensors(*tasks):
+    return collate(tasks, dtype=torch.float64)[0]
+
+
+@torch.no_grad()
+def embed(inputs, model=BACKBONE):
+    return model(**inputs)[0]
+
+
+# The equations
+
+
+def mvsa_by_einsum(attention, z):
+    """Eq. (1)-(4) index by index: one head after the other, nothing folded."""
+    H = attention.head_width
+    W_Q, W_K, W_V = attention.project.weight.view(3, attention.n_heads, H, -1)
+    heads = []
+    for W_q, W_k, W_v in zip(W_Q, W_K, W_V):
+        q, k, v = (torch.einsum("ijd,hd->ijh", z, W) for W in (W_q, W_k, W_v))  # (1)
+        logits = torch.einsum("imh,jmh->ij", q, k) / (z.shape[1] * H) ** 0.5
+        a = torch.exp(logits) / torch.exp(logits).sum(1, keepdim=True)  # (2)
+        heads.append(torch.einsum("ij,jmh->imh", a, v))  # (3)
+    return torch.einsum("imh,oh->imo", torch.cat(heads, dim=2), attention.merge.weight)  # (4)
+
+
+sizes = st.integers(1, 12)
+
+
+def attend(attention, z, readable, voting):
+    q, k, v = attention.queries_keys_values(z)
+    return attention.aggregate(attention.weights(q, k, readable, voting), v)
+
+
+@given(st.tuples(sizes, sizes, sizes), st.integers(1, 4), st.integers(1, 5))
+def test_mvsa_is_equations_1_to_4(shape, n_heads, head_width):
+    torch.manual_seed(0)
+    attention = MVSA(shape[2], n_heads, head_width).double()
+    z = 3 * torch.randn(2, *shape, dtype=torch.float64)
+    every = [torch.ones(2, size, dtype=torch.bool) for size in shape[:2]]
+    with torch.no_grad():
+        expected = torch.stack([mvsa_by_einsum(attention, one) for one in z])
+        torch.testing.assert_close(attend(attention, z, *every), expected, **same)
+
+
+def test_mvsa_masks_are_equations_1_to_4_on_what_is_left():
+    attention = MVSA(4, 2, 3).double()
+    z = torch.randn(1, 7, 6, 4, dtype=torch.float64)
+    readable = torch.tensor([[True, False, True, True, False, True, True]])
+    voting = torch.tensor([[True, True, False, True, False, True]])
+    with torch.no_grad():
+        found = attend(attention, z, readable, voting)[0][readable[0]][:, voting[0]]
+        expected = mvsa_by_einsum(attention, z[0][readable[0]][:, voting[0]])
+    torch.testing.assert_close(found, expected, **same)
+
+
+@pytest.mark.parametrize("layer_norm", [True, False])
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("mode", ["examples", "attributes"])
+def test_block_is_equations_6_to_8(mode, residual, layer_norm):
+    """And without its residual term, or without its layer norm, as in Table 2."""
+    torch.manual_seed(0)
+    block = Block(mode, 5, 7, 6, 2, 3, residual, layer_norm).double()
+    z = torch.randn(9, 4, 5, dtype=torch.float64)
+    every = [torch.ones(1, size, dtype=torch.bool) for size in (9, 4)]
+    with torch.no_grad():
+        found, _ = block(z[None], *every)
+        turned = z if mode == "examples" else z.transpose(0, 1)
+        out = mvsa_by_einsum(block.attention, turned)
+        if layer_norm:
+            centred = out - out.mean(-1, keepdim=True)
+            out = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        out = block.feed_forward(out)
+        if residual:
+            out = torch.einsum("ijd,od->ijo", turned, block.residual.weight) + out
+        expected = out if mode == "examples" else out.transpose(0, 1)
+    torch.testing.assert_close(found[0], expected, **same)
+    assert [type(layer).__name__ for layer in block.feed_forward] == [
+        *("Linear", "ReLU", "Linear", "ReLU", "Linear")
+    ]
+
+
+def test_input_tensor_is_equation_5():
+    """The four matrices of the paper, for two labelled and three unlabelled rows."""
+    X_L, X_U = np.random.default_rng(0).standard_normal((2, 3, 4))
+    X_L = X_L[:2]
+    Y_L = np.array([[0, 1], [1, 0]])
+    one, zero = np.ones, np.zeros
+    expected = [
+        np.block([[X_L, Y_L], [X_U, zero((3, 2))]]),
+        np.block([[one((2, 4)), one((2, 2))], [one((3, 4)), zero((3, 2))]]),
+        np.block([[one((2, 4)), zero((2, 2))], [one((3, 4)), zero((3, 2))]]),
+        np.block([[zero((2, 4)), one((2, 2))], [zero((3, 4)), one((3, 2))]]),
+    ]
+    x = torch.from_numpy(np.vstack([X_L, X_U]))[None]
+    y = torch.tensor([[1, 0, -1, -1, -1]])
+    found = BACKBONE.input_tensor(x, y, 2)[0]
+    np.testing.assert_array_equal(found.numpy(), np.stack(expected, axis=2))
+    x[0, 1, 2] = x[0, 4, 0] = np.nan  # unobserved: value 0, observed? 0, still an attribute
+    holes = BACKBONE.input_tensor(x, y, 2)[0]
+    np.testing.assert_array_equal(holes[[1, 4], [2, 0]].numpy(), [[0, 0, 1, 0]] * 2)
+    holes[[1, 4], [2, 0]] = found[[1, 4], [2, 0]]
+    np.testing.assert_array_equal(holes.numpy(), found.numpy())
+
+
+def test_blocks_alternate_and_the_last_is_narrow():
+    z = embed(tensors(context_task(np.eye(6, 5), np.arange(6) % 2, 2)))
+    assert z.shape == (1, 6, 5, 3)
+    assert [block.mode for block in BACKBONE.blocks] == ["examples", "attributes"] * 2
+    assert BACKBONE.blocks[-1].attention.merge.out_features == 12  # attention stays wide
+    assert BACKBONE.blocks[0].attention.project.in_features == 4
+
+
+# Symmetries
+
+
+@given(drawn_tasks(inductive=True), st.randoms(use_true_random=False))
+def test_equivariance_over_rows(task, random):
+    """Labelled rows among themselves, unlabelled rows among themselves, and all of them."""
+    inputs = tensors(task)
+    z = embed(inputs)
+    n_rows, n_labelled = len(task.y), int(task.labelled.sum())
+    labelled, unlabelled = list(range(n_labelled)), list(range(n_labelled, n_rows))
+    for part in (labelled, unlabelled, labelled + unlabelled):
+        order = np.arange(n_rows)
+        order[part] = random.sample(part, len(part))
+        moved = {k: inputs[k][:, order] for k in ("x", "y", "readable")}
+        torch.testing.assert_close(embed({**inputs, **moved}), z[:, order], **same)
+
+
+@given(drawn_tasks(inductive=True), st.randoms(use_true_random=False))
+def test_equivariance_over_attributes(task, random):
+    inputs = tensors(task)
+    order = random.sample(range(task.X.shape[1]), task.X.shape[1])
+    z = embed({**inputs, "x": inputs["x"][:, :, order]})
+    torch.testing.assert_close(z, embed(inputs)[:, :, order], **same)
+
+
+@given(drawn_tasks(inductive=True), st.randoms(use_true_random=False))
+def test_equivariance_over_classes(task, random):
+    """Embeddings stay, the logits of the learner change places."""
+    inputs = tensors(task)
+    code = np.array(random.sample(range(task.n_classes), task.n_classes))
+    renamed = tensors(task._replace(y=code[task.y]))
+    torch.testing.assert_close(embed(renamed), embed(inputs), **same)
+    with torch.no_grad():
+        torch.testing.assert_close(LEARNER(**renamed)[..., code], LEARNER(**inputs), **same)
+
+
+def test_labels_and_unlabelled_rows_matter():
+    """Without this the symmetries above would hold of a constant."""
+    rng = np.random.default_rng(0)
+    task = context_task(rng.standard_normal((12, 3)), np.arange(12) % 3 - 1, 2)
+    z = embed(tensors(task))
+    other_label = task._replace(y=np.where(np.arange(12) == 1, 1, task.y))
+    assert (embed(tensors(other_label)) - z).abs().max() > 1e-4
+    task.X[0, 0] += 0.5  # an unlabelled row moves all others
+    assert (embed(tensors(task)) - z)[0, 1:].abs().max() > 1e-4
+
+
+# Padding and batches
+
+
+@given(st.lists(drawn_tasks(inductive=True), min_size=2, max_size=4))
+def test_batched_tasks_of_any_size_equal_one_by_one(tasks):
+    z = embed(tensors(*tasks))
+    with torch.no_grad():
+        logits = LEARNER(**tensors(*tasks))
+    for b, task in enumerate(tasks):
+        n_rows, n_columns = task.X.shape
+        torch.testing.assert_close(z[b, :n_rows, :n_columns], embed(tensors(task))[0], **same)
+        assert not z[b, :, n_columns:].any()
+        with torch.no_grad():
+            alone = LEARNER(**tensors(task))[0]
+        torch.testing.assert_close(logits[b, :n_rows, : task.n_classes], alone, **same)
+        assert (logits[b, :, task.n_classes :] == -np.inf).all()
+
+
+@given(drawn_tasks(inductive=True), st.integers(0, 9), st.integers(0, 5), st.integers(0, 4))
+def test_padding_changes_nothing(task, more_rows, more_columns, more_classes):
+    inputs = tensors(task)
+    pad = torch.nn.functional.pad
+    padded = {
+        "x": pad(inputs["x"], (0, more_columns, 0, more_rows), value=np.nan),
+        "y": pad(inputs["y"], (0, more_rows), value=-1),
+        "readable": pad(inputs["readable"], (0, more_rows)),
+        "columns": pad(inputs["columns"], (0, more_columns)),
+        "classes": pad(inputs["classes"], (0, more_classes)),
+    }
+    n_rows, n_columns = task.X.shape
+    torch.testing.assert_close(embed(padded)[:, :n_rows, :n_columns], embed(inputs), **same)
+
+
+# Memory
+
+
+@given(drawn_tasks(inductive=True), st.integers(1, 7))
+def test_memory_equals_the_full_pass(task, n_chunk):
+    """In one go, in chunks and row by row: what reads the context only needs the context only."""
+    context, new = task.context, ~task.context
+    inputs = tensors(task)
+    with torch.no_grad():
+        z, logits = LEARNER.backbone(**inputs)[0][:, new], LEARNER(**inputs)[:, new]
+        known = tensors(
+            context_task(task.X[context], np.where(task.labelled, task.y, -1)[context], 1)
+        )
+        columns, classes = inputs["columns"], inputs["classes"]
+        state = LEARNER.encode(known["x"], known["y"], columns, classes)
+        x = inputs["x"][:, new]
+        for size in (x.shape[1], n_chunk, 1):
+            parts = [LEARNER.continue_from(state, c, columns, classes) for c in x.split(size, 1)]
+            for expected, chunks in zip((z, logits), zip(*parts, strict=True), strict=True):
+                torch.testing.assert_close(torch.cat(chunks, dim=1), expected, **same)
+
+
+@given(drawn_tasks(inductive=True))
+def test_rows_outside_the_context_are_read_by_nobody(task):
+    inputs = tensors(task)
+    context = inputs["readable"][0]
+    changed = {**inputs, "x": torch.where(context[:, None], inputs["x"], 1e3)}
+    torch.testing.assert_close(embed(changed)[:, context], embed(inputs)[:, context], **same)
+
+
+# Missing cells and scales
+
+
+def test_moments_are_those_of_observed_readable_cells():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3)) + [0, 5, -1e6]
+    X[rng.random(X.shape) < 0.3] = np.nan
+    readable = rng.random(20) < 0.7
+    mean, scale, varied = moments_of(torch.from_numpy(X)[None], torch.from_numpy(readable)[None])
+    assert varied.tolist() == [[True] * 3]
+    np.testing.assert_allclose(mean[0, 0], np.nanmean(X[readable], axis=0))
+    np.testing.assert_allclose(scale[0, 0], np.nanstd(X[readable], axis=0))
+
+
+@pytest.mark.parametrize("hole", [-np.nan, np.uint64(0x7FF8DEADBEEF0000).view(np.float64)])
+@pytest.mark.parametrize("cells", [(slice(2, 9), 1), (slice(None), 2), (4, slice(None))])
+def test_missing_cells(cells, hole):
+    """Gaps in some rows, a column and a row all missing: finite, and any NaN is the same."""
+    X = np.random.default_rng(0).standard_normal((14, 4))
+    y = np.arange(14) % 3 - 1
+    full = embed(tensors(context_task(X.copy(), y, 2)))
+    X[cells] = np.nan
+    z = embed(tensors(context_task(X.copy(), y, 2)))
+    assert z.isfinite().all() and (z - full).abs().max() > 1e-4
+    X[cells] = hole
+    torch.testing.assert_close(embed(tensors(context_task(X, y, 2))), z, rtol=0, atol=0)
+
+
+def test_a_missing_cell_differs_from_the_mean_in_its_place():
+    X = np.random.default_rng(0).standard_normal((14, 4))
+    y = np.arange(14) % 3 - 1
+    X[0, 0] = np.nan
+    z = embed(tensors(context_task(X.copy(), y, 2)))
+    X[0, 0] = np.nanmean(X[:, 0])
+    imputed = embed(tensors(context_task(X, y, 2)))
+    assert (z - imputed)[0, 0, 0].abs().max() > 1e-4
+
+
+@given(drawn_tasks(), st.integers(0, 2**32 - 1))
+def test_units_do_not_matter(task, seed):
+    """Each column in another unit and from another zero: the same embeddings."""
+    rng = np.random.default_rng(seed)
+    slope = 10 ** rng.uniform(-1, 2, task.X.shape[1])
+    other = task._replace(X=task.X * slope + 10 * slope * rng.standard_normal(slope.shape))
+    torch.testing.assert_close(embed(tensors(other)), embed(tensors(task)), **same)
+
+
+def standardised(column, readable=True):
+    x = torch.tensor(column, dtype=torch.float64)[None, :, None]
+    mean, scale, _ = moments_of(x, torch.tensor(readable).expand(1, len(column)))
+    return standardise(x, mean, scale)[0, :, 0].numpy()
+
+
+@pytest.mark.parametrize("share", [1, 10, 50])
+def test_two_valued_columns_keep_distance_one(share):
+    """A rare category would otherwise lie ten standard deviations from the common one."""
+    z = standardised([4.0] * share + [-1.0] * (100 - share))
+    assert z[0] - z[-1] == pytest.approx(1)
+    assert z.mean() == pytest.approx(0)
+
+
+@given(drawn_tasks(inductive=True), st.sampled_from([0.0, 0.1, 1e9 + 0.1, np.nan]))
+def test_a_constant_or_unseen_column_is_no_column(task, value):
+    """Embedded as zero, and the other columns' embeddings are those without it."""
+    extra = np.full(len(task.y), value)
+    extra[~task.context] += np.arange((~task.context).sum())  # what is read does not vary
+    wider = task._replace(X=np.insert(task.X, 0, extra, axis=1))
+    z = embed(tensors(wider))
+    assert not z[:, :, 0].any()
+    torch.testing.assert_close(z[:, :, 1:], embed(tensors(task)), **same)
+
+
+def test_outliers_stay_in_reach():
+    z = standardised(np.r_[np.linspace(-1, 1, 99), 1e9], np.arange(100) < 99)
+    plain = np.linspace(-1, 1, 99)
+    np.testing.assert_allclose(z[:-1], plain / plain.std(), atol=1e-12)
+    assert 20 < z[-1] < 30
+    line = torch.linspace(-9, 9, 999, dtype=torch.float64)
+    grid = standardise(line, 0, 1)
+    steps = grid.diff() / line.diff()
+    assert (steps > 0).all() and (steps < 1 + 1e-9).all()  # monotone, and no jump at 3
+    np.testing.assert_allclose(grid, -grid.flip(0))
+
+
+# Configuration
+
+
+ABLATIONS = {
+    "example_attention": lambda model: {b.mode for b in model.blocks} == {"attributes"},
+    "attribute_attention": lambda model: {b.mode for b in model.blocks} == {"examples"},
+    "observed_indicator": lambda model: model.blocks[0].attention.project.in_features == 3,
+    "kind_indicator": lambda model: model.blocks[0].attention.project.in_features == 2,
+    "residual": lambda model: not any("residual" in name for name, _ in model.named_parameters()),
+    "layer_norm": lambda model: not any("norm" in name for name, _ in model.named_parameters()),
+}
+
+
+@pytest.mark.parametrize("switch", [None, *ABLATIONS])
+def test_every_ablation_is_what_it_says_and_trains(switch):
+    config = {switch: False} if switch else {}
+    model = backbone(**config)
+    assert model.config == {**BACKBONE.config, **config}
+    assert {name: holds(model) for name, holds in ABLATIONS.items() if name != switch} == {
+        name: False for name in ABLATIONS if name != switch
+    }
+    assert switch is None or ABLATIONS[switch](model)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 3))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    inputs = tensors(context_task(X, np.arange(12) % 3 - 1, 2))
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
+    loss = model(**inputs)[0].square().sum()
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    optimiser.step()
+    assert model(**inputs)[0].square().sum() < loss
+
+
+@pytest.mark.parametrize("switch", ["observed_indicator", "kind_indicator"])
+def test_indicator_channels_are_the_ones_named(switch):
+    """What is left are the other channels of Eq. (5), in order."""
+    x, y = torch.randn(1, 4, 3, dtype=torch.float64), torch.tensor([[0, 1, -1, -1]])
+    kept = {"observed_indicator": [0, 2, 3], "kind_indicator": [0, 1]}[switch]
+    found = backbone(**{switch: False}).input_tensor(x, y, 2)
+    torch.testing.assert_close(found, BACKBONE.input_tensor(x, y, 2)[..., kept], rtol=0, atol=0)
+
+
+def test_without_example_attention_rows_are_linked_by_nothing_but_the_vote():
+    """AttributeAttn of Table 2: with weights remembered, a row's embedding is its own affair."""
+    model = backbone(example_attention=False)
+    x = torch.randn(1, 6, 3, dtype=torch.float64)
+    y = torch.tensor([[0, 1, 0, 1, -1, -1]])
+    columns, classes = torch.ones(1, 3, dtype=torch.bool), torch.ones(1, 2, dtype=torch.bool)
+    with torch.no_grad():
+        z, memory = model(x, y, y > -2, columns, classes)
+        alone, _ = model(x[:, 4:5], y[:, 4:5], y[:, 4:5] > -2, columns, classes, memory)
+    torch.testing.assert_close(alone, z[:, 4:5], **same)
+
+
+def test_bad_configurations_are_refused():
+    with pytest.raises(ValueError, match="cannot both be False"):
+        VSA(example_attention=False, attribute_attention=False)
+    with pytest.raises(TypeError, match="n_blocks"):
+        VSA(n_blocks=3)
+    with pytest.raises(ValueError, match=r"Unknown backbone 'vas': choose from \['vsa'\]"):
+        Learner("vas")
+    with pytest.raises(ValueError, match=r"Unknown head 'gp': choose from \['prototypes'\]"):
+        Learner(head="gp")
+
+
+def test_config_builds_the_same_learner_again():
+    learner = Learner(
+        backbone_config={**CONFIG, "residual": False}, head_config={"temperature": "fixed"}
+    )
+    again = Learner(**learner.config)
+    again.load_state_dict(learner.state_dict())  # strict
+    assert again.config == learner.config
+    assert learner.config["backbone_config"]["residual"] is False
+    assert BACKBONES["vsa"] is VSA
+    own = Learner(VSA(**CONFIG))
+    assert own.config is None and own.head.config == {"temperature": "learned"}
