@@ -157,7 +157,7 @@ class MetaSemiSupervisedClassifier(
         encoded = self._encode(self.encoder_, X)
         if np.isnan(encoded).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
-        self._n_features_out = encoded.shape[1] * self._embedding_width()
+        self._n_features_out = encoded.shape[1] * self.learner_.backbone.config["last_width"]
         if not self.transductive:
             self._context = self._read_context(encoded)
         return self
@@ -183,7 +183,7 @@ class MetaSemiSupervisedClassifier(
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            Rows to predict; in transductive mode they are each other's unlabelled data.
+            As in ``predict``.
 
         Returns
         -------
@@ -236,7 +236,7 @@ class MetaSemiSupervisedClassifier(
 
     @property
     def transduction_(self):
-        """Labels of the rows given to ``fit``: their own, or predicted; (n_context,)."""
+        """Labels of the rows given to ``fit``, their own or predicted, (n_context,)."""
         return self.classes_[self.label_distributions_.argmax(axis=1)]
 
     def predict_proba_batch(self, tasks):
@@ -258,7 +258,7 @@ class MetaSemiSupervisedClassifier(
         Raises
         ------
         ValueError
-            If a task is malformed; the message names its position.
+            If a task is malformed: says which.
         """
         return [proba for _, proba in self._predict_tasks(tasks)]
 
@@ -267,8 +267,7 @@ class MetaSemiSupervisedClassifier(
 
         Parameters
         ----------
-        tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
-            As in ``predict_proba_batch``.
+        tasks : as in ``predict_proba_batch``
 
         Returns
         -------
@@ -297,8 +296,6 @@ class MetaSemiSupervisedClassifier(
         tags.input_tags.string = True
         return tags
 
-    # -- from input to tensors ------------------------------------------------------------------
-
     def _table(self, X, y=None):
         """Validate input in scikit-learn's words; DataFrames stay as they are."""
         fitting = y is not None or not hasattr(self, "classes_")
@@ -319,8 +316,6 @@ class MetaSemiSupervisedClassifier(
 
     def _context_task(self, encoded):
         return context_task(encoded, self.y_, len(self.classes_))
-
-    # -- forward passes ---------------------------------------------------------------------------
 
     @torch.inference_mode()
     def _forward(self, tasks):
@@ -368,14 +363,9 @@ class MetaSemiSupervisedClassifier(
             results.append([z[0], logits[0]])
         return [torch.cat(parts) for parts in zip(*results, strict=True)]
 
-    def _embedding_width(self):
-        return self._learner().backbone.config["last_width"]
-
     @staticmethod
     def _probabilities(logits):
         return logits.double().softmax(-1).cpu().numpy()
-
-    # -- many tasks at once -----------------------------------------------------------------------
 
     def _predict_tasks(self, tasks):
         self._validate_params()

@@ -94,17 +94,40 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return encoded
 
 
+def stack_tables(X, more):
+    """Rows of two tables of the same kind, one below the other.
+
+    Parameters
+    ----------
+    X, more : array-like or DataFrame of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ndarray or DataFrame
+    """
+    if hasattr(X, "iloc"):
+        import pandas as pd
+
+        return pd.concat([X, more], ignore_index=True)
+    X, more = np.asarray(X), np.asarray(more)
+    if X.dtype.kind not in "fiub" or more.dtype.kind not in "fiub":
+        X, more = X.astype(object), more.astype(object)
+    return np.vstack([X, more])
+
+
 def _columns(X):
     """The columns of a table, each an array of its values and its dtype."""
     if hasattr(X, "columns"):
         return [(X.iloc[:, j].to_numpy(dtype=object), X.dtypes.iloc[j]) for j in range(X.shape[1])]
     X = np.asarray(X)
+    if X.dtype.kind in "US":  # mixed columns of which numpy has made text
+        X = X.astype(object)
     return [(X[:, j], X.dtype) for j in range(X.shape[1])]
 
 
 def _column(column, dtype):
     """A float array, or an object array of strings in which None is a missing cell."""
-    numeric = getattr(dtype, "kind", "O") in "fiu" and str(dtype) != "category"
+    numeric = getattr(dtype, "kind", "O") in "fiub" and str(dtype) != "category"
     if not numeric and str(dtype) == "object":
         numeric = _is_numeric(column)
     return _to_float(column) if numeric else _as_text(column)
