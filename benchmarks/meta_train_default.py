@@ -24,9 +24,9 @@ def main():
     parser.add_argument("--folder", default=None, help="tables; default ../shared/data/tabular")
     parser.add_argument("--output", default="default.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default")
-    parser.add_argument("--max-steps", type=int, default=50_000)
+    parser.add_argument("--max-steps", type=int, default=20_000)
     parser.add_argument("--batch-size", type=int, default=8)
-    parser.add_argument("--learning-rate", type=float, default=1.5e-3)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--n-layers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
@@ -64,9 +64,10 @@ def main():
         max_steps=args.max_steps,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
-        n_warmup=500,
-        eval_every=1000,
-        n_validation=64,
+        n_warmup=1000,
+        eval_every=500,
+        n_validation=48,
+        n_pooled=4,
         checkpoint_dir=args.checkpoint_dir,
         device=args.device,
         n_workers=args.workers,

@@ -73,12 +73,16 @@ def interleaved(functions, n_repeats, device="cpu"):
     ----------
     functions : dict of str to callable without arguments
     n_repeats : int
-        Timed calls of each, after one that is not timed.
+        Timed calls of each at least, after one that is not timed; short calls are repeated for
+        half a second, at most 200 times.
     device : str
         Waited for after each call.
     """
     times = {name: [] for name in functions}
-    for _ in range(n_repeats + 1):
+    begin = time.perf_counter()
+    for i in range(201):
+        if i > n_repeats and time.perf_counter() - begin > 0.5:
+            break
         for name, function in functions.items():
             start = time.perf_counter()
             function()

@@ -45,22 +45,27 @@ class Prototypes(nn.Module):
         known : bool tensor of shape (B, C)
             Classes with at least one labelled row.
         """
+        z = z.flatten(2).to(self.log_temperature.dtype)
         member = y[..., None] == torch.arange(classes.shape[1], device=y.device)  # (B, N, C)
         count = member.sum(1)
         weights = member.to(z.dtype) / count.clamp(min=1)[:, None].to(z.dtype)
-        return weights.transpose(1, 2) @ z.flatten(2), (count > 0) & classes
+        with torch.autocast(z.device.type, enabled=False):
+            return weights.transpose(1, 2) @ z, (count > 0) & classes
 
     def forward(self, z, state):
         """Logits of Eq. (9): (B, N, M, H) and the result of ``adapt`` to (B, N, C).
 
-        The squared norm of z is the same for every class and is left out: softmax removes it,
-        and the difference of two nearly equal distances keeps its precision.
+        Distances are taken in full precision also under autocast, around the mean prototype: a
+        large common offset would drown the difference of two distances. The squared norm of z is
+        the same for every class and is left out, as softmax removes it.
         """
         prototypes, known = state
-        z = z.flatten(2)
-        logits = 2 * z @ prototypes.transpose(1, 2) - prototypes.square().sum(-1)[:, None]
-        logits = logits.to(self.log_temperature.dtype) * self.log_temperature.exp()
-        return logits.masked_fill(~known[:, None], -math.inf)
+        origin = prototypes.mean(1, keepdim=True)
+        prototypes = prototypes - origin
+        z = z.flatten(2).to(prototypes.dtype) - origin
+        with torch.autocast(z.device.type, enabled=False):
+            logits = 2 * z @ prototypes.transpose(1, 2) - prototypes.square().sum(-1)[:, None]
+        return (logits * self.log_temperature.exp()).masked_fill(~known[:, None], -math.inf)
 
 
 #: Heads by the name that ``head=`` and the weight cards use.

@@ -309,10 +309,12 @@ class MetaSemiSupervisedClassifier(
             return X
         return X, check_X_y(np.zeros((len(X), X.shape[1])), y, estimator=self)[1]
 
-    def _encode(self, encoder, X):
-        return check_array(
-            encoder.transform(X), ensure_all_finite="allow-nan", estimator=self, input_name="X"
-        )
+    @staticmethod
+    def _encode(encoder, X):
+        encoded = encoder.transform(X)
+        if np.isinf(encoded).any():
+            raise ValueError("Input X contains infinity or a value too large for float64.")
+        return encoded
 
     def _context_task(self, encoded):
         return context_task(encoded, self.y_, len(self.classes_))

@@ -15,7 +15,6 @@ from safetensors.torch import save_file
 from skorch import NeuralNet
 from skorch.callbacks import (
     Callback,
-    EarlyStopping,
     GradientNormClipping,
     LRScheduler,
     PassthroughScoring,
@@ -144,11 +143,11 @@ def meta_train(
         draws = batches(validation_source, sampler, batch_size=batch_size, seed=[random_state, 1])
         validation = [next(draws) for _ in range(n_validation)]
         own.append(PassthroughScoring("valid_accuracy", lower_is_better=False))
-        if patience is not None:
-            own.append(EarlyStopping(patience=patience))
     own.append(checkpoint)
     if verbose:
         own.append(Progress(n_epochs * eval_every))
+    # Last, so that every other callback has seen the epoch at which it ends the run.
+    stop = Patience(patience if validation else None)
     net = MetaNet(
         learner,
         criterion=episode_loss,
@@ -161,7 +160,7 @@ def meta_train(
         iterator_train__num_workers=n_workers,
         iterator_valid__collate_fn=_only,
         train_split=validation and predefined_split(validation),
-        callbacks=[*own, *(callbacks or [])],
+        callbacks=[*own, *(callbacks or []), stop],
         callbacks__print_log=None,
         device=device,
         precision=precision,
@@ -170,7 +169,7 @@ def meta_train(
     net.initialize()
     checkpoint.restore(net)
     learner.train()
-    left = max(n_epochs - checkpoint.n_epochs, 0)
+    left = 0 if stop.is_over(net.history) else max(n_epochs - checkpoint.n_epochs, 0)
     net.partial_fit(stream, epochs=left)
     checkpoint.load_best(net)
     learner.eval()
@@ -351,6 +350,26 @@ class Checkpoint(Callback):
         """Put the weights of the lowest validation loss back."""
         if self.best is not None:
             net.module_.load_state_dict(self.best)
+
+
+class Patience(Callback):
+    """Ends training after some epochs without a lower validation loss; None never does.
+
+    The history is all it looks at, so a resumed run ends where the whole one would.
+    """
+
+    def __init__(self, n_epochs):
+        self.n_epochs = n_epochs
+
+    def is_over(self, history):
+        if self.n_epochs is None or not history:
+            return False
+        losses = history[:, "valid_loss"]
+        return len(losses) - losses.index(min(losses)) > self.n_epochs
+
+    def on_epoch_end(self, net, **kwargs):
+        if self.is_over(net.history):
+            raise KeyboardInterrupt  # which skorch takes for the end of the run
 
 
 class Progress(Callback):

@@ -18,20 +18,20 @@ class MVSA(nn.Module):
 
     Parameters
     ----------
-    width : int
-        Width D of the third mode, in and out.
+    width_in, width_out : int
+        Width D of the third mode of the input and H of the output.
     n_heads : int
         Number R of independent VSA layers.
     head_width : int
         Width H_K = H_V of each of them.
     """
 
-    def __init__(self, width, n_heads, head_width):
+    def __init__(self, width_in, width_out, n_heads, head_width):
         super().__init__()
         self.n_heads = n_heads
         self.head_width = head_width
-        self.project = nn.Linear(width, 3 * n_heads * head_width, bias=False)  # W^Q, W^K, W^V
-        self.merge = nn.Linear(n_heads * head_width, width, bias=False)  # W^O
+        self.project = nn.Linear(width_in, 3 * n_heads * head_width, bias=False)  # W^Q, W^K, W^V
+        self.merge = nn.Linear(n_heads * head_width, width_out, bias=False)  # W^O
 
     def queries_keys_values(self, z):
         """Eq. (1), per head and with the second mode folded: three (B, R, D1, D2 * H)."""
@@ -79,7 +79,7 @@ class Block(nn.Module):
     mode : {"examples", "attributes"}
         Along which mode attention runs: Eq. (7) or Eq. (8).
     width_in, width_out, hidden : int
-        Widths of the input, the output and the three-layer feed-forward network.
+        Widths of the input, the output, and of attention and the feed-forward network between.
     n_heads, head_width : int
         As in :class:`MVSA`.
     residual, layer_norm : bool
@@ -91,10 +91,10 @@ class Block(nn.Module):
     ):
         super().__init__()
         self.mode = mode
-        self.attention = MVSA(width_in, n_heads, head_width)
-        self.norm = nn.LayerNorm(width_in) if layer_norm else nn.Identity()
+        self.attention = MVSA(width_in, hidden, n_heads, head_width)
+        self.norm = nn.LayerNorm(hidden) if layer_norm else nn.Identity()
         self.feed_forward = nn.Sequential(
-            nn.Linear(width_in, hidden),
+            nn.Linear(hidden, hidden),
             nn.ReLU(),
             nn.Linear(hidden, hidden),
             nn.ReLU(),
@@ -297,8 +297,11 @@ def moments_of(x, readable):
     return mean, scale.masked_fill(~varied, 1.0), varied[:, 0]
 
 
-def standardise(x, mean, scale):
-    """Z-scores, linear up to 3 and logarithmic beyond, so that an outlier stays in reach."""
+def standardise(x, mean, scale, bound=4.0):
+    """Z-scores, bent so that none is beyond ``bound``.
+
+    Of a few context rows the scale may be far too small, and one table in three has heavy tails:
+    unbounded values would make unbounded distances in Eq. (9), and training unstable.
+    """
     z = (x - mean) / scale
-    size = z.abs()
-    return torch.where(size > 3, z.sign() * (3 + torch.log1p((size - 3).clamp(min=0))), z)
+    return z * torch.rsqrt(1 + (z / bound).square())

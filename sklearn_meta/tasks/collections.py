@@ -97,7 +97,8 @@ def as_source(datasets):
     named = datasets.items() if isinstance(datasets, Mapping) else enumerate(datasets)
     tables = {}
     for name, item in named:
-        dataset = item if isinstance(item, Dataset) else as_dataset(*item, name=str(name))
+        name = str(name)
+        dataset = item if isinstance(item, Dataset) else as_dataset(*item, name=name)
         if dataset.y.dtype.kind != "f":
             counts = np.bincount(dataset.y)
             if len(counts) < 2:
@@ -108,7 +109,7 @@ def as_source(datasets):
                 raise ValueError(
                     f"Dataset {name!r} has a class with fewer than 2 rows: remove that class."
                 )
-        tables[str(name)] = dataset
+        tables[name] = dataset
     return Tables(tables)
 
 

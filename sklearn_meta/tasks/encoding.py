@@ -44,10 +44,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        columns = [_column(values, dtype) for values, dtype in _columns(X)]
+        columns = [] if _is_matrix(X) else [_column(*column) for column in _columns(X)]
         self.categorical_ = [j for j, column in enumerate(columns) if column.dtype == object]
         self.encoders_ = {}
-        n_columns_out = len(columns) - len(self.categorical_)
+        n_columns_out = np.shape(X)[1] - len(self.categorical_)
         for j in self.categorical_:
             known = columns[j][~_missing(columns[j])]
             encoder = OneHotEncoder(
@@ -75,6 +75,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ndarray of shape (n_rows, n_columns_out_), float64
         """
         check_is_fitted(self)
+        if not self.encoders_ and _is_matrix(X):
+            return X.astype(np.float64)
         blocks = []
         for j, (values, dtype) in enumerate(_columns(X)):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
@@ -108,11 +110,19 @@ def stack_tables(X, more):
     if hasattr(X, "iloc"):
         import pandas as pd
 
-        return pd.concat([X, more], ignore_index=True)
+        stacked = pd.concat([X, more], ignore_index=True)
+        for j, dtype in enumerate(X.dtypes):
+            if dtype == "category":  # lost where the two hold other categories
+                stacked.isetitem(j, stacked.iloc[:, j].astype("category"))
+        return stacked
     X, more = np.asarray(X), np.asarray(more)
-    if X.dtype.kind not in "fiub" or more.dtype.kind not in "fiub":
+    if not (_is_matrix(X) and _is_matrix(more)):
         X, more = X.astype(object), more.astype(object)
     return np.vstack([X, more])
+
+
+def _is_matrix(X):
+    return isinstance(X, np.ndarray) and X.dtype.kind in "fiub"
 
 
 def _columns(X):
