@@ -60,7 +60,8 @@ class Prototypes(nn.Module):
         the same for every class and is left out, as softmax removes it.
         """
         prototypes, known = state
-        origin = prototypes.mean(1, keepdim=True)
+        counted = known[..., None].to(prototypes.dtype)
+        origin = (prototypes * counted).sum(1, keepdim=True) / counted.sum(1, keepdim=True)
         prototypes = prototypes - origin
         z = z.flatten(2).to(prototypes.dtype) - origin
         with torch.autocast(z.device.type, enabled=False):

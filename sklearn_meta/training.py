@@ -4,14 +4,9 @@ One *step* is one batch of tasks; one skorch *epoch* is the ``eval_every`` steps
 looks at the validation tasks. A checkpoint is written at the end of each epoch.
 """
 
-import json
 import math
-import os
-from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from skorch import NeuralNet
 from skorch.callbacks import (
     Callback,
@@ -20,14 +15,12 @@ from skorch.callbacks import (
     PassthroughScoring,
 )
 from skorch.helper import predefined_split
-from skorch.history import History
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
 
+from .checkpoint import Checkpoint
 from .tasks import batches
 from .tasks.batch import IGNORE
-
-CHECKPOINT = "checkpoint.safetensors"
 
 
 def meta_train(
@@ -275,81 +268,6 @@ def gains_from_bfloat16(device):
         return torch.cuda.is_bf16_supported()
     supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return torch.device(device).type == "cpu" and bool(supported())
-
-
-class Checkpoint(Callback):
-    """Keeps the best weights, and writes the whole state of training after each epoch.
-
-    One safetensors file holds the weights, the best weights and the optimiser's state; its
-    header holds the history. It is replaced atomically, so a kill leaves the last one whole.
-    """
-
-    def __init__(self, folder, schedule):
-        self.path = Path(folder) / CHECKPOINT if folder is not None else None
-        self.schedule = schedule
-        self.n_epochs = 0
-        self.best = None
-        self.best_loss = math.inf
-
-    def on_epoch_begin(self, net, dataset_train=None, **kwargs):
-        dataset_train.epoch = len(net.history) - 1
-
-    def on_epoch_end(self, net, **kwargs):
-        record = net.history[-1]
-        if record.get("valid_loss", math.inf) < self.best_loss:
-            self.best_loss = record["valid_loss"]
-            self.best = {k: v.detach().clone() for k, v in net.module_.state_dict().items()}
-        if self.path is not None:
-            self._write(net)
-
-    def _write(self, net):
-        groups = {"weights": net.module_.state_dict(), "best": self.best or {}}
-        tensors = {f"{g}.{k}": v.contiguous() for g, d in groups.items() for k, v in d.items()}
-        for i, slots in net.optimizer_.state_dict()["state"].items():
-            tensors |= {f"optimizer.{i}.{slot}": v for slot, v in slots.items()}
-        history = [{k: v for k, v in e.items() if k != "batches"} for e in net.history]
-        header = {
-            "schedule": json.dumps(self.schedule),
-            "history": json.dumps(history),
-            "best_loss": json.dumps(self.best_loss),
-        }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_suffix(".partial")
-        save_file(tensors, partial, metadata=header)
-        os.replace(partial, self.path)
-
-    def restore(self, net):
-        """Take up the state of an earlier run with the same schedule, if there is one."""
-        if self.path is None or not self.path.is_file():
-            return
-        with safe_open(self.path, "pt", device=str(net.device)) as file:
-            header = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-        if json.loads(header["schedule"]) != json.loads(json.dumps(self.schedule)):
-            raise ValueError(
-                f"{self.path} belongs to a run with other settings: {header['schedule']}. Give "
-                "the same settings to go on with it, or another checkpoint_dir to start anew."
-            )
-        group = {"weights": {}, "best": {}, "optimizer": {}}
-        for name, tensor in tensors.items():
-            kind, key = name.split(".", 1)
-            group[kind][key] = tensor
-        net.module_.load_state_dict(group["weights"])
-        self.best = group["best"] or None
-        self.best_loss = json.loads(header["best_loss"])
-        state = net.optimizer_.state_dict()
-        for name, tensor in group["optimizer"].items():
-            i, slot = name.split(".", 1)
-            state["state"].setdefault(int(i), {})[slot] = tensor
-        net.optimizer_.load_state_dict(state)
-        epochs = json.loads(header["history"])
-        net.history = History([{**epoch, "batches": []} for epoch in epochs])
-        self.n_epochs = len(epochs)
-
-    def load_best(self, net):
-        """Put the weights of the lowest validation loss back."""
-        if self.best is not None:
-            net.module_.load_state_dict(self.best)
 
 
 class Patience(Callback):

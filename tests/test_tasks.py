@@ -1,28 +1,22 @@
-"""Tasks: batches of them, the sampler's promises, collections, the encoding of tables."""
+"""Tasks: padded batches of them, the sampler's promises, streams that can be taken up again."""
 
 import itertools
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sklearn_meta.tasks import (
-    CircleSpiral,
     Dataset,
     EpisodeSampler,
-    Mixture,
-    TableEncoder,
-    Tables,
+    TablePrior,
     Task,
-    as_dataset,
-    as_source,
     batches,
     collate,
     context_task,
-    read_tables,
+    groups_of_like_size,
 )
 from sklearn_meta.tasks.batch import IGNORE
 
@@ -32,9 +26,8 @@ from sklearn_meta.tasks.batch import IGNORE
 def test_collate_pads_with_what_no_one_reads():
     X = np.arange(6.0).reshape(3, 2)
     small = Task(X, np.array([0, 1, 1]), np.array([True, True, False]), np.ones(3, bool), 2)
-    X = np.full((5, 1), np.nan)
-    labelled, context = np.arange(5) < 3, np.array([True, True, True, True, False])
-    inductive = Task(X, np.array([2, 0, 1, 0, 1]), labelled, context, 3)
+    X, labelled = np.full((5, 1), np.nan), np.arange(5) < 3
+    inductive = Task(X, np.array([2, 0, 1, 0, 1]), labelled, np.arange(5) < 4, 3)
     inputs, target = collate([small, inductive])
     np.testing.assert_array_equal(inputs["x"][0, :3], small.X)
     assert inputs["x"].shape == (2, 5, 2) and inputs["x"].dtype == torch.float32
@@ -48,55 +41,236 @@ def test_collate_pads_with_what_no_one_reads():
     assert target.tolist() == [[no, no, 1, no, no], [no, no, no, no, 1]]
 
 
-def test_collate_does_not_ask_for_rows_of_unknown_class_and_keeps_double_precision():
-    y = np.array([0, -1, 1])
-    task = Task(np.array([[1e9 + 0.1]] * 3), y, y < 0, np.ones(3, bool), 2)
-    inputs, target = collate([task._replace(labelled=np.zeros(3, bool))], dtype=torch.float64)
+def test_collate_keeps_double_precision_and_asks_for_no_row_of_unknown_class():
+    every, none = np.ones(3, bool), np.zeros(3, bool)
+    task = Task(np.full((3, 1), 1e9 + 0.1), np.array([0, -1, 1]), none, every, 2)
+    inputs, target = collate([task], dtype=torch.float64)
     assert target.tolist() == [[0, IGNORE, 1]]
     assert inputs["x"][0, 0, 0].item() == 1e9 + 0.1
 
 
-def test_context_task_is_all_readable_and_labelled_where_a_class_is_known():
-    X, y = np.zeros((4, 2)), np.array([1, -1, 0, -1])
-    task = context_task(X, y, 2)
+def test_context_task_is_readable_and_has_labels_where_a_class_is_known():
+    y = np.array([1, -1, 0, -1])
+    task = context_task(np.zeros((4, 2)), y, 2)
     assert task.labelled.tolist() == [True, False, True, False] and task.context.all()
     inputs, target = collate([task])
     assert inputs["y"].tolist() == [y.tolist()] and (target == IGNORE).all()
 
 
+@given(st.lists(st.tuples(st.integers(2, 90), st.integers(1, 60)), max_size=30))
+def test_groups_are_small_and_of_like_width_and_hold_each_task_once(shapes):
+    tasks = [context_task(np.zeros(shape), np.arange(shape[0]) % 2, 2) for shape in shapes]
+    groups = groups_of_like_size(tasks, max_cells=5000)
+    assert sorted(itertools.chain(*groups)) == list(range(len(tasks)))
+    for group in groups:
+        n_rows, widths = max(shapes[i][0] for i in group), [shapes[i][1] + 2 for i in group]
+        assert max(widths) <= 1.25 * min(widths)
+        assert len(group) == 1 or len(group) * n_rows * max(widths) <= 5000
+    alike = [context_task(np.zeros((5, 3)), np.arange(5) % 2, 2)] * 9
+    assert [len(group) for group in groups_of_like_size(alike)] == [9]
+
+
 # The sampler
 
-
-@st.composite
-def drawn_datasets(draw):
-    """Columns of a dataset hold the row's number times 1, 2, 3 ..., so that rows can be told."""
-    sizes = draw(st.lists(st.integers(2, 40), min_size=2, max_size=12))
-    n_columns = draw(st.integers(1, 12))
-    y = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
-    X = np.outer(np.arange(len(y)) + 1, np.arange(n_columns) + 1)
-    return Dataset("numbered", X.astype(np.float32), y)
-
-
 PLAIN = {"column_subset": 0, "class_subset": 0, "missing": 0, "flip": False, "inductive": 0}
+WIDE = {"max_classes": 99, "max_rows": 10**6, "max_cells": 10**9}
 seeds = st.integers(0, 2**32 - 1)
 
 
-def rows_and_columns(task):
-    """Numbers of a plain task's rows, and of its columns, which begin at 1."""
-    ratio = task.X[0] / task.X[0].min()
-    column = np.round(task.X[1] - task.X[0]) if len(task.X) > 1 else ratio
-    first = np.gcd.reduce(task.X.astype(int), axis=0)
-    return task.X, column, first
+def numbered(sizes, n_columns):
+    """Classes of the given sizes; a cell says which column and row it comes from."""
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    X = 1000 * (np.arange(n_columns) + 1) + np.arange(len(y))[:, None]
+    return Dataset("numbered", X.astype(np.float32), y)
 
 
-@given(drawn_datasets(), st.integers(1, 6), st.integers(1, 30), seeds)
+def origin(task):
+    """Rows and columns of the dataset that a task's rows and columns are; no cell is mixed up."""
+    columns, rows = np.divmod(np.abs(task.X).astype(int), 1000)
+    assert (columns == columns[0]).all() and (rows == rows[:, :1]).all()
+    return rows[:, 0], columns[0] - 1
+
+
+drawn_sizes = st.lists(st.integers(2, 40), min_size=2, max_size=12)
+drawn_datasets = st.builds(numbered, drawn_sizes, st.integers(1, 12))
+drawn_shots = st.lists(st.integers(1, 6), min_size=1, max_size=3)
+
+
+@given(drawn_datasets, st.integers(1, 6), st.integers(1, 30), seeds)
 def test_balanced_tasks_hold_the_promised_rows_of_each_class(dataset, shots, n_unlabelled, seed):
+    sampler = EpisodeSampler((shots,), n_unlabelled, imbalanced=0, **PLAIN, **WIDE)
+    task = sampler.draw(dataset, np.random.default_rng(seed))
+    assert task.n_classes == dataset.n_classes
+    rows, _ = origin(task)
+    of_class = [(dataset.y[rows[task.y == c]]) for c in range(task.n_classes)]
+    assert sorted(set(c).pop() for c in of_class) == list(range(task.n_classes))
+    for c, members in enumerate(of_class):
+        size = (dataset.y == members[0]).sum()
+        n_labelled = min(shots, size - 1)  # one at least is left to predict
+        assert (task.labelled & (task.y == c)).sum() == n_labelled
+        assert len(members) == min(n_labelled + n_unlabelled, size)
+
+
+@given(drawn_datasets, drawn_shots, st.integers(1, 30), seeds)
+def test_imbalanced_tasks_have_a_labelled_row_of_each_class_and_any_others(
+    dataset, shots, n_unlabelled, seed
+):
+    sampler = EpisodeSampler(shots, n_unlabelled, imbalanced=1, **PLAIN, **WIDE)
+    task = sampler.draw(dataset, np.random.default_rng(seed))
+    C = task.n_classes
+    assert set(task.y[task.labelled]) == set(range(C))
+    possible = {C + min((k - 1) * C, max(len(dataset.y) - 2 * C, 0)) for k in shots}
+    assert task.labelled.sum() in possible
+    assert (~task.labelled).sum() == min(n_unlabelled * C, len(dataset.y) - task.labelled.sum())
+
+
+def test_imbalanced_tasks_are_as_imbalanced_as_their_table():
+    sampler = EpisodeSampler((10,), 20, imbalanced=1, **PLAIN, **WIDE)
+    dataset = numbered([180, 20], 1)
+    tasks = [sampler.draw(dataset, np.random.default_rng(seed)) for seed in range(50)]
+    rare = [dataset.y[origin(task)[0]] == 1 for task in tasks]
+    assert np.mean([r[~t.labelled].mean() for r, t in zip(rare, tasks)]) < 0.15
+    assert len({r[t.labelled].sum() for r, t in zip(rare, tasks)}) > 1
+
+
+@given(drawn_datasets, seeds)
+def test_what_holds_of_every_task(dataset, seed):
+    """With all switches as they are by default."""
+    sampler = EpisodeSampler(n_unlabelled=(3, 40))
+    task = sampler.draw(dataset, np.random.default_rng(seed))
+    n_rows, n_columns = task.X.shape
+    assert len(task.y) == len(task.labelled) == len(task.context) == n_rows <= 300
+    assert 2 <= task.n_classes <= min(dataset.n_classes, 10)
+    assert set(task.y[task.labelled]) == set(range(task.n_classes)) == set(task.y)
+    assert 1 <= n_columns <= dataset.X.shape[1] and task.X.dtype == np.float32
+    assert (task.context | ~task.labelled).all() and not task.labelled.all()
+    # Any cell that is left says the same of its row and its column, whatever its sign.
+    columns, rows = np.divmod(np.abs(task.X), 1000)
+    assert not any(np.ptp(r[~np.isnan(r)]) for r in rows if not np.isnan(r).all())
+    assert not any(np.ptp(c[~np.isnan(c)]) for c in columns.T if not np.isnan(c).all())
+    signs = np.sign(task.X)
+    assert not any(np.ptp(c[~np.isnan(c)]) for c in signs.T if not np.isnan(c).all())
+    found = [int(r[~np.isnan(r)][0]) for r in rows if not np.isnan(r).all()]
+    assert len(set(found)) == len(found)  # no row twice, in neither or both sets
+    known = ~np.isnan(rows).all(axis=1)
+    code = dict(zip(dataset.y[found], task.y[known]))
+    assert [code[c] for c in dataset.y[found]] == task.y[known].tolist()
+    again = sampler.draw(dataset, np.random.default_rng(seed))
+    for one, other in zip(task, again):
+        np.testing.assert_array_equal(one, other)
+
+
+@given(drawn_datasets, drawn_shots, st.integers(1, 50), st.integers(10, 300), seeds)
+def test_bounds_on_rows_columns_and_classes(dataset, shots, n_unlabelled, max_rows, seed):
     sampler = EpisodeSampler(
-        (shots,), n_unlabelled, **PLAIN, imbalanced=0, max_classes=12, max_rows=1000
+        shots, n_unlabelled, max_classes=5, max_rows=max_rows, max_cells=2 * max_rows
     )
     task = sampler.draw(dataset, np.random.default_rng(seed))
-    assert task.X.dtype == np.float32 and task.n_classes == dataset.n_classes
-    column = np.flatnonzero([len(set(c)) for c in task.X.T])[0]
-    rows = np.unique(dataset.X[:, 0], return_inverse=True)[1]
-    scale = task.X[:, column] / np.round(task.X[:, column] / task.X[:, column])
-    assert scale is not None and rows is not None
+    n_rows, n_columns = task.X.shape
+    # Labelled rows, and one more a class, are never left out; nor are two columns.
+    assert n_rows <= max(max_rows, (max(shots) + 1) * task.n_classes)
+    assert (
+        n_columns == 2
+        or n_rows * (n_columns + task.n_classes) <= 2 * max_rows
+        or (n_columns == dataset.X.shape[1] == 1)
+    )
+    assert task.n_classes <= 5
+
+
+@given(drawn_datasets, seeds)
+def test_inductive_tasks_hide_rows_to_be_predicted_and_no_labelled_one(dataset, seed):
+    tasks = [
+        EpisodeSampler(inductive=share).draw(dataset, np.random.default_rng(seed))
+        for share in (0, 1)
+    ]
+    assert tasks[0].context.all()
+    assert tasks[1].context[tasks[1].labelled].all()
+    assert (~tasks[1].context).any()
+    _, target = collate([tasks[1]])
+    np.testing.assert_array_equal((target[0] != IGNORE).numpy(), ~tasks[1].context)
+
+
+def test_inductive_tasks_leave_a_row_to_predict_however_few_there_are():
+    dataset, sampler = numbered([2, 2], 1), EpisodeSampler((1,), 1, inductive=1)
+    tasks = [sampler.draw(dataset, np.random.default_rng(seed)) for seed in range(50)]
+    assert all((~task.context).any() for task in tasks)
+    assert any(task.context[~task.labelled].any() for task in tasks)
+
+
+def test_inductive_contexts_hold_no_few_or_many_unlabelled_rows():
+    dataset, sampler = numbered([60, 60], 2), EpisodeSampler(inductive=1)
+    tasks = [sampler.draw(dataset, np.random.default_rng(seed)) for seed in range(100)]
+    share = np.array([task.context[~task.labelled].mean() for task in tasks])
+    assert (share == 0).sum() > 25 and (share > 0.6).sum() > 5 and (share < 0.3).sum() > 5
+
+
+def share_of(holds, dataset, **switches):
+    sampler = EpisodeSampler(**{**PLAIN, **switches})
+    draws = [sampler.draw(dataset, np.random.default_rng(seed)) for seed in range(60)]
+    return np.mean([holds(task) for task in draws])
+
+
+@pytest.mark.parametrize(
+    "switch, holds",
+    [
+        ("column_subset", lambda task: task.X.shape[1] < 12),
+        ("class_subset", lambda task: task.n_classes < 9),
+        ("missing", lambda task: 0 < np.isnan(task.X).mean() < 0.3),
+        ("inductive", lambda task: not task.context.all()),
+        ("flip", lambda task: (task.X < 0).any()),
+    ],
+)
+def test_each_switch_does_what_its_name_says(switch, holds):
+    dataset = numbered([30] * 9, 12)
+    assert share_of(holds, dataset) == 0
+    assert share_of(holds, dataset, **{switch: 1}) > 0.8
+    if switch != "flip":
+        assert 0.2 < share_of(holds, dataset, **{switch: 0.5}) < 0.8
+
+
+def test_shots_and_unlabelled_rows_take_all_their_values():
+    dataset, sampler = numbered([100, 100], 1), EpisodeSampler(n_unlabelled=(5, 50), imbalanced=0)
+    tasks = [sampler.draw(dataset, np.random.default_rng(seed)) for seed in range(200)]
+    assert {t.labelled.sum() // 2 for t in tasks} == {1, 3, 5, 10}
+    n_unlabelled = np.array([(~t.labelled).sum() / 2 for t in tasks])
+    assert n_unlabelled.min() < 7 and n_unlabelled.max() > 40
+    assert np.median(n_unlabelled) == pytest.approx(np.sqrt(5 * 50), rel=0.25)  # log-uniform
+
+
+# Streams
+
+
+def equal(batch, other):
+    """Bitwise, gaps included."""
+    (inputs, target), (other_inputs, other_target) = batch, other
+    arrays = zip([*inputs.values(), target], [*other_inputs.values(), other_target])
+    return all(np.array_equal(a, b, equal_nan=a.is_floating_point()) for a, b in arrays)
+
+
+@pytest.mark.parametrize("n_pooled", [1, 4, 8])
+def test_a_stream_can_be_taken_up_at_any_batch(n_pooled):
+    def stream(**more):
+        return batches(
+            TablePrior(n_columns=(2, 6)), EpisodeSampler(), batch_size=2, n_pooled=n_pooled, **more
+        )
+
+    whole = list(itertools.islice(stream(seed=[3, 0]), 10))
+    assert not any(equal(a, b) for a, b in itertools.combinations(whole, 2))
+    for start in (0, 1, 4, 7):
+        tail = itertools.islice(stream(seed=[3, 0], start=start), 10 - start)
+        assert all(equal(a, b) for a, b in zip(tail, whole[start:], strict=True))
+    assert not equal(next(stream(seed=[3, 1])), whole[0])
+    assert not equal(next(stream(seed=[4, 0])), whole[0])
+
+
+def test_tasks_of_a_batch_are_of_like_size():
+    def padding(n_pooled):
+        stream = batches(TablePrior(), EpisodeSampler(), batch_size=4, seed=0, n_pooled=n_pooled)
+        cells = [
+            (len(b["x"]) * b["x"][0].numel(), (b["columns"].sum(1) * (b["x"].shape[1])).sum())
+            for b, _ in itertools.islice(stream, 8)
+        ]
+        return np.sum(cells, axis=0)
+
+    (mixed, used_mixed), (pooled, used_pooled) = padding(1), padding(8)
+    assert 1 - used_pooled / pooled < 0.7 * (1 - used_mixed / mixed)

@@ -303,5 +303,5 @@ def standardise(x, mean, scale, bound=4.0):
     Of a few context rows the scale may be far too small, and one table in three has heavy tails:
     unbounded values would make unbounded distances in Eq. (9), and training unstable.
     """
-    z = (x - mean) / scale
+    z = ((x - mean) / scale).clamp(-1e6, 1e6)  # beyond, the square overflows in float32
     return z * torch.rsqrt(1 + (z / bound).square())

@@ -99,7 +99,10 @@ def as_source(datasets):
     for name, item in named:
         name = str(name)
         dataset = item if isinstance(item, Dataset) else as_dataset(*item, name=name)
-        if dataset.y.dtype.kind != "f":
+        if dataset.y.dtype.kind == "f":
+            if not np.nanmin(dataset.y) < np.nanmax(dataset.y):
+                raise ValueError(f"Dataset {name!r} has a constant target: remove it.")
+        else:
             counts = np.bincount(dataset.y)
             if len(counts) < 2:
                 raise ValueError(

@@ -35,8 +35,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_rows, n_columns)
-            In a DataFrame, columns of dtype category, object, string or bool are categorical;
-            in an ndarray of objects, columns that are not numbers.
+            In a DataFrame, columns of dtype category or string are categorical; among columns of
+            objects, those that are not all numbers.
         y : None
             Ignored.
 

@@ -1,0 +1,209 @@
+"""The encoding of tables: what is a number, what a category, and what is missing stays missing."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklearn_meta.tasks import TableEncoder, stack_tables
+
+nan = np.nan
+
+
+def encode(fitted, other=None):
+    return TableEncoder().fit(fitted).transform(fitted if other is None else other)
+
+
+def frame(values, dtype=None):
+    return pd.DataFrame({"a": pd.Series(values, dtype=dtype)})
+
+
+def objects(*values):
+    return np.array(values, dtype=object)[:, None]
+
+
+ONE_HOT = [[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]  # of b, c, a, b
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        frame(list("bcab"), "category"),
+        frame(list("bcab"), object),
+        frame(list("bcab"), "str"),
+        frame(list("bcab"), "string"),
+        frame([2, 3, 1, 2], "category"),  # numbers that the user calls categories
+        frame([2, "x", 1, 2], object),
+        objects(*"bcab"),
+        objects(2, "x", 1, 2),
+        np.array(list("bcab"))[:, None],
+        [["b"], ["c"], ["a"], ["b"]],
+    ],
+    ids=lambda table: f"{type(table).__name__}",
+)
+def test_categories_are_one_hot_in_sorted_order(table):
+    encoder = TableEncoder().fit(table)
+    np.testing.assert_array_equal(encoder.transform(table), ONE_HOT)
+    assert encoder.categorical_ == [0] and encoder.n_columns_out_ == 3
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        frame([2.5, nan, -1.0]),
+        frame([2.5, None, -1], object),
+        frame([2.5, None, -1], "Float64"),
+        np.array([[2.5], [nan], [-1]]),
+        np.array([[2.5], [nan], [-1]], dtype=np.float32),
+        objects(2.5, None, -1),
+        objects(2.5, pd.NA, -1),
+        objects("2.5", nan, "-1"),
+    ],
+    ids=lambda table: f"{type(table).__name__}",
+)
+def test_numbers_stay_numbers_and_gaps_stay_gaps(table):
+    encoder = TableEncoder().fit(table)
+    found = encoder.transform(table)
+    np.testing.assert_array_equal(found, [[2.5], [nan], [-1]])
+    assert found.dtype == np.float64
+    assert encoder.categorical_ == [] and encoder.n_columns_out_ == 1
+
+
+@pytest.mark.parametrize("dtype", [int, np.uint8, "Int64", "int32[pyarrow]"])
+def test_integers_of_every_kind_are_numbers(dtype):
+    np.testing.assert_array_equal(encode(frame([3, 1, 2], dtype)), [[3], [1], [2]])
+
+
+def test_pandas_nullable_integers_with_a_gap():
+    np.testing.assert_array_equal(encode(frame([3, pd.NA, 2], "Int64")), [[3], [nan], [2]])
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        frame([True, False, True]),
+        frame([True, False, True], "boolean"),
+        frame([True, False, True], object),
+        np.array([[True], [False], [True]]),
+        frame(["yes", "no", "yes"]),
+        objects("yes", "no", "yes"),
+    ],
+    ids=lambda table: f"{type(table).__name__}",
+)
+def test_two_values_become_one_column(table):
+    np.testing.assert_array_equal(encode(table), [[1], [0], [1]])
+
+
+@pytest.mark.parametrize("gap", [None, nan, pd.NA])
+@pytest.mark.parametrize("dtype", ["category", object, "str", "string"])
+def test_a_missing_category_is_missing_in_each_of_its_columns(dtype, gap):
+    np.testing.assert_array_equal(
+        encode(frame(["b", gap, "a", "c"], dtype)),
+        [[0, 1, 0], [nan] * 3, [1, 0, 0], [0, 0, 1]],
+    )
+
+
+def test_a_missing_truth_value():
+    found = encode(frame([True, None, False], "boolean"))
+    np.testing.assert_array_equal(found, [[1], [nan], [0]])
+
+
+@pytest.mark.parametrize("dtype", ["category", object, "str"])
+def test_an_unseen_category_is_missing(dtype):
+    found = encode(frame(list("abc"), dtype), frame(["d", "a", None], dtype))
+    np.testing.assert_array_equal(found, [[nan] * 3, [1, 0, 0], [nan] * 3])
+    found = encode(frame(["no", "yes"], dtype), frame(["yes", "perhaps", "no"], dtype))
+    np.testing.assert_array_equal(found, [[1], [nan], [0]])  # one column has no other place for it
+
+
+@pytest.mark.parametrize("dtype", [float, "category", object, "str", "string", "Int64"])
+def test_an_all_missing_column_is_one_column_and_stays_missing(dtype):
+    encoder = TableEncoder().fit(frame([None] * 3, dtype))
+    np.testing.assert_array_equal(encoder.transform(frame([None] * 2, dtype)), [[nan]] * 2)
+    assert encoder.n_columns_out_ == 1
+
+
+def test_text_that_arrives_in_a_numeric_column_is_an_error():
+    table = pd.DataFrame({"a": ["x", "y"], "b": [1.0, 2.0]})
+    encoder = TableEncoder().fit(table)
+    with pytest.raises(ValueError, match="Column 1 was numeric in fit and holds text now"):
+        encoder.transform(table.assign(b=["1", "many"]))
+    with pytest.raises(ValueError, match="Column 0 was numeric in fit"):
+        encode(np.zeros((2, 1)), objects(1.0, "many"))
+
+
+@pytest.mark.parametrize("later", [objects("1", "2"), objects(1, 2), np.array([[1], [2]])])
+@pytest.mark.parametrize("fitted", [objects("1", "2", "x"), frame([1, 2, 3], "category")])
+def test_categories_that_look_like_numbers_are_found_again(fitted, later):
+    """Rows that hold none of the column's words would pass for numbers by themselves."""
+    np.testing.assert_array_equal(encode(fitted, later), [[1, 0, 0], [0, 1, 0]])
+
+
+def test_rare_categories_share_a_column():
+    values = ["a"] * 5 + ["b"] * 4 + ["c", "d", "e", None]
+    encoder = TableEncoder(max_categories=3).fit(frame(values))
+    found = encoder.transform(frame(values))
+    np.testing.assert_array_equal(found.sum(0), [nan] * 3)
+    np.testing.assert_array_equal(found[:-1].sum(0), [5, 4, 3])
+    np.testing.assert_array_equal(found[9:12], [[0, 0, 1]] * 3)
+    assert np.isnan(encoder.transform(frame(["f"]))).all()
+    many = frame([f"{i:03}" for i in range(200)])
+    assert TableEncoder().fit_transform(many).shape == (200, 20)
+
+
+def test_columns_keep_their_order_and_the_table_its_values():
+    table = pd.DataFrame(
+        {"size": [1.0, nan, 3.0], "colour": ["red", None, "blue"], "n": [7, 8, 9], "ok": [1, 0, 1]}
+    )
+    table["kind"] = pd.Categorical(["p", "q", "r"])
+    before = table.copy(deep=True)
+    encoder = TableEncoder().fit(table)
+    assert encoder.categorical_ == [1, 4] and encoder.n_columns_out_ == 7
+    np.testing.assert_array_equal(
+        encoder.transform(table),
+        [[1, 1, 7, 1, 1, 0, 0], [nan, nan, 8, 0, 0, 1, 0], [3, 0, 9, 1, 0, 0, 1]],
+    )
+    pd.testing.assert_frame_equal(table, before)
+    mixed = table.to_numpy(dtype=object)
+    np.testing.assert_array_equal(encode(mixed), encoder.transform(table))
+
+
+@pytest.mark.parametrize("dtype", ["category", object, "str", "string"])
+def test_stacked_tables_are_encoded_as_one(dtype):
+    """Two frames seldom name the same categories, and numbers may be categories."""
+    values = [["b", "a"], ["c"]] if dtype != "category" else [[2, 1], [3]]
+    tables = [frame(rows, dtype) for rows in values]
+    stacked = stack_tables(*tables)
+    encoder = TableEncoder().fit(stacked)
+    np.testing.assert_array_equal(encoder.transform(stacked), np.eye(3)[[1, 0, 2]])
+    parts = [encoder.transform(table) for table in tables]
+    np.testing.assert_array_equal(np.vstack(parts), encoder.transform(stacked))
+
+
+def test_stacked_arrays_keep_their_kind():
+    assert stack_tables([[1, 2]], np.ones((2, 2))).dtype == np.float64
+    mixed = stack_tables(np.ones((1, 1)), objects("a"))
+    assert mixed.tolist() == [[1.0], ["a"]]
+    assert stack_tables(np.array([["a"]]), np.array([["long"]])).tolist() == [["a"], ["long"]]
+
+
+cells = {
+    "numbers": st.one_of(st.floats(-9, 9), st.sampled_from([nan, None])),
+    "words": st.sampled_from(["a", "b", "1", "2", None]),
+    "mixed": st.sampled_from([1, 2, "x", 2.5, nan, None]),
+}
+
+
+@given(st.lists(st.tuples(*cells.values()), min_size=1, max_size=12), st.booleans())
+def test_each_row_is_encoded_for_itself(rows, as_frame):
+    """Row by row and all at once are the same, whatever the rows hold."""
+    table = np.array(rows, dtype=object)
+    table = pd.DataFrame(table) if as_frame else table
+    encoder = TableEncoder().fit(table)
+    found = encoder.transform(table)
+    assert found.shape == (len(rows), encoder.n_columns_out_)
+    one_by_one = [encoder.transform(table[i : i + 1]) for i in range(len(rows))]
+    np.testing.assert_array_equal(np.vstack(one_by_one), found)
+    gaps = np.array([[v is None or v != v for v in row] for row in rows])
+    assert np.isnan(found).any(axis=1).tolist() == gaps.any(axis=1).tolist()

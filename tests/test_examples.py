@@ -1,0 +1,78 @@
+"""The quickstart, in its quick form, and the README's code, as a user would run them."""
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+ROOT = Path(__file__).parents[1]
+METHODS = {"sklearn_meta", "LabelSpreading", "GaussianProcess", "LogisticRegression"}
+METHODS |= {"RandomForest"}
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory):
+    """What the quick form prints, and the folder that it writes to."""
+    folder = tmp_path_factory.mktemp("quickstart") / "output"
+    command = [sys.executable, "examples/quickstart.py", "--quick", "--output", str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # this tree, installed or not
+    run = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout, folder
+
+
+def test_quickstart_writes_a_score_for_each_table_shot_and_method(quickstart):
+    _, folder = quickstart
+    with open(folder / "quickstart.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    keys = {(row["table"], row["shots"], row["method"], row["split"]) for row in rows}
+    expected = {
+        (table, shots, method, "0")
+        for table in ("iris", "wine")
+        for shots in ("1", "3", "5")
+        for method in METHODS
+    }
+    assert keys == expected
+    assert len(rows) == len(expected)
+    assert all(1 / 3 < float(row["accuracy"]) <= 1 for row in rows)  # three classes
+
+
+def test_quickstart_prints_the_table_the_weights_and_the_files(quickstart):
+    stdout, folder = quickstart
+    assert "Weights: default" in stdout
+    header, iris, wine, mean = stdout[stdout.index("labelled rows a class: 5") :].splitlines()[:4]
+    assert METHODS <= set(header.split())
+    ours = [float(line.split()[1]) for line in (iris, wine, mean)]
+    assert ours[2] == pytest.approx(sum(ours[:2]) / 2, abs=0.001)
+    assert str(folder / "quickstart.csv") in stdout
+    assert str(folder / "quickstart.png") in stdout
+
+
+def test_quickstart_draws_a_picture(quickstart):
+    _, folder = quickstart
+    image = matplotlib.image.imread(folder / "quickstart.png")
+    assert min(image.shape[:2]) > 300
+    assert image[..., :3].std() > 0.05  # not a blank page
+
+
+def test_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    text = (ROOT / "README.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    # The same, but for the length of meta-training and where it leaves its checkpoint.
+    for long, short in {"20_000": "2", "checkpoints/mine": str(tmp_path)}.items():
+        assert long in code
+        code = code.replace(long, short)
+    names = {}
+    exec(code, names)
+    printed = capsys.readouterr().out
+    assert float(re.search(r"cross-validated: (0\.\d+)", printed)[1]) > 0.8
+    assert len(names["specialist"].history_) == 1
+    assert list(tmp_path.iterdir())

@@ -1,0 +1,408 @@
+"""Meta-training: it learns, it stops, and a run that died goes on as if it had not."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from skorch.callbacks import Callback
+
+from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta.checkpoint import CHECKPOINT
+from sklearn_meta.learner import Learner
+from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
+from sklearn_meta.tasks.batch import IGNORE
+from sklearn_meta.training import EpisodeStream, episode_loss, meta_train, rate_at
+
+SMALL = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
+
+
+def new_learner(**config):
+    torch.manual_seed(0)
+    return Learner(backbone_config={**SMALL, **config})
+
+
+def train(folder=None, learner=None, **settings):
+    """Five epochs of three steps: a few kB of weights, a second at most."""
+    learner = learner or new_learner()
+    settings = {
+        "validation_source": CircleSpiral(),
+        "max_steps": 15,
+        "eval_every": 3,
+        "batch_size": 2,
+        "n_warmup": 4,
+        "n_validation": 2,
+        "learning_rate": 1e-2,
+        "verbose": False,
+        "checkpoint_dir": folder,
+        **settings,
+    }
+    sampler = EpisodeSampler((1, 2), 3)
+    history = meta_train(
+        learner, TablePrior(n_columns=(2, 5), n_classes=(2, 4)), sampler, **settings
+    )
+    return learner, history
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """A run that nothing interrupts, without checkpoints."""
+    return train()
+
+
+def assert_same(run, other):
+    """Weights bit by bit, and the history of the losses."""
+    (learner, history), (other_learner, other_history) = run, other
+    state, other_state = learner.state_dict(), other_learner.state_dict()
+    assert all(torch.equal(state[name], other_state[name]) for name in state)
+    assert len(history) == len(other_history)
+    for column in {"train_loss", "valid_loss", "valid_accuracy"} & other_history[0].keys():
+        assert history[:, column] == other_history[:, column]
+
+
+class At(Callback):
+    """Calls something at the end of a step, or of an epoch."""
+
+    def __init__(self, do, step=None, epoch=None):
+        self.do, self.step, self.epoch = do, step, epoch
+        self.steps = 0
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        self.steps += training
+        if training and self.steps == self.step:
+            self.do()
+
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == self.epoch:
+            self.do()
+
+
+class Crash(Exception):
+    """Of the user's callback, or of the machine."""
+
+
+def crash(*args):
+    raise Crash
+
+
+def kill(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_at_third_replace(source, target, replace=os.replace, calls=[]):  # noqa: B006
+    calls.append(target)
+    if len(calls) == 3:
+        kill()
+    replace(source, target)
+
+
+# Learning
+
+
+def test_loss_falls_on_circles():
+    source = CircleSpiral(n_columns=(2, 2), kinds=("circle",))
+    learner = new_learner(width=16, n_layers=3, head_width=8, last_width=4, example_attention=False)
+    sampler = EpisodeSampler((3,), 10, imbalanced=0, inductive=0, column_subset=0, missing=0)
+    history = meta_train(
+        learner,
+        source,
+        sampler,
+        validation_source=source,
+        max_steps=250,
+        batch_size=4,
+        learning_rate=5e-3,
+        n_warmup=20,
+        eval_every=25,
+        n_validation=4,
+        precision="float32",
+        verbose=False,
+    )
+    assert history[-1, "valid_loss"] < 0.35 < math.log(2)  # which chance would make it
+    assert history[-1, "train_loss"] < 0.5 * history[0, "train_loss"]
+    assert history[-1, "valid_accuracy"] > 0.85
+
+
+def test_loss_is_the_mean_over_rows_then_over_tasks():
+    logits = torch.randn(2, 4, 3)
+    target = torch.tensor([[IGNORE, 2, 0, 1], [IGNORE, IGNORE, IGNORE, 1]])
+    log_p = logits.log_softmax(-1)
+    first = -(log_p[0, 1, 2] + log_p[0, 2, 0] + log_p[0, 3, 1]) / 3
+    expected = (first - log_p[1, 3, 1]) / 2
+    torch.testing.assert_close(episode_loss(logits, target), expected)
+    nothing_asked = torch.full((1, 4), IGNORE)
+    assert episode_loss(logits[:1], nothing_asked) == 0
+
+
+def test_history_holds_the_rates_and_every_epoch(whole):
+    learner, history = whole
+    assert len(history) == 5 and history[:, "train_batch_count"] == [3] * 5
+    assert all(0 < accuracy < 1 for accuracy in history[:, "valid_accuracy"])
+    rates = [
+        batch["event_lr"]
+        for epoch in history[:, "batches"]
+        for batch in epoch
+        if "event_lr" in batch
+    ]
+    np.testing.assert_allclose(rates, [1e-2 * rate_at(step, 15, 4, 1) for step in range(15)])
+    assert not learner.training
+
+
+def test_bfloat16_trains_float32_weights():
+    learner, history = train(precision="bfloat16", max_steps=3)
+    assert all(p.dtype == torch.float32 for p in learner.parameters())
+    assert np.isfinite(history[:, "train_loss"]).all()
+    exact = train(precision="float32", max_steps=3)[1]
+    assert history[:, "train_loss"] != exact[:, "train_loss"]
+    np.testing.assert_allclose(history[:, "train_loss"], exact[:, "train_loss"], rtol=0.1)
+
+
+def test_without_validation_the_last_weights_stand():
+    learner = new_learner()
+    snapshots = []
+    keep = At(lambda: snapshots.append(parameters(learner)), epoch=5)
+    _, history = train(learner=learner, validation_source=None, patience=1, callbacks=[keep])
+    assert len(history) == 5 and "valid_loss" not in history[-1]
+    torch.testing.assert_close(parameters(learner), snapshots[0], rtol=0, atol=0)
+    assert not learner.training
+
+
+def test_a_seed_is_a_run_and_another_seed_another(whole):
+    assert_same(train(), whole)
+    assert train(random_state=1)[1][:, "train_loss"] != whole[1][:, "train_loss"]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"learning_rate": 2e-2},
+        {"weight_decay": 0.5},
+        {"clip": 0.1},
+        {"n_warmup": 1},
+        {"n_cycles": 2},
+    ],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_every_setting_of_the_optimiser_reaches_it(setting):
+    (learner, history), (plain, plain_history) = (
+        train(validation_source=None, **more) for more in (setting, {})
+    )
+    assert history[0, "train_loss"] == pytest.approx(plain_history[0, "train_loss"], rel=0.2)
+    assert not torch.equal(parameters(learner), parameters(plain))
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_workers_change_nothing(whole, n_workers):
+    assert_same(train(n_workers=n_workers), whole)
+
+
+def test_every_epoch_has_new_tasks():
+    source, sampler = TablePrior(n_columns=(2, 5)), EpisodeSampler()
+    stream = EpisodeStream(source, sampler, batch_size=2, n_batches=3, seed=[5, 0], n_pooled=2)
+    expected = batches(source, sampler, batch_size=2, seed=[5, 0], n_pooled=2)
+    for stream.epoch in range(3):
+        for _, target in stream:
+            assert torch.equal(target, next(expected)[1])
+    losses = train(learning_rate=0.0, validation_source=None)[1][:, "train_loss"]
+    assert len(set(losses)) == 5
+
+
+def test_max_steps_need_not_be_a_multiple_of_an_epoch():
+    assert len(train(max_steps=4, eval_every=3)[1]) == 2  # a whole number of epochs
+    assert train(max_steps=2, eval_every=500)[1][:, "train_batch_count"] == [2]
+
+
+# The schedule
+
+
+def test_rate_rises_linearly_and_falls_along_cosines():
+    rates = [rate_at(step, 110, 10, 2) for step in range(110)]
+    np.testing.assert_allclose(rates[:10], np.arange(1, 11) / 10)
+    assert rates[10] == rates[60] == 1 and rates[35] == rates[85] == pytest.approx(0.5)
+    np.testing.assert_allclose(rates[22], (1 + math.cos(math.pi * 0.24)) / 2)
+    falls = np.diff(rates[10:60]), np.diff(rates[60:])
+    assert all((fall < 0).all() for fall in falls)
+    assert 0 < rates[59] < 0.01 and 0 < rates[109] < 0.01
+    assert rate_at(110, 110, 10, 2) == rate_at(500, 110, 10, 2) == 0
+    assert rate_at(0, 10, 0, 1) == 1
+    assert rate_at(0, 5, 5, 1) == 0.2 and rate_at(5, 5, 5, 1) == 1  # nothing but warm-up
+
+
+# Callbacks, stopping and the best state
+
+
+def parameters(learner):
+    return torch.cat([p.detach().clone().flatten() for p in learner.parameters()])
+
+
+def test_callbacks_of_the_user_are_called():
+    calls = []
+
+    class Notes(Callback):
+        def on_train_begin(self, net, **kwargs):
+            calls.append("begin")
+
+        def on_train_end(self, net, **kwargs):
+            calls.append("end")
+
+        def on_batch_end(self, net, training=False, **kwargs):
+            calls.append("step" if training else "look")
+
+        def on_epoch_end(self, net, **kwargs):
+            calls.append(round(net.history[-1, "valid_loss"], 6))
+
+    _, history = train(max_steps=6, callbacks=[Notes()])
+    epochs = [[*["step"] * 3, *["look"] * 2, round(v, 6)] for v in history[:, "valid_loss"]]
+    assert calls == ["begin", *epochs[0], *epochs[1], "end"]
+
+
+def test_patience_stops_a_run_that_gets_no_better():
+    last = []
+    see = At(lambda: last.append("seen"), epoch=3)
+    _, history = train(learning_rate=0.0, patience=2, callbacks=[see])
+    assert len(history) == 3 and last == ["seen"]
+    assert len(train(learning_rate=0.0, patience=None)[1]) == 5
+
+
+def test_patience_counts_over_a_resumed_run(tmp_path):
+    """And a run that has stopped stays so."""
+    still = {"learning_rate": 0.0, "patience": 3}
+    with pytest.raises(Crash):
+        train(tmp_path, **still, callbacks=[At(crash, epoch=2)])
+    steps = At(crash)
+    assert len(train(tmp_path, **still, callbacks=[steps])[1]) == 4 and steps.steps == 6
+    steps = At(crash)
+    assert len(train(tmp_path, **still, callbacks=[steps])[1]) == 4 and steps.steps == 0
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_state_of_the_lowest_validation_loss_remains(tmp_path, resumed):
+    learner, states = new_learner(), []
+
+    def spoil():
+        states.append(parameters(learner))
+        for p in learner.parameters():
+            p.data += 3 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0))
+
+    class Note(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            if len(net.history) <= 2:
+                states.append(parameters(learner))
+
+    callbacks = [Note(), At(spoil, epoch=2)]
+    if resumed:
+        callbacks.append(At(crash, epoch=3))
+        with pytest.raises(Crash):
+            train(tmp_path, learner, callbacks=callbacks)
+        learner = new_learner()
+        _, history = train(tmp_path, learner)
+    else:
+        _, history = train(tmp_path, learner, callbacks=callbacks)
+    best = int(np.argmin(history[:, "valid_loss"]))
+    assert best < 2 and len(history) == 5
+    torch.testing.assert_close(parameters(learner), states[best], rtol=0, atol=0)
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize(
+    "callback", [At(crash, epoch=2), At(crash, step=8)], ids=["after an epoch", "within an epoch"]
+)
+@pytest.mark.parametrize("validation", [CircleSpiral(), None], ids=["best", "last"])
+def test_resumed_equals_uninterrupted(tmp_path, callback, validation):
+    callback.steps = 0
+    uninterrupted = train(validation_source=validation)
+    with pytest.raises(Crash):
+        train(tmp_path, validation_source=validation, callbacks=[callback])
+    steps = At(crash)
+    resumed = train(tmp_path, validation_source=validation, callbacks=[steps])
+    assert_same(resumed, uninterrupted)
+    assert steps.steps == 9  # six were done
+    again = At(crash)  # a finished run does nothing more
+    assert_same(train(tmp_path, validation_source=validation, callbacks=[again]), uninterrupted)
+    assert again.steps == 0
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+
+
+KILLED = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import conftest, test_training as t
+if sys.argv[3] == "within an epoch":
+    t.train(sys.argv[2], callbacks=[t.At(t.kill, step=8)])
+else:
+    os.replace = t.kill_at_third_replace
+    t.train(sys.argv[2])
+print("not killed")
+"""
+
+
+@pytest.mark.parametrize("moment", ["within an epoch", "while writing"])
+def test_a_killed_process_resumes_to_the_same_weights(tmp_path, whole, moment):
+    here = Path(__file__).parent
+    run = [sys.executable, "-c", KILLED, str(here), str(tmp_path), moment]
+    died = subprocess.run(run, cwd=here.parent, capture_output=True, text=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["checkpoint.partial"] * (moment == "while writing") + [CHECKPOINT]
+    with safe_open(tmp_path / CHECKPOINT, "pt") as file:
+        assert len(json.loads(file.metadata()["history"])) == 2
+    assert_same(train(tmp_path), whole)
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+
+
+def test_a_failing_write_leaves_the_last_checkpoint_whole(tmp_path, whole, monkeypatch):
+    with pytest.raises(Crash):
+        train(tmp_path, callbacks=[At(crash, epoch=2)])
+    before = (tmp_path / CHECKPOINT).read_bytes()
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(Crash):
+        train(tmp_path)
+    monkeypatch.undo()
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+    assert_same(train(tmp_path), whole)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"max_steps": 18},
+        {"eval_every": 5},
+        {"batch_size": 1},
+        {"random_state": 1},
+        {"n_pooled": 4},
+        {"learner": new_learner(width=12)},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path_factory, other):
+    folder = tmp_path_factory.getbasetemp() / "one checkpoint for all"
+    if not folder.exists():
+        train(folder)
+    before = (folder / CHECKPOINT).read_bytes()
+    with pytest.raises(ValueError, match="belongs to a run with other settings.*checkpoint_dir"):
+        train(folder, **other)
+    assert (folder / CHECKPOINT).read_bytes() == before
+
+
+def test_progress_is_shown_when_asked_for(capsys):
+    train(verbose=True, max_steps=6)
+    shown = capsys.readouterr().err
+    assert "meta_fit" in shown and "6/6" in shown and "valid_accuracy" in shown
+    train(max_steps=3)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_damaged_checkpoint_is_a_clear_error(tmp_path):
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"not what it says")
+    with pytest.raises(ValueError, match="is damaged"):
+        MetaSemiSupervisedClassifier("vsa").meta_fit(
+            CircleSpiral(), max_steps=1, checkpoint_dir=tmp_path, verbose=False
+        )
