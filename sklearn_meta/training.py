@@ -39,6 +39,7 @@ def meta_train(
     eval_every=500,
     n_validation=32,
     patience=None,
+    keep="best",
     callbacks=None,
     checkpoint_dir=None,
     device="cpu",
@@ -74,6 +75,9 @@ def meta_train(
         Batches of validation tasks, drawn once.
     patience : int, default=None
         Looks without a better validation loss after which training stops; None never stops.
+    keep : {"best", "last"}, default="best"
+        Whether the weights of the lowest validation loss stand in the end, or the last ones: at
+        a high learning rate the lowest loss of a few tasks is luck, and annealing worth more.
     callbacks : list of skorch callbacks, default=None
     checkpoint_dir : path, default=None
         Folder for ``checkpoint.safetensors``. If one is there, training goes on from it.
@@ -164,7 +168,8 @@ def meta_train(
     learner.train()
     left = 0 if stop.is_over(net.history) else max(n_epochs - checkpoint.n_epochs, 0)
     net.partial_fit(stream, epochs=left)
-    checkpoint.load_best(net)
+    if keep == "best":
+        checkpoint.load_best(net)
     learner.eval()
     return net.history
 

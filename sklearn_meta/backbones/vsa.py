@@ -5,6 +5,7 @@ Shape legend: B tasks, N rows, M attributes, C classes, S = M + C slices of the 
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -239,9 +240,8 @@ class VSA(nn.Module):
             What later rows need of this call: the standardisation, then one tuple a block.
         """
         moments, *blocks = memory or [moments_of(x, readable)] + [None] * len(self.blocks)
-        mean, scale, varied = moments
-        z = self.input_tensor(standardise(x, mean, scale), y, classes.shape[1])
-        columns = columns & varied  # nothing can be read off a constant or unseen attribute
+        z = self.input_tensor(standardise(x, moments), y, classes.shape[1])
+        columns = columns & moments.varied  # nothing can be read off a constant or unseen attribute
         slices = torch.cat([columns, classes], dim=1)
         remembered = [moments]
         for block, block_memory in zip(self.blocks, blocks, strict=True):
@@ -267,8 +267,30 @@ class VSA(nn.Module):
         return z.to(self.blocks[0].attention.project.weight.dtype)
 
 
+class Moments(NamedTuple):
+    """What standardisation needs of the readable rows; tensors of shape (B, 1, M).
+
+    Parameters
+    ----------
+    median, spread : tensors
+        Median and interquartile range of each attribute.
+    mean, scale : tensors
+        Mean and standard deviation of its bent values (see :func:`bend`); for a two-valued
+        attribute scale is the distance of the two (a rare category would otherwise outweigh all
+        others), for a constant one it is 1.
+    varied : bool tensor of shape (B, M)
+        Attributes of which readable rows hold two values or more.
+    """
+
+    median: torch.Tensor
+    spread: torch.Tensor
+    mean: torch.Tensor
+    scale: torch.Tensor
+    varied: torch.Tensor
+
+
 def moments_of(x, readable):
-    """Centre and scale of each attribute over the observed cells of readable rows.
+    """Moments over the observed cells of readable rows.
 
     Parameters
     ----------
@@ -278,13 +300,14 @@ def moments_of(x, readable):
 
     Returns
     -------
-    mean, scale : tensors of shape (B, 1, M)
-        Scale is the standard deviation; the distance of its two values for a two-valued
-        attribute (a rare category would otherwise outweigh all others); 1 for a constant one.
-    varied : bool tensor of shape (B, M)
-        Attributes of which readable rows hold two values or more.
+    Moments
     """
     observed = ~x.isnan() & readable[..., None]
+    levels = torch.tensor([0.25, 0.5, 0.75], dtype=x.dtype, device=x.device)
+    cells = x.masked_fill(~observed, math.nan)
+    low, median, high = torch.nanquantile(cells, levels, dim=1, keepdim=True)
+    spread = high - low
+    x = bend(x, median, spread)
     count = observed.sum(1, keepdim=True).clamp(min=1)
     mean = x.masked_fill(~observed, 0.0).sum(1, keepdim=True) / count
     deviation = (x - mean).masked_fill(~observed, 0.0)
@@ -294,14 +317,23 @@ def moments_of(x, readable):
     two_valued = (~observed | (x == low) | (x == high)).all(1, keepdim=True)
     scale = torch.where(two_valued, high - low, scale)
     varied = high > low  # the deviation of a constant attribute may be off zero by rounding
-    return mean, scale.masked_fill(~varied, 1.0), varied[:, 0]
+    return Moments(median, spread, mean, scale.masked_fill(~varied, 1.0), varied[:, 0])
 
 
-def standardise(x, mean, scale, bound=4.0):
-    """Z-scores, bent so that none is beyond ``bound``.
+def bend(x, median, spread):
+    """Heavy tails bent: linear near the median, logarithmic far from it.
+
+    An attribute of which half the cells are equal has no spread and stays as it is.
+    """
+    return torch.where(spread > 0, torch.asinh(1.5 * (x - median) / spread), x)
+
+
+def standardise(x, moments, bound=4.0):
+    """Z-scores of bent values, squeezed so that none is beyond ``bound``.
 
     Of a few context rows the scale may be far too small, and one table in three has heavy tails:
     unbounded values would make unbounded distances in Eq. (9), and training unstable.
     """
-    z = ((x - mean) / scale).clamp(-1e6, 1e6)  # beyond, the square overflows in float32
+    z = (bend(x, moments.median, moments.spread) - moments.mean) / moments.scale
+    z = z.clamp(-1e6, 1e6)  # beyond, the square overflows in float32
     return z * torch.rsqrt(1 + (z / bound).square())
