@@ -135,8 +135,8 @@ def ours(backbone, x, y):
 
 def einsum(backbone, x, y):
     """The same by Eq. (1)-(8) of paper 000 with the same weights, one einsum a formula."""
-    mean, scale, *_ = moments_of(x, torch.ones_like(y, dtype=torch.bool))
-    z = backbone.input_tensor(standardise(x, mean, scale), y, N_CLASSES)[0]
+    moments = moments_of(x, torch.ones_like(y, dtype=torch.bool))
+    z = backbone.input_tensor(standardise(x, moments), y, N_CLASSES)[0]
     for block in backbone.blocks:
         if block.mode == "examples":
             o = einsum_attention(block.attention, z)

@@ -67,10 +67,6 @@ class MetaSemiSupervisedClassifier(
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if they are strings.
 
-    See Also
-    --------
-    sklearn.semi_supervised.LabelSpreading : Propagates labels over a fixed kernel.
-
     References
     ----------
     T. Iwata, A. Kumagai. Meta-learning of semi-supervised learning from tasks with heterogeneous

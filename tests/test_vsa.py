@@ -1,5 +1,7 @@
 """The VSA backbone: its equations, its symmetries, its masks and its memory, in float64."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklearn_meta.backbones import BACKBONES, VSA
-from sklearn_meta.backbones.vsa import MVSA, Block, moments_of, standardise
+from sklearn_meta.backbones.vsa import MVSA, Block, bend, moments_of, standardise
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Task, collate, context_task
 
@@ -278,10 +280,14 @@ def test_moments_are_those_of_observed_readable_cells():
     X = rng.standard_normal((20, 3)) + [0, 5, -1e6]
     X[rng.random(X.shape) < 0.3] = np.nan
     readable = rng.random(20) < 0.7
-    mean, scale, varied = moments_of(torch.from_numpy(X)[None], torch.from_numpy(readable)[None])
-    assert varied.tolist() == [[True] * 3]
-    np.testing.assert_allclose(mean[0, 0], np.nanmean(X[readable], axis=0))
-    np.testing.assert_allclose(scale[0, 0], np.nanstd(X[readable], axis=0))
+    found = moments_of(torch.from_numpy(X)[None], torch.from_numpy(readable)[None])
+    low, median, high = np.nanquantile(X[readable], [0.25, 0.5, 0.75], axis=0)
+    bent = np.arcsinh(1.5 * (X[readable] - median) / (high - low))
+    assert found.varied.tolist() == [[True] * 3]
+    np.testing.assert_allclose(found.median[0, 0], median)
+    np.testing.assert_allclose(found.spread[0, 0], high - low)
+    np.testing.assert_allclose(found.mean[0, 0], np.nanmean(bent, axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found.scale[0, 0], np.nanstd(bent, axis=0), rtol=1e-6)
 
 
 @pytest.mark.parametrize("hole", [-np.nan, np.uint64(0x7FF8DEADBEEF0000).view(np.float64)])
@@ -321,13 +327,15 @@ def test_units_do_not_matter(task, seed):
 def test_two_valued_columns_keep_distance_one(share):
     """A rare category would otherwise lie ten standard deviations from the common one."""
     x = torch.tensor([4.0] * share + [-1.0] * (100 - share))[None, :, None]
-    mean, scale, _ = moments_of(x, torch.ones(1, 100, dtype=torch.bool))
-    assert scale.item() == pytest.approx(5) and mean.item() == pytest.approx(x.mean().item())
+    moments = moments_of(x, torch.ones(1, 100, dtype=torch.bool))
+    z = standardise(x, moments, bound=1e9)
+    assert (z.max() - z.min()).item() == pytest.approx(1) and z.mean().abs().item() < 1e-6
     # One of the two in the context: a third value among new rows does not change the scale.
     readable = torch.ones(1, 101, dtype=torch.bool)
     readable[0, -1] = False
     more = torch.cat([x, torch.full((1, 1, 1), 9.0)], dim=1)
-    assert moments_of(more, readable)[1].item() == pytest.approx(5)
+    z = standardise(more, moments_of(more, readable), bound=1e9)[0, :-1]
+    assert (z.max() - z.min()).item() == pytest.approx(1)
 
 
 @given(drawn_tasks(inductive=True), st.sampled_from([0.0, 0.1, 1e9 + 0.1, np.nan]))
@@ -342,17 +350,28 @@ def test_a_constant_or_unseen_column_is_no_column(task, value):
 
 
 def test_outliers_stay_in_reach():
-    """Nearly z-scores where most values are, then bent: monotone, odd, without a jump."""
-    z = torch.linspace(-9, 9, 1001, dtype=torch.float64)
-    x, mean, scale = 3 * z - 7, torch.tensor(-7.0), torch.tensor(3.0)
-    bent = standardise(x, mean, scale)
-    near = z.abs() < 1
-    torch.testing.assert_close(bent[near], z[near], rtol=0.05, atol=1e-12)
-    torch.testing.assert_close(bent, -bent.flip(0), **same)
-    steps = bent.diff() / z.diff()
-    assert (steps > 0).all() and (steps < 1 + 1e-9).all() and (steps.diff().abs() < 0.02).all()
-    far = standardise(torch.tensor([1e2, 1e4, 1e6, 1e9], dtype=torch.float64), mean, scale)
-    assert (far.diff() >= 0).all() and bent[-1] < far[-1] < 30
+    """Monotone and odd around the median, steepest there, and never beyond the bound."""
+    x = 3 * torch.linspace(-9, 9, 1001, dtype=torch.float64) - 7
+    moments = moments_of(x[None, :, None], torch.ones(1, 1001, dtype=torch.bool))
+    z = standardise(x[None, :, None], moments)[0, :, 0]
+    torch.testing.assert_close(z, -z.flip(0), **same)
+    steps = z.diff()
+    assert (steps > 0).all() and steps.argmax() in (499, 500)
+    assert (steps.diff().abs() < 0.02 * steps.max()).all()
+    far = torch.tensor([1e2, 1e4, 1e6, 1e9, 1e300], dtype=torch.float64)[None, :, None]
+    far = standardise(far, moments)[0, :, 0]
+    assert (far.diff() >= 0).all() and z[-1] < far[-1] <= 4
+
+
+def test_bend_is_linear_near_the_median_and_logarithmic_far_from_it():
+    median, spread = torch.tensor(5.0).double(), torch.tensor(2.0).double()
+    near = torch.tensor([4.99, 5.0, 5.01]).double()
+    torch.testing.assert_close(bend(near, median, spread), 0.75 * (near - 5), rtol=1e-4, atol=1e-9)
+    far = bend(torch.tensor([1e5, 1e6, 1e7]).double(), median, spread)
+    torch.testing.assert_close(
+        far.diff(), torch.full((2,), math.log(10)).double(), rtol=1e-3, atol=0
+    )
+    torch.testing.assert_close(bend(near, median, torch.zeros(()).double()), near)
 
 
 # Configuration
