@@ -95,8 +95,6 @@ class MetaEstimator(BaseEstimator):
         self._validate_params()
         seed = 0 if self.random_state is None else self.random_state
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
-        if learner.head.config.get("temperature") == "fixed":
-            learner.head.requires_grad_(False)
         history = meta_train(
             learner,
             as_source(datasets),

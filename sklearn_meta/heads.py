@@ -25,7 +25,10 @@ class Prototypes(nn.Module):
         if temperature not in ("learned", "fixed"):
             raise ValueError(f"temperature must be 'learned' or 'fixed', got {temperature!r}.")
         self.config = {"temperature": temperature}
-        self.log_temperature = nn.Parameter(torch.zeros(()), requires_grad=temperature == "learned")
+        if temperature == "learned":
+            self.log_temperature = nn.Parameter(torch.zeros(()))
+        else:
+            self.register_buffer("log_temperature", torch.zeros(()))
 
     def adapt(self, z, y, classes):
         """Class means over the labelled rows.

@@ -49,8 +49,12 @@ class Learner(nn.Module):
 
         Parameters are those of the backbone's call.
         """
+        return self.embed_and_predict(x, y, readable, columns, classes)[1]
+
+    def embed_and_predict(self, x, y, readable, columns, classes):
+        """Embeddings (B, N, M, H) and logits (B, N, C) of every row."""
         z, _ = self.backbone(x, y, readable, columns, classes)
-        return self.head(z, self.head.adapt(z, y, classes))
+        return z, self.head(z, self.head.adapt(z, y, classes))
 
     def encode(self, x, y, columns, classes):
         """Read a context once: the state that ``continue_from`` needs of it.

@@ -134,7 +134,7 @@ class MetaSemiSupervisedClassifier(
             If no row is labelled, there is one class only, no cell is observed, or a cell is
             infinite.
         """
-        X, y = self._table(X, y)
+        X, y = self._labelled_table(X, y)
         unlabelled = np.array([label == -1 or label == "-1" for label in y], dtype=bool)
         if unlabelled.all():
             raise ValueError("No row is labelled: y holds nothing but -1. Label some rows.")
@@ -191,10 +191,10 @@ class MetaSemiSupervisedClassifier(
         if not self.transductive:
             return self._probabilities(self._read_rows(X)[1])
         # Categories that only the new rows have are worth a column, too.
-        encoder = (
-            TableEncoder().fit(stack_tables(self.X_, X)) if self.encoder_.categorical_ else None
-        )
-        return self._probabilities(self._read_together(X, encoder or self.encoder_)[1])
+        encoder = self.encoder_
+        if encoder.categorical_:
+            encoder = TableEncoder().fit(stack_tables(self.X_, X))
+        return self._probabilities(self._read_together(X, encoder)[1])
 
     def transform(self, X):
         """Embed rows: the z of section 3.3, in which Eq. (9) measures distances.
@@ -292,18 +292,20 @@ class MetaSemiSupervisedClassifier(
         tags.input_tags.string = True
         return tags
 
-    def _table(self, X, y=None):
-        """Validate input in scikit-learn's words; DataFrames stay as they are."""
-        fitting = y is not None or not hasattr(self, "classes_")
-        given = (X, y) if fitting else (X,)
+    def _labelled_table(self, X, y):
+        """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
         if not hasattr(X, "iloc"):
-            checks = {"dtype": None, "ensure_all_finite": False}
-            return validate_data(self, *given, reset=fitting, **checks)
-        validate_data(self, *given, reset=fitting, skip_check_array=True)
-        if not fitting:
-            check_array(np.zeros((len(X), X.shape[1])), estimator=self)
-            return X
-        return X, check_X_y(np.zeros((len(X), X.shape[1])), y, estimator=self)[1]
+            return validate_data(self, X, y, dtype=None, ensure_all_finite=False)
+        validate_data(self, X, y, skip_check_array=True)
+        return X, check_X_y(np.zeros(X.shape), y, estimator=self)[1]
+
+    def _table(self, X):
+        """Validate rows of the same columns as in ``fit``."""
+        if not hasattr(X, "iloc"):
+            return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        check_array(np.zeros(X.shape), estimator=self)
+        return X
 
     @staticmethod
     def _encode(encoder, X):
@@ -315,16 +317,15 @@ class MetaSemiSupervisedClassifier(
     def _context_task(self, encoded):
         return context_task(encoded, self.y_, len(self.classes_))
 
+    def _inputs(self, tasks):
+        inputs, _ = collate(tasks, torch.float64)
+        return {name: tensor.to(self._device()) for name, tensor in inputs.items()}
+
     @torch.inference_mode()
     def _forward(self, tasks):
         """Embeddings (B, N, M, H) and logits (B, N, C) of a padded batch of tasks."""
-        learner = self._module(self._learner())
-        inputs, _ = collate(tasks, torch.float64)
-        inputs = {name: tensor.to(self._device()) for name, tensor in inputs.items()}
         with self._autocast():
-            z, _ = learner.backbone(**inputs)
-            state = learner.head.adapt(z, inputs["y"], inputs["classes"])
-            return z, learner.head(z, state)
+            return self._module(self._learner()).embed_and_predict(**self._inputs(tasks))
 
     def _read_together(self, X, encoder):
         """Transductive mode: the rows of a chunk and the context read each other."""
@@ -341,8 +342,7 @@ class MetaSemiSupervisedClassifier(
     @torch.inference_mode()
     def _read_context(self, encoded):
         """Inductive mode: what rows to come need of the context."""
-        inputs, _ = collate([self._context_task(encoded)], torch.float64)
-        inputs = {name: tensor.to(self._device()) for name, tensor in inputs.items()}
+        inputs = self._inputs([self._context_task(encoded)])
         masks = {name: inputs[name] for name in ("columns", "classes")}
         with self._autocast():
             state = self._module(self._learner()).encode(inputs["x"], inputs["y"], **masks)

@@ -389,6 +389,11 @@ def test_bad_rows(X, message, transductive):
         double(transductive).fit(X_GOOD, Y_GOOD).predict(X)
 
 
+def test_fit_again_without_labels():
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        double().fit(X_GOOD, Y_GOOD).fit(X_GOOD, None)
+
+
 def test_columns_of_another_name_or_order():
     frame = pd.DataFrame(X_GOOD, columns=["a", "b"])
     classifier = double().fit(frame, Y_GOOD)

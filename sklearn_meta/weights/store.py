@@ -60,7 +60,7 @@ def save_learner(learner, path, **card):
     weights = dump_tensors(state)
     card = {
         "config": learner.config,
-        "n_parameters": sum(tensor.numel() for tensor in state.values()),
+        "n_parameters": sum(parameter.numel() for parameter in learner.parameters()),
         "sha256": hashlib.sha256(weights).hexdigest(),
         **card,
     }
