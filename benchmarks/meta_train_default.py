@@ -27,8 +27,8 @@ def main():
     parser.add_argument("--folder", default=None, help="tables; default ../shared/data/tabular")
     parser.add_argument("--output", default="default.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default")
-    parser.add_argument("--max-steps", type=int, default=17_000)
-    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--max-steps", type=int, default=22_000)
+    parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--n-layers", type=int, default=3)
@@ -47,9 +47,17 @@ def main():
             read_tables(split="train", task="regression", retarget=0.3, **read),
             TablePrior(n_columns=(2, 40)),
         ],
-        weights=[0.4, 0.25, 0.35],
+        weights=[0.5, 0.2, 0.3],
     )
-    sampler = EpisodeSampler(n_unlabelled=(4, 40), max_rows=150, max_cells=2000)
+    sampler = EpisodeSampler(
+        n_unlabelled=(5, 60),
+        max_rows=250,
+        max_cells=3000,
+        inductive=0.2,
+        imbalanced=0.2,
+        column_subset=0.4,
+        missing=0.1,
+    )
     learner = Learner(
         backbone_config={
             "width": args.width,
@@ -67,10 +75,10 @@ def main():
         max_steps=args.max_steps,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
-        n_warmup=1000,
+        n_warmup=500,
         eval_every=500,
-        n_validation=48,
-        n_pooled=4,
+        n_validation=32,
+        n_pooled=32,
         keep="last",
         checkpoint_dir=args.checkpoint_dir,
         device=args.device,

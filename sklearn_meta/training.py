@@ -45,7 +45,8 @@ def meta_train(
     device="cpu",
     precision="auto",
     n_workers=0,
-    n_pooled=8,
+    n_pooled=16,
+    n_groups=4,
     random_state=0,
     verbose=True,
 ):
@@ -86,9 +87,9 @@ def meta_train(
         bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
     n_workers : int, default=0
         Processes that prepare batches.
-    n_pooled : int, default=8
-        Batches drawn at a time, over which tasks are sorted by size so that little is padded;
-        1 leaves sizes, and with them kinds of tasks, mixed within each batch.
+    n_pooled, n_groups : int, default=16 and 4
+        Batches drawn at a time, over which tasks are sorted by size so that little is padded,
+        and groups of like size that make a batch: their gradients add up to one step.
     random_state : int, default=0
     verbose : bool, default=True
         Whether to show a progress bar.
@@ -111,6 +112,7 @@ def meta_train(
         "eval_every": eval_every,
         "batch_size": batch_size,
         "n_pooled": n_pooled,
+        "n_groups": n_groups,
         "random_state": random_state,
         "learner": learner.config,
     }
@@ -121,6 +123,7 @@ def meta_train(
         n_batches=eval_every,
         seed=[random_state, 0],
         n_pooled=n_pooled,
+        n_groups=n_groups,
     )
     checkpoint = Checkpoint(checkpoint_dir, schedule)
     own = [
@@ -138,7 +141,7 @@ def meta_train(
     validation = None
     if validation_source is not None:
         draws = batches(validation_source, sampler, batch_size=batch_size, seed=[random_state, 1])
-        validation = [next(draws) for _ in range(n_validation)]
+        validation = [group for _ in range(n_validation) for group in next(draws)]
         own.append(PassthroughScoring("valid_accuracy", lower_is_better=False))
     own.append(checkpoint)
     if verbose:
@@ -152,7 +155,7 @@ def meta_train(
         optimizer__weight_decay=weight_decay,
         lr=learning_rate,
         max_epochs=n_epochs,
-        batch_size=1,  # a stream's item is a whole batch of tasks
+        batch_size=1,  # a stream's item is a whole batch of tasks, in groups
         iterator_train__collate_fn=_only,
         iterator_train__num_workers=n_workers,
         iterator_valid__collate_fn=_only,
@@ -177,13 +180,14 @@ def meta_train(
 class EpisodeStream(torch.utils.data.IterableDataset):
     """The batches of one epoch after another; ``epoch`` says which comes next."""
 
-    def __init__(self, source, sampler, *, batch_size, n_batches, seed, n_pooled):
+    def __init__(self, source, sampler, *, batch_size, n_batches, seed, n_pooled, n_groups):
         self.source = source
         self.sampler = sampler
         self.batch_size = batch_size
         self.n_batches = n_batches
         self.seed = seed
         self.n_pooled = n_pooled
+        self.n_groups = n_groups
         self.epoch = 0
 
     def __len__(self):
@@ -200,6 +204,7 @@ class EpisodeStream(torch.utils.data.IterableDataset):
             seed=self.seed,
             start=start,
             n_pooled=self.n_pooled,
+            n_groups=self.n_groups,
         )
         for i in range(self.n_batches):
             batch = next(stream)
@@ -233,6 +238,16 @@ class MetaNet(NeuralNet):
 
     def get_loss(self, y_pred, y_true, X=None, training=False):
         return self.criterion_(y_pred, y_true.to(y_pred.device))
+
+    def train_step_single(self, batch, **fit_params):
+        """Gradient of a batch: the groups' gradients add up, so only one group is in memory."""
+        self._set_training(True)
+        losses = []
+        for inputs, target in batch:
+            logits = self.infer(inputs, **fit_params)
+            losses.append(self.get_loss(logits, target, training=True) / len(batch))
+            losses[-1].backward()
+        return {"loss": torch.stack(losses).detach().sum(), "y_pred": logits}
 
     def validation_step(self, batch, **fit_params):
         step = super().validation_step(batch, **fit_params)

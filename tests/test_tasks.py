@@ -242,16 +242,21 @@ def test_shots_and_unlabelled_rows_take_all_their_values():
 
 def equal(batch, other):
     """Bitwise, gaps included."""
-    (inputs, target), (other_inputs, other_target) = batch, other
-    arrays = zip([*inputs.values(), target], [*other_inputs.values(), other_target])
+    ours, theirs = ([t for x, y in groups for t in (*x.values(), y)] for groups in (batch, other))
+    arrays = zip(ours, theirs, strict=True)
     return all(np.array_equal(a, b, equal_nan=a.is_floating_point()) for a, b in arrays)
 
 
-@pytest.mark.parametrize("n_pooled", [1, 4, 8])
-def test_a_stream_can_be_taken_up_at_any_batch(n_pooled):
+@pytest.mark.parametrize("n_pooled, n_groups", [(1, 1), (1, 4), (4, 2), (8, 2)])
+def test_a_stream_can_be_taken_up_at_any_batch(n_pooled, n_groups):
     def stream(**more):
         return batches(
-            TablePrior(n_columns=(2, 6)), EpisodeSampler(), batch_size=2, n_pooled=n_pooled, **more
+            TablePrior(n_columns=(2, 6)),
+            EpisodeSampler(),
+            batch_size=2,
+            n_pooled=n_pooled,
+            n_groups=n_groups,
+            **more,
         )
 
     whole = list(itertools.islice(stream(seed=[3, 0]), 10))
@@ -263,14 +268,24 @@ def test_a_stream_can_be_taken_up_at_any_batch(n_pooled):
     assert not equal(next(stream(seed=[4, 0])), whole[0])
 
 
-def test_tasks_of_a_batch_are_of_like_size():
+def test_tasks_of_a_group_are_of_like_size():
     def padding(n_pooled):
         stream = batches(TablePrior(), EpisodeSampler(), batch_size=4, seed=0, n_pooled=n_pooled)
-        cells = [
-            (len(b["x"]) * b["x"][0].numel(), (b["columns"].sum(1) * (b["x"].shape[1])).sum())
-            for b, _ in itertools.islice(stream, 8)
-        ]
+        groups = [group for groups in itertools.islice(stream, 8) for group in groups]
+        cells = [(x["x"].numel(), (x["columns"].sum(1) * x["x"].shape[1]).sum()) for x, _ in groups]
         return np.sum(cells, axis=0)
 
     (mixed, used_mixed), (pooled, used_pooled) = padding(1), padding(8)
     assert 1 - used_pooled / pooled < 0.7 * (1 - used_mixed / mixed)
+
+
+@pytest.mark.parametrize("batch_size, n_groups, expected", [(8, 4, 4), (6, 4, 2), (5, 4, 1)])
+def test_groups_of_a_batch_are_equal_and_hold_different_sizes(batch_size, n_groups, expected):
+    stream = batches(
+        TablePrior(), EpisodeSampler(), batch_size=batch_size, seed=0, n_groups=n_groups
+    )
+    widths = []
+    for groups in itertools.islice(stream, 16):
+        assert [len(target) for _, target in groups] == [batch_size // expected] * expected
+        widths.append({x["x"].shape[2] for x, _ in groups})
+    assert expected == 1 or sum(len(w) > 1 for w in widths) > 8

@@ -204,13 +204,24 @@ def test_workers_change_nothing(whole, n_workers):
 
 def test_every_epoch_has_new_tasks():
     source, sampler = TablePrior(n_columns=(2, 5)), EpisodeSampler()
-    stream = EpisodeStream(source, sampler, batch_size=2, n_batches=3, seed=[5, 0], n_pooled=2)
-    expected = batches(source, sampler, batch_size=2, seed=[5, 0], n_pooled=2)
+    settings = {"batch_size": 2, "seed": [5, 0], "n_pooled": 2, "n_groups": 2}
+    stream = EpisodeStream(source, sampler, n_batches=3, **settings)
+    expected = batches(source, sampler, **settings)
     for stream.epoch in range(3):
-        for _, target in stream:
-            assert torch.equal(target, next(expected)[1])
+        for groups in stream:
+            for (_, target), (_, other) in zip(groups, next(expected), strict=True):
+                assert torch.equal(target, other)
     losses = train(learning_rate=0.0, validation_source=None)[1][:, "train_loss"]
     assert len(set(losses)) == 5
+
+
+def test_groups_change_the_padding_and_not_the_gradient():
+    settings = {"n_pooled": 1, "batch_size": 4, "precision": "float32", "learning_rate": 1e-3}
+    (one, whole), (two, grouped) = (train(n_groups=n, **settings) for n in (1, 2))
+    assert grouped[:, "train_loss"] == pytest.approx(whole[:, "train_loss"], rel=1e-4)
+    # AdamW makes a step of a gradient that is nothing but rounding: the mean tells.
+    moved = (parameters(one) - parameters(new_learner())).abs().mean()
+    assert (parameters(two) - parameters(one)).abs().mean() < 0.01 * moved
 
 
 def test_max_steps_need_not_be_a_multiple_of_an_epoch():
@@ -378,6 +389,7 @@ def test_a_failing_write_leaves_the_last_checkpoint_whole(tmp_path, whole, monke
         {"batch_size": 1},
         {"random_state": 1},
         {"n_pooled": 4},
+        {"n_groups": 1},
         {"learner": new_learner(width=12)},
     ],
     ids=lambda other: next(iter(other)),

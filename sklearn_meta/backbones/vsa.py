@@ -321,11 +321,14 @@ def moments_of(x, readable):
 
 
 def bend(x, median, spread):
-    """Heavy tails bent: linear near the median, logarithmic far from it.
+    """Heavy tails bent: linear within one interquartile range of the median, then logarithmic.
 
-    An attribute of which half the cells are equal has no spread and stays as it is.
+    The core stays linear because figures in several attributes, such as circles, live there. An
+    attribute of which half the cells are equal has no spread and stays as it is.
     """
-    return torch.where(spread > 0, torch.asinh(1.5 * (x - median) / spread), x)
+    u = (x - median) / spread.masked_fill(spread == 0, 1.0)
+    beyond = (u.abs() - 1).clamp(min=0)
+    return torch.where(spread > 0, u.sign() * (u.abs() - beyond + beyond.log1p()), x)
 
 
 def standardise(x, moments, bound=4.0):

@@ -1,5 +1,7 @@
 """Episodes: few-shot tasks drawn at random from datasets, grouped into batches of like size."""
 
+import math
+
 import numpy as np
 
 from .batch import collate
@@ -135,11 +137,12 @@ class EpisodeSampler:
         return rng.permutation(n_columns)[:most]
 
 
-def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=8):
-    """Endless padded batches of tasks of like size.
+def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups=4):
+    """Endless batches of tasks, each in groups of like size.
 
     Tasks are drawn in pools of ``n_pooled`` batches, sorted by their number of columns and rows
-    so that little is padded, and the batches of a pool come in random order. Pool p depends on
+    and cut into groups, so that little is padded; then the groups of a pool are dealt to its
+    batches at random, so that a batch holds small and large tasks. Pool p depends on
     ``(seed, p)`` alone, so a stream can be taken up again at any batch.
 
     Parameters
@@ -151,27 +154,30 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=8):
     seed : int
     start : int, default=0
         Number of batches to skip.
-    n_pooled : int, default=8
-        Batches a pool.
+    n_pooled : int, default=16
+        Batches a pool: the more, the less is padded.
+    n_groups : int, default=4
+        Groups a batch; fewer if they do not divide ``batch_size``. One group is one call of the
+        backbone: the more, the more mixed the batch.
 
     Yields
     ------
-    inputs : dict of tensors
-    target : tensor
+    groups : list of (inputs, target)
         See :func:`sklearn_meta.tasks.batch.collate`.
     """
+    n_groups = math.gcd(n_groups, batch_size)
     pool, skip = divmod(start, n_pooled)
     while True:
         rng = np.random.default_rng([seed, pool])
         tasks = [sampler.draw(source.draw(rng), rng) for _ in range(n_pooled * batch_size)]
         # Rows first in coarse steps, then slices of the second mode: both modes pad little.
         order = sorted(range(len(tasks)), key=lambda i: _size(tasks[i]))
-        order = np.reshape(order, (n_pooled, batch_size))[rng.permutation(n_pooled)]
-        for members in order[skip:]:
-            yield collate([tasks[i] for i in members])
+        groups = rng.permutation(np.reshape(order, (n_pooled * n_groups, -1)))
+        for members in groups.reshape(n_pooled, n_groups, -1)[skip:]:
+            yield [collate([tasks[i] for i in group]) for group in members]
         pool, skip = pool + 1, 0
 
 
 def _size(task):
     n_rows, n_columns = task.X.shape
-    return int(np.log2(n_columns + task.n_classes)), n_rows
+    return int(2 * np.log2(n_columns + task.n_classes)), n_rows
