@@ -35,7 +35,7 @@ PLAIN = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--max-steps", type=int, default=8000)
+    parser.add_argument("--max-steps", type=int, default=20_000)
     parser.add_argument("--n-test", type=int, default=360, help="held-out tasks for each shot")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
@@ -83,9 +83,10 @@ def trained(seed, args):
         CircleSpiral(),
         sampler,
         max_steps=args.max_steps,
-        learning_rate=1.5e-3,
-        n_cycles=2,
+        learning_rate=1e-3,
+        n_warmup=500,
         n_pooled=1,  # circles and spirals in every batch
+        n_groups=1,
         checkpoint_dir=f"{args.checkpoints}/{name}",
         device=args.device,
         random_state=seed,

@@ -7,16 +7,19 @@ own sets), watched on its `valid` tables. Run again after a kill, it goes on.
 """
 
 import argparse
+import os
 
 import torch
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import EpisodeSampler, Mixture, TablePrior, read_tables
+from sklearn_meta.tasks import EpisodeSampler, Folder, Mixture, TablePrior, as_source, select
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import save_learner
 
 #: Families of scikit-learn's own datasets; winequality is another dataset than wine.
 SCIKIT_LEARN = ("iris", "wine", "breast.w", "diabetes_sklearn", "boston", "pendigits")
+
+FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
 PLACES = ("folder", "output", "checkpoint_dir")
@@ -24,10 +27,10 @@ PLACES = ("folder", "output", "checkpoint_dir")
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", default=None, help="tables; default ../shared/data/tabular")
+    parser.add_argument("--folder", default=FOLDER, help="of tables, with an index")
     parser.add_argument("--output", default="default.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default")
-    parser.add_argument("--max-steps", type=int, default=22_000)
+    parser.add_argument("--max-steps", type=int, default=18_000)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--width", type=int, default=64)
@@ -40,11 +43,14 @@ def main():
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    read = {"folder": args.folder, "exclude": SCIKIT_LEARN}
+
+    def tables(split, task="classification"):
+        return select(Folder(args.folder, split=split, task=task), exclude=SCIKIT_LEARN)
+
     source = Mixture(
         [
-            read_tables(split="train", retarget=0.3, **read),
-            read_tables(split="train", task="regression", retarget=0.3, **read),
+            as_source(tables("train"), retarget=0.3),
+            as_source(tables("train", "regression"), retarget=0.3),
             TablePrior(n_columns=(2, 40)),
         ],
         weights=[0.5, 0.2, 0.3],
@@ -71,7 +77,7 @@ def main():
         learner,
         source,
         sampler,
-        validation_source=read_tables(split="valid", **read),
+        validation_source=as_source(tables("valid")),
         max_steps=args.max_steps,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,

@@ -1,225 +1,186 @@
-"""Collections of tables: what becomes a source, how targets are cut, and the real tables."""
+"""Collections: folders of tables, filters, and splits that keep families together."""
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_meta.tasks import (
-    CircleSpiral,
-    Dataset,
-    EpisodeSampler,
-    Mixture,
-    Tables,
-    as_dataset,
-    as_source,
-    read_tables,
+from sklearn_meta.tasks import Folder, as_source, select, split
+from sklearn_meta.tasks.collections import Subset
+
+INDEX = pd.DataFrame(
+    [
+        ("one", "train", "classification", "twins"),
+        ("two", "train", "classification", "twins"),
+        ("kept", "train", "classification", "kept"),
+        ("later", "test", "classification", "later"),
+        ("number", "train", "regression", "number"),
+    ],
+    columns=["name", "split", "task", "family"],
 )
 
 
-def pair(sizes=(4, 5), n_columns=3):
-    y = np.repeat(np.arange(len(sizes)), sizes)
-    return np.random.default_rng(0).standard_normal((len(y), n_columns)), y
+def frame_of(n_rows=9, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.standard_normal((n_rows, 2)), columns=["a", "b"])
+    frame["c"] = np.resize(list("xyz"), n_rows)
+    frame["target"] = np.repeat(["no", "yes"], [4, n_rows - 4])
+    return frame
 
 
-def test_lists_dicts_and_frames_become_sources():
-    X, y = pair()
-    words = np.array(["no", "yes"])[y]
-    frame = pd.DataFrame(X, columns=list("abc")).assign(d=pd.Categorical(words))
-    assert list(as_source({"a": (X, y), "b": (frame, words)})) == ["a", "b"]
-    source = as_source([(X, y), (frame, words), (X.tolist(), y.tolist()), Dataset("own", X, y)])
-    assert isinstance(source, Tables) and len(source) == 4
-    names = {source.draw(np.random.default_rng(seed)).name for seed in range(40)}
-    assert names == {"0", "1", "2", "own"}
-    for dataset in source.values():
-        np.testing.assert_array_equal(dataset.y, y)
-        correlation = [np.corrcoef(dataset.X[:, j], X[:, j])[0, 1] for j in range(3)]
-        np.testing.assert_allclose(correlation, 1)
-    assert source["1"].X.shape == (9, 4) and source["1"].X.dtype == np.float32
-    assert as_source(source) is source
+@pytest.fixture
+def indexed(tmp_path):
+    INDEX.to_csv(tmp_path / "index.csv", index=False)
+    for seed, (name, task) in enumerate(zip(INDEX["name"], INDEX["task"])):
+        frame = frame_of(seed=seed)
+        if task == "regression":
+            frame["target"] = 1e3 + frame["a"]
+        frame.to_parquet(tmp_path / f"{name}.parquet")
+    return tmp_path
 
 
-def test_unlabelled_rows_of_a_dataset_are_left_out():
-    X, y = pair()
-    dataset = as_dataset(X, np.where(np.arange(9) % 3, y, -1))
-    assert dataset.X.shape == (6, 3) and len(dataset.y) == 6
+def test_a_folder_is_read_by_its_index(indexed):
+    assert list(Folder(indexed)) == list(INDEX["name"])
+    train = Folder(str(indexed), split="train", task="classification")
+    assert list(train) == ["one", "two", "kept"] and len(train) == 3
+    assert train.families == {"one": "twins", "two": "twins", "kept": "kept"}
+    X, y, metadata = train["two"]
+    pd.testing.assert_frame_equal(X, frame_of(seed=1)[["a", "b", "c"]], check_dtype=False)
+    assert list(y) == ["no"] * 4 + ["yes"] * 5
+    assert metadata["family"] == "twins" and metadata["split"] == "train"
+    number = as_source(Folder(indexed, task="regression"))["number"]
+    np.testing.assert_array_equal(number.y, np.float32(1e3 + frame_of(seed=4)["a"]))
+    with pytest.raises(KeyError):
+        train["later"]
+    (indexed / "one.parquet").unlink()
+    with pytest.raises(FileNotFoundError, match="'one': no file of that name"):
+        train = Folder(indexed, split="train")
+        train["one"]
+
+
+ARFF = """@relation t
+@attribute a numeric
+@attribute c {x,y,'z z'}
+@attribute target {no,yes}
+@data
+1.5,x,no
+?,'z z',yes
+-2,?,yes
+3,y,no
+"""
+
+
+def test_a_folder_without_index_takes_every_table(tmp_path):
+    (tmp_path / "nominal.arff").write_text(ARFF)
+    frame_of().to_csv(tmp_path / "comma.csv", index=False)
+    frame = frame_of()
+    frame.loc[2, "target"] = None  # a row without a target
+    frame.to_parquet(tmp_path / "column.parquet")
+    (tmp_path / "README.txt").write_text("no table")
+    folder = Folder(tmp_path)
+    assert list(folder) == ["column", "comma", "nominal"]
+    X, y, _ = folder["nominal"]
+    np.testing.assert_array_equal(X["a"], [1.5, np.nan, -2, 3])
+    assert X["c"].tolist()[:2] == ["x", "z z"] and X["c"].isna().tolist() == [0, 0, 1, 0]
+    assert y.tolist() == ["no", "yes", "yes", "no"]
+    sizes = {name: dataset.X.shape for name, dataset in as_source(folder).items()}
+    assert sizes == {"column": (8, 5), "comma": (9, 5), "nominal": (4, 4)}
+
+
+def test_a_torn_file_is_a_named_error(tmp_path):
+    frame_of().to_parquet(tmp_path / "torn.parquet")
+    whole = (tmp_path / "torn.parquet").read_bytes()
+    (tmp_path / "torn.parquet").write_bytes(whole[: len(whole) // 2])
+    pd.DataFrame({"target": [0, 1]}).to_csv(tmp_path / "narrow.csv", index=False)
+    folder = Folder(tmp_path)
+    with pytest.raises(ValueError, match="'torn': cannot read .*torn.parquet"):
+        folder["torn"]
+    with pytest.raises(ValueError, match="'narrow': .*no column beside the target"):
+        folder["narrow"]
+    assert set(select(folder).rejected) == {"torn", "narrow"}
 
 
 @pytest.mark.parametrize(
-    "datasets, message",
+    "files, settings, error, message",
     [
-        ([], "at least one dataset"),
-        ([pair((3,))], "'0' has 1 class"),
-        ([Dataset("a", *pair((3,)))], "'0' has 1 class"),
-        ([Dataset("a", np.ones((4, 2)), np.ones(4, np.float32))], "'0' has a constant target"),
-        ({"a": pair((3, 1))}, "'a' has a class with fewer than 2 rows"),
-        ([Dataset("a", *pair((3, 0, 3)))], "'0' has a class with fewer than 2 rows"),
-        ([(np.zeros((3, 2)), [0, 1])], "X has 3 rows and y has 2"),
+        (None, {}, FileNotFoundError, "no folder .*give a folder"),
+        ([], {}, FileNotFoundError, "No tables in .*parquet"),
+        (["a.csv"], {"split": "train"}, ValueError, "No index.csv in .* tells split"),
+        (["a.csv", "a.parquet"], {}, ValueError, "two tables 'a'"),
+        (["index.csv", "one.csv"], {"split": "never"}, FileNotFoundError, "with split 'never'"),
+        (["bare", "one.csv"], {"task": "regression"}, ValueError, "no column 'task'"),
     ],
 )
-def test_bad_datasets_are_refused(datasets, message):
-    with pytest.raises(ValueError, match=message):
-        as_source(datasets)
+def test_a_folder_that_cannot_be_used_says_why(tmp_path, files, settings, error, message):
+    for name in files or []:
+        if name == "index.csv":
+            INDEX.to_csv(tmp_path / name, index=False)
+        elif name == "bare":
+            INDEX[["name"]].to_csv(tmp_path / "index.csv", index=False)
+        else:
+            (tmp_path / name).write_bytes(b"")
+    with pytest.raises(error, match=message):
+        Folder(tmp_path if files is not None else tmp_path / "none", **settings)
 
 
-def test_a_large_offset_does_not_swallow_a_columns_variation():
-    """1e9 + 0.001 is 1e9 in single precision; timestamps and account numbers are like that."""
-    small = np.random.default_rng(0).standard_normal(200)
-    X = np.column_stack([1e9 + 1e-3 * small, 1e-30 * small, np.full(200, 7e8)])
-    found = as_dataset(X, np.arange(200) % 2).X
-    assert np.corrcoef(found[:, 0], small)[0, 1] > 0.9999
-    assert np.corrcoef(found[:, 1], small)[0, 1] > 0.9999
-    assert np.ptp(found[:, 2]) == 0
-    gaps = np.where(np.arange(600).reshape(200, 3) % 7, X, np.nan)
-    found = as_dataset(gaps, np.arange(200) % 2).X
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(gaps))
+def pairs():
+    X = np.random.default_rng(0).standard_normal((30, 12))
+    y = np.arange(30)
+    return {
+        "small": (X[:8], y[:8] % 2),
+        "wide": (X, y % 2),
+        "many": (X[:, :4], y % 10),
+        "rare": (X[:, :4], y // 28),
+        "fits": (X[:, :4], y % 3),
+    }
 
 
-def test_a_mixture_keeps_its_weights():
-    sources = [CircleSpiral(kinds=("circle",)), [pair()], CircleSpiral(kinds=("spiral",))]
-    rng = np.random.default_rng(0)
-    names = [Mixture(sources, [3, 1, 0]).draw(rng).name for _ in range(200)]
-    assert names.count("circle") == pytest.approx(150, abs=20) and "spiral" not in names
-    assert {Mixture(sources).draw(rng).name for _ in range(50)} == {"circle", "0", "spiral"}
-    for weights in ([1, 1], [1, 1, -1], [0, 0, 0]):
-        with pytest.raises(ValueError, match="one non-negative number for each source"):
-            Mixture(sources, weights)
-
-
-@settings(max_examples=200)
-@given(
-    st.lists(st.sampled_from([-2.0, 0.0, 0.5, 1.0, 3.0, 9.0]), min_size=4, max_size=40),
-    st.integers(0, 2**32 - 1),
-)
-def test_regression_targets_become_intervals_of_two_rows_or_more(values, seed):
-    """Whenever there is such a cut; repeated values (zero-inflated targets) are the trap."""
-    target = np.float32(values)
-    assume(any(min((target < t).sum(), (target >= t).sum()) > 1 for t in values))
-    source = Tables({"a": Dataset("a", target[:, None], target)})
-    X, y = source.draw(np.random.default_rng(seed))[1:]
-    assert y.dtype == np.int64 and 2 <= y.max() + 1 <= 5
-    assert np.bincount(y).min() >= 2
-    order = np.argsort(X[:, 0], kind="stable")
-    assert (np.diff(y[order]) >= 0).all()  # classes are in the order of the target
-    assert len(np.unique(np.c_[X, y], axis=0)) == len(np.unique(X))  # equal values stay together
-
-
-def test_regression_targets_are_cut_anew_at_each_draw():
-    target = np.linspace(0, 1, 100, dtype=np.float32)
-    source = Tables({"a": Dataset("a", target[:, None], target)})
-    drawn = [source.draw(np.random.default_rng(seed)).y for seed in range(60)]
-    assert len({tuple(y) for y in drawn}) > 30
-    assert {y.max() + 1 for y in drawn} == {2, 3, 4, 5}
-
-
-def assert_retargeted(dataset, original):
-    """The new target is a cut of the one column that is gone, and of no other one."""
-    X, y = dataset.X, dataset.y
-    assert X.shape[1] == original.X.shape[1] - 1
-    for j in range(original.X.shape[1]):
-        known = np.isfinite(original.X[:, j])
-        if np.array_equal(np.delete(original.X, j, axis=1)[known], X, equal_nan=True):
-            column = original.X[known, j]
-            tops = [column[y == c].max() for c in range(y.max() + 1)]
-            bottoms = [column[y == c].min() for c in range(y.max() + 1)]
-            if all(top < bottom for top, bottom in zip(tops, bottoms[1:])):
-                return j
-    raise AssertionError("the target is not a cut of the column left out")
-
-
-def test_retarget_never_leaks_the_column_itself():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((80, 5)).astype(np.float32)
-    X[:, 1] = X[:, 1] > 0  # too few values to be a target
-    X[rng.random(80) < 0.3, 2] = np.nan
-    original = Dataset("a", X, np.arange(80) % 2)
-    source = Tables({"a": original}, retarget=1)
-    drawn = [source.draw(np.random.default_rng(seed)) for seed in range(40)]
-    assert {assert_retargeted(dataset, original) for dataset in drawn} == {0, 2, 3, 4}
-    assert Tables({"a": original}).draw(np.random.default_rng(0)) is original
-    binary = Dataset("b", X[:, [1, 1, 1]], original.y)
-    assert Tables({"b": binary}, retarget=1).draw(np.random.default_rng(0)) is binary
-
-
-# Folders
-
-
-def test_a_folder_of_tables_is_read_by_its_index(tmp_path, monkeypatch):
-    index = pd.DataFrame(
-        [
-            ("one", "train", "classification", 0, "twins"),
-            ("two", "train", "classification", 0, "twins"),
-            ("made", "train", "classification", 1, "made"),
-            ("kept", "train", "classification", 0, "kept"),
-            ("later", "test", "classification", 0, "later"),
-            ("number", "train", "regression", 0, "number"),
-        ],
-        columns=["name", "split", "task", "synthetic", "family"],
+def test_filters_name_what_they_leave_out(indexed):
+    chosen = select(
+        pairs(), n_columns=(2, 10), n_rows=(20, 100), n_classes=(2, 5), min_class_size=5
     )
-    index.to_csv(tmp_path / "index.csv", index=False)
-    X, y = pair()
-    for name, task in zip(index["name"], index["task"]):
-        target = y.astype(str) if task == "classification" else 1e3 + X[:, 0]
-        frame = pd.DataFrame(X[:, 1:], columns=["a", "b"]).assign(
-            c=list("xyzxyzxyz"), target=target
-        )
-        frame.to_parquet(tmp_path / f"{name}.parquet")
-    assert list(read_tables(tmp_path, split="train")) == ["one", "two", "made", "kept"]
-    assert list(read_tables(str(tmp_path), split="test")) == ["later"]
-    monkeypatch.setenv("SKLEARN_META_DATA", str(tmp_path))
-    assert list(read_tables(split="train", synthetic=False)) == ["one", "two", "kept"]
-    assert list(read_tables(split="train", exclude=["two", "made"])) == ["one", "kept"]
-    tables = read_tables(split="train", exclude=["twins"])
-    assert list(tables) == ["made", "kept"]
-    assert tables["kept"].name == "kept" and tables["kept"].X.shape == (9, 5)
-    np.testing.assert_array_equal(tables["kept"].y, y)
-    number = read_tables(split="train", task="regression", retarget=0.5)
-    np.testing.assert_array_equal(number["number"].y, np.float32(1e3 + X[:, 0]))
-    assert number.retarget == 0.5
-    with pytest.raises(ValueError, match="at least one dataset"):
-        read_tables(split="valid")
+    assert list(chosen) == ["fits"]
+    assert chosen.rejected == {
+        "small": "8 rows, 12 columns, 4 rows in the smallest class",
+        "wide": "12 columns",
+        "many": "10 classes, 3 rows in the smallest class",
+        "rare": "2 rows in the smallest class",
+    }
+    assert list(select(pairs())) == list(pairs())
+    folder = Folder(indexed)
+    assert list(select(folder, exclude=["twins", "later"])) == ["kept", "number"]
+    once = select(folder, one_a_family=True)
+    assert list(once) == ["one", "kept", "later", "number"]
+    assert once.rejected == {"two": "another of family 'twins'"}
+    assert list(select(once, exclude=["twins"])) == ["kept", "later", "number"]
+    # Class sizes say nothing about a regression target.
+    assert "number" in select(folder, n_classes=(2, 2), min_class_size=4)
+    by_id = {"a": (*pairs()["fits"], {"id": 61}), "b": (*pairs()["fits"], {"id": 62})}
+    assert list(select(by_id, exclude=[61])) == ["b"]
 
 
-# Real tables
+@given(st.sets(st.text(min_size=1), min_size=1, max_size=30), st.integers(0, 5), st.data())
+def test_a_split_depends_on_the_family_alone(names, seed, data):
+    collection = dict.fromkeys(names)
+    parts = split(collection, seed=seed)
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    some = data.draw(st.sets(st.sampled_from(sorted(names))))
+    for part, part_of_some in zip(parts, split(dict.fromkeys(some), seed=seed)):
+        assert set(part_of_some) == set(part) & some
+    together = Subset(collection, names)
+    together.families = dict.fromkeys(names, "one")
+    assert sorted(map(len, split(together, seed=seed))) == [0, 0, len(names)]
 
 
-def test_real_tables_are_as_their_index_says(tables_dir):
-    index = pd.read_csv(tables_dir / "index.csv").set_index("name")
-    index = index[(index["split"] == "valid") & (index["task"] == "classification")]
-    tables = read_tables(tables_dir, split="valid")
-    assert set(tables) == set(index.index)
-    sampler = EpisodeSampler()
-    for name, dataset in tables.items():
-        row = index.loc[name]
-        assert dataset.X.dtype == np.float32 and len(dataset.X) == len(dataset.y) == row["n"]
-        assert dataset.X.shape[1] >= row["n_features"] - row["n_categorical"]
-        assert dataset.n_classes == row["n_classes"]
-        assert np.bincount(dataset.y).max() / row["n"] == pytest.approx(row["majority"], abs=2e-3)
-        assert np.isnan(dataset.X).any() == (row["n_missing"] > 0)
-        assert not np.isinf(dataset.X).any() and np.nanmax(np.abs(dataset.X)) < 1e3
-        task = sampler.draw(dataset, np.random.default_rng(0))
-        assert set(task.y[task.labelled]) == set(range(task.n_classes))
-
-
-def test_real_tables_can_be_left_out_and_retargeted(tables_dir, monkeypatch):
-    index = pd.read_csv(tables_dir / "index.csv")
-    chosen = index[(index["split"] == "valid") & (index["task"] == "regression")]
-    monkeypatch.setenv("SKLEARN_META_DATA", str(tables_dir))
-    left_out = [chosen["name"].iloc[0], chosen["family"].iloc[1]]
-    tables = read_tables(split="valid", task="regression", synthetic=False, exclude=left_out)
-    kept = ~chosen["name"].isin(left_out) & ~chosen["family"].isin(left_out)
-    assert set(tables) == set(chosen.loc[kept & (chosen["synthetic"] == 0), "name"])
-    for seed, dataset in enumerate(tables.values()):
-        assert dataset.y.dtype == np.float32
-        cut = Tables({"a": dataset}).draw(np.random.default_rng(seed))
-        assert np.bincount(cut.y).min() >= 2
-        turned = Tables({"a": dataset}, retarget=1).draw(np.random.default_rng(seed))
-        if turned.X.shape != dataset.X.shape:
-            assert_retargeted(turned, dataset)
-
-
-def test_a_folder_without_index_says_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setenv("SKLEARN_META_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="No index.csv in .*SKLEARN_META_DATA"):
-        read_tables(split="train")
+def test_a_split_has_its_shares():
+    sizes = [len(part) for part in split(dict.fromkeys(map(str, range(2000))))]
+    np.testing.assert_allclose(sizes, [1200, 200, 600], atol=60)
+    assert [list(p) for p in split({"a": 0, "b": 0}, shares=(0, 1))] == [[], ["a", "b"]]
+    part = split(pairs(), shares=(1,))[0]
+    assert part["fits"][0].shape == (30, 4)
+    with pytest.raises(KeyError):
+        split(pairs(), shares=(1, 0))[1]["fits"]
+    for shares in ((0.5, 0.6), (1.5, -0.5)):
+        with pytest.raises(ValueError, match="non-negative and sum to 1"):
+            split({}, shares=shares)

@@ -2,17 +2,20 @@
 
 from .batch import collate, context_task, groups_of_like_size
 from .circle_spiral import CircleSpiral, circle_spiral_tasks
-from .collections import Mixture, Tables, as_dataset, as_source, read_tables
-from .dataset import Dataset, Task
+from .collections import Folder, select, split
+from .dataset import Dataset, RawTable, Task
 from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler, batches
 from .prior import TablePrior
+from .sources import Mixture, Tables, as_dataset, as_source
 
 __all__ = [
     "CircleSpiral",
     "Dataset",
     "EpisodeSampler",
+    "Folder",
     "Mixture",
+    "RawTable",
     "TableEncoder",
     "TablePrior",
     "Tables",
@@ -24,6 +27,7 @@ __all__ = [
     "collate",
     "context_task",
     "groups_of_like_size",
-    "read_tables",
+    "select",
+    "split",
     "stack_tables",
 ]

@@ -1,229 +1,292 @@
-"""Where datasets come from: collections of named tables, and sources that draw one at random.
+"""Collections: named tables, loaded one by one, filtered and split.
 
-A *source* is anything with ``draw(rng) -> Dataset``: a collection of tables, a synthetic prior,
-or a mixture of these.
+A *collection* is a mapping from names to :class:`RawTable`. Its names are cheap to list;
+``collection[name]`` loads one table, and raises OSError or ValueError, which names it, if it
+cannot. Where several tables come from one original, ``collection.families`` maps their names to
+the name of that original.
 """
 
-import os
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from .dataset import Dataset
-from .encoding import TableEncoder
+from .dataset import RawTable
 
 
-class Tables(Mapping):
-    """A collection of named tables, drawn with equal probability.
+def _read_parquet(file):
+    import pandas as pd
 
-    Parameters
-    ----------
-    datasets : mapping of str to Dataset
-        The tables. A regression table (float ``y``) is cut into classes at random quantiles each
-        time it is drawn.
-
-    retarget : float in [0, 1], default=0
-        Probability that a numeric column, cut into classes at random quantiles, takes the place
-        of the target: many more tasks from the same real tables.
-    """
-
-    def __init__(self, datasets, *, retarget=0.0):
-        self.datasets = dict(datasets)
-        self.retarget = retarget
-        if not self.datasets:
-            raise ValueError("A collection needs at least one dataset; got none.")
-        self._names = list(self.datasets)
-
-    def __getitem__(self, name):
-        return self.datasets[name]
-
-    def __iter__(self):
-        return iter(self.datasets)
-
-    def __len__(self):
-        return len(self.datasets)
-
-    def draw(self, rng):
-        """One table, chosen uniformly."""
-        dataset = self.datasets[self._names[rng.integers(len(self._names))]]
-        if rng.random() < self.retarget:
-            dataset = _retarget(dataset, rng)
-        return _cut(dataset, rng) if dataset.y.dtype.kind == "f" else dataset
+    return pd.read_parquet(file)
 
 
-class Mixture:
-    """Several sources, one of which is chosen for each draw.
+def _read_csv(file):
+    import pandas as pd
+
+    return pd.read_csv(file)
+
+
+def _read_arff(file):
+    import arff
+    import pandas as pd
+
+    with open(file, encoding="utf-8") as lines:
+        content = arff.load(lines)
+    frame = pd.DataFrame(content["data"], columns=[name for name, _ in content["attributes"]])
+    for name, kind in content["attributes"]:
+        if isinstance(kind, list):  # a nominal attribute and its values
+            frame[name] = frame[name].astype("category")
+    return frame
+
+
+_READERS = {".parquet": _read_parquet, ".csv": _read_csv, ".arff": _read_arff}
+
+
+class Folder(Mapping):
+    """Tables in the files of a folder: parquet, CSV or ARFF, the last column the target.
+
+    Needs pandas, and liac-arff for ARFF; both come with ``pip install 'sklearn_meta[openml]'``.
 
     Parameters
     ----------
-    sources : sequence of sources
-    weights : sequence of float, default=None
-        Relative probabilities; equal when None.
-    """
+    path : path
+        The folder. If it has an ``index.csv``, the tables are those of its column ``name``, in its
+        order; its other columns become metadata, and ``split``, ``task`` and ``family`` have a
+        meaning. Otherwise every table in it is taken, by name.
+    split, task : str, default=None
+        Only tables of which the index says so, such as "train" and "classification".
 
-    def __init__(self, sources, weights=None):
-        self.sources = [as_source(source) for source in sources]
-        weights = np.ones(len(self.sources)) if weights is None else np.asarray(weights, float)
-        if len(weights) != len(self.sources) or not weights.sum() > 0 or (weights < 0).any():
-            raise ValueError("weights must be one non-negative number for each source.")
-        self.weights = weights / weights.sum()
-
-    def draw(self, rng):
-        """One dataset of a source chosen with the given weights."""
-        return self.sources[rng.choice(len(self.sources), p=self.weights)].draw(rng)
-
-
-def as_source(datasets):
-    """Whatever ``meta_fit`` was given, as a source.
-
-    Parameters
+    Attributes
     ----------
-    datasets : source, mapping or iterable
-        An object with ``draw(rng)`` is returned as it is. The values of a mapping, or the items
-        of an iterable, are :class:`Dataset` or pairs ``(X, y)`` of arrays or DataFrames.
-
-    Returns
-    -------
-    source
-
-    Raises
-    ------
-    ValueError
-        If there is no dataset, or one of them has fewer than two classes.
-    """
-    if hasattr(datasets, "draw"):
-        return datasets
-    named = datasets.items() if isinstance(datasets, Mapping) else enumerate(datasets)
-    tables = {}
-    for name, item in named:
-        name = str(name)
-        dataset = item if isinstance(item, Dataset) else as_dataset(*item, name=name)
-        if dataset.y.dtype.kind == "f":
-            if not np.nanmin(dataset.y) < np.nanmax(dataset.y):
-                raise ValueError(f"Dataset {name!r} has a constant target: remove it.")
-        else:
-            counts = np.bincount(dataset.y)
-            if len(counts) < 2:
-                raise ValueError(
-                    f"Dataset {name!r} has {len(counts)} class; at least 2 are needed."
-                )
-            if counts.min() < 2:
-                raise ValueError(
-                    f"Dataset {name!r} has a class with fewer than 2 rows: remove that class."
-                )
-        tables[name] = dataset
-    return Tables(tables)
-
-
-def as_dataset(X, y, name="dataset"):
-    """A pair of table and labels as a Dataset: categories one-hot, labels coded.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame of shape (n_rows, n_columns)
-    y : array-like of shape (n_rows,)
-        Class labels; rows with label -1 (unlabelled) are left out.
-    name : str
-
-    Returns
-    -------
-    Dataset
-    """
-    y = np.asarray(y)
-    if len(X) != len(y):
-        raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
-    known = y != -1
-    X = TableEncoder().fit_transform(X)[known]
-    classes, codes = np.unique(y[known], return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"Dataset {name!r} has {len(classes)} class; at least 2 are needed.")
-    return Dataset(name, _single_precision(X), codes.astype(np.int64))
-
-
-def read_tables(
-    folder=None, *, split, task="classification", synthetic=True, exclude=(), retarget=0.0
-):
-    """Read a folder of parquet files that an ``index.csv`` describes.
-
-    Parameters
-    ----------
-    folder : path, default=None
-        The folder; when None, the environment variable SKLEARN_META_DATA, or else
-        ``../shared/data/tabular``.
-    split : {"train", "valid", "test"}
-        Which datasets, by the index's column ``split``.
-    task : {"classification", "regression"}, default="classification"
-    synthetic : bool, default=True
-        Whether simulated datasets (column ``synthetic``) are read, too.
-    exclude : collection of str
-        Names, or families of names, to leave out.
-    retarget : float, default=0
-        See :class:`Tables`.
-
-    Returns
-    -------
-    Tables
+    families : dict of str to str
+        Column ``family`` of the index.
 
     Raises
     ------
     FileNotFoundError
-        If the folder has no ``index.csv``.
+        If there is no such folder, or no table in it.
+    ValueError
+        If ``split`` or ``task`` is asked for and the index does not have it, or two files share
+        a name.
     """
-    import pandas as pd
 
-    folder = Path(folder or os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular"))
-    if not (folder / "index.csv").is_file():
-        raise FileNotFoundError(
-            f"No index.csv in {folder}: give the folder of tables, or set SKLEARN_META_DATA to it."
-        )
-    index = pd.read_csv(folder / "index.csv")
-    index = index[(index["split"] == split) & (index["task"] == task)]
-    index = index[~index["name"].isin(exclude) & ~index["family"].isin(exclude)]
-    if not synthetic:
-        index = index[index["synthetic"] == 0]
-    tables = {}
-    for name in index["name"]:
-        frame = pd.read_parquet(folder / f"{name}.parquet")
-        X, y = frame.iloc[:, :-1], frame.iloc[:, -1]
-        if task == "classification":
-            tables[name] = as_dataset(X, y.astype(str), name)
+    def __init__(self, path, *, split=None, task=None):
+        self.path = Path(path)
+        if not self.path.is_dir():
+            raise FileNotFoundError(f"There is no folder {self.path}: give a folder of tables.")
+        self._files = {}
+        for file in sorted(self.path.iterdir()):
+            if file.suffix in _READERS and file.name != "index.csv":
+                if file.stem in self._files:
+                    raise ValueError(f"{self.path} has two tables {file.stem!r}: rename one.")
+                self._files[file.stem] = file
+        wanted = {key: value for key, value in (("split", split), ("task", task)) if value}
+        self._metadata = self._read_index(wanted)
+        if not self._metadata:
+            raise FileNotFoundError(
+                f"No tables in {self.path}"
+                + "".join(f" with {key} {value!r}" for key, value in wanted.items())
+                + ": it needs .parquet, .csv or .arff files."
+            )
+        self.families = {
+            name: str(row["family"]) for name, row in self._metadata.items() if "family" in row
+        }
+
+    def _read_index(self, wanted):
+        file = self.path / "index.csv"
+        if not file.is_file():
+            if wanted:
+                raise ValueError(f"No index.csv in {self.path} that tells {' and '.join(wanted)}.")
+            return {name: {} for name in self._files}
+        import pandas as pd
+
+        index = pd.read_csv(file, dtype={"name": str})
+        for key, value in wanted.items():
+            if key not in index:
+                raise ValueError(f"{file} has no column {key!r}.")
+            index = index[index[key] == value]
+        return {row["name"]: row for row in index.to_dict("records")}
+
+    def __getitem__(self, name):
+        metadata = self._metadata[name]
+        if name not in self._files:
+            raise FileNotFoundError(f"Dataset {name!r}: no file of that name in {self.path}.")
+        file = self._files[name]
+        try:
+            frame = _READERS[file.suffix](file)
+        except Exception as error:  # each reader has errors of its own
+            raise ValueError(f"Dataset {name!r}: cannot read {file} ({error}).") from error
+        if frame.shape[1] < 2:
+            raise ValueError(f"Dataset {name!r}: {file} has no column beside the target.")
+        frame = frame[frame.iloc[:, -1].notna()].reset_index(drop=True)
+        return RawTable(frame.iloc[:, :-1], frame.iloc[:, -1], metadata)
+
+    def __iter__(self):
+        return iter(self._metadata)
+
+    def __len__(self):
+        return len(self._metadata)
+
+
+class Subset(Mapping):
+    """Some of the tables of a collection.
+
+    Parameters
+    ----------
+    collection : mapping
+    names : sequence of str
+    """
+
+    def __init__(self, collection, names):
+        self.collection = collection
+        self.names = list(names)
+        self.families = getattr(collection, "families", {})
+
+    def __getitem__(self, name):
+        if name not in self.names:
+            raise KeyError(name)
+        return self.collection[name]
+
+    def __iter__(self):
+        return iter(self.names)
+
+    def __len__(self):
+        return len(self.names)
+
+
+class Selection(Mapping):
+    """Tables that passed the filters of :func:`select`, in memory.
+
+    Attributes
+    ----------
+    tables : dict of str to RawTable
+    rejected : dict of str to str
+        Why each of the others was not taken.
+    families : dict of str to str
+    """
+
+    def __init__(self, tables, rejected, families):
+        self.tables = tables
+        self.rejected = rejected
+        self.families = families
+
+    def __getitem__(self, name):
+        return self.tables[name]
+
+    def __iter__(self):
+        return iter(self.tables)
+
+    def __len__(self):
+        return len(self.tables)
+
+
+def select(
+    collection,
+    *,
+    n_columns=None,
+    n_rows=None,
+    n_classes=None,
+    min_class_size=None,
+    exclude=(),
+    one_a_family=False,
+):
+    """The tables of a collection that fit, as paper 000 chose its own from OpenML.
+
+    Parameters
+    ----------
+    collection : mapping of str to RawTable or (X, y)
+    n_columns, n_rows, n_classes : (int, int), default=None
+        Smallest and largest number that is allowed, both inclusive.
+    min_class_size : int, default=None
+        Rows that each class must have.
+    exclude : collection of str
+        Names, families or dataset ids (metadata ``"id"``) to leave out, such as the sets of a
+        benchmark.
+    one_a_family : bool, default=False
+        Whether only the first table of each family is taken: OpenML has many versions of one set.
+
+    Returns
+    -------
+    Selection
+        ``rejected`` says why each of the other tables, among them those that could not be
+        loaded, was not taken.
+    """
+    exclude = {str(item) for item in exclude}
+    tables, rejected, families = {}, {}, {}
+    for name in collection:
+        family = family_of(collection, name)
+        if exclude & {name, family}:
+            rejected[name] = "excluded"
+            continue
+        if one_a_family and family in families.values():
+            rejected[name] = f"another of family {family!r}"
+            continue
+        try:
+            X, y, *metadata = collection[name]
+        except (OSError, ValueError) as error:
+            rejected[name] = str(error)
+            continue
+        metadata = metadata[0] if metadata else {}
+        if str(metadata.get("id")) in exclude:
+            rejected[name] = "excluded"
+            continue
+        counts = np.unique(np.asarray(y).astype(str), return_counts=True)[1]
+        found = {"rows": (len(y), n_rows), "columns": (np.shape(X)[1], n_columns)}
+        if metadata.get("task") != "regression":
+            found["classes"] = (len(counts), n_classes)
+            found["rows in the smallest class"] = (
+                counts.min(initial=len(y)),
+                min_class_size and (min_class_size, np.inf),
+            )
+        wrong = [
+            f"{value} {what}"
+            for what, (value, bounds) in found.items()
+            if bounds and not bounds[0] <= value <= bounds[1]
+        ]
+        if wrong:
+            rejected[name] = ", ".join(wrong)
         else:
-            X = TableEncoder().fit_transform(X)
-            tables[name] = Dataset(name, _single_precision(X), y.to_numpy(np.float32))
-    return Tables(tables, retarget=retarget)
+            tables[name] = RawTable(X, y, metadata)
+            families[name] = family
+    return Selection(tables, rejected, families)
 
 
-def _single_precision(X):
-    """Centred and scaled before rounding: a large offset would swallow a column's variation."""
-    X = np.asarray(X, dtype=np.float64)
-    observed = np.isfinite(X)
-    count = np.maximum(observed.sum(0), 1)
-    mean = np.where(observed, X, 0).sum(0) / count
-    scale = np.sqrt((np.where(observed, X - mean, 0) ** 2).sum(0) / count)
-    return np.where(observed, (X - mean) / np.where(scale > 0, scale, 1), np.nan).astype(np.float32)
+def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
+    """Meta-training, validation and test tables, by a hash of each table's family.
+
+    A table is on the same side whatever else the collection holds, and tables of one family
+    stay together.
+
+    Parameters
+    ----------
+    collection : mapping of str to RawTable or (X, y)
+    shares : sequence of float, default=(0.6, 0.1, 0.3)
+        Expected share of each part; their sum is 1.
+    seed : int, default=0
+        Another seed splits otherwise.
+
+    Returns
+    -------
+    list of Subset
+        One for each share.
+
+    Raises
+    ------
+    ValueError
+        If the shares are negative or do not sum to one.
+    """
+    bounds = np.cumsum(shares)
+    if min(shares) < 0 or abs(bounds[-1] - 1) > 1e-9:
+        raise ValueError(f"shares must be non-negative and sum to 1, got {tuple(shares)}.")
+    parts = [[] for _ in shares]
+    for name in collection:
+        digest = hashlib.sha256(f"{seed}/{family_of(collection, name)}".encode()).digest()
+        place = int.from_bytes(digest[:8]) / 2**64
+        parts[int(np.searchsorted(bounds[:-1], place, side="right"))].append(name)
+    return [Subset(collection, names) for names in parts]
 
 
-def _retarget(dataset, rng):
-    """A numeric column in place of the target, if a column with ten values or more is found."""
-    for j in rng.permutation(dataset.X.shape[1])[:8]:
-        column = dataset.X[:, j]
-        known = np.isfinite(column)
-        if len(np.unique(column[known][:200])) >= 10 and dataset.X.shape[1] > 2:
-            X = np.delete(dataset.X[known], j, axis=1)
-            return Dataset(dataset.name, X, column[known])
-    return dataset
-
-
-def _cut(dataset, rng):
-    """Classes from a continuous target: intervals between random quantiles, none too small."""
-    n_classes = 2 if rng.random() < 0.6 else int(rng.integers(3, 6))
-    shares = rng.dirichlet(np.full(n_classes, 4.0)) * 0.6 + 0.4 / n_classes
-    y = np.searchsorted(np.quantile(dataset.y, np.cumsum(shares)[:-1]), dataset.y)
-    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    if len(classes) > 1 and counts.min() > 1:  # repeated values can swallow a class
-        return Dataset(dataset.name, dataset.X, codes.astype(np.int64))
-    half = dataset.y > np.median(dataset.y)
-    if half.sum() < 2:
-        half = dataset.y >= np.median(dataset.y)
-    return Dataset(dataset.name, dataset.X, half.astype(np.int64))
+def family_of(collection, name):
+    """Name of the original of which a table is one version; its own name if nothing is known."""
+    return getattr(collection, "families", {}).get(name, name)

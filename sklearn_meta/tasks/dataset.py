@@ -1,8 +1,29 @@
-"""The two shapes of data: a table that tasks are drawn from, and one few-shot task."""
+"""The shapes of data: a table as it comes, one that tasks are drawn from, and one few-shot task."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class RawTable(NamedTuple):
+    """A table as a collection gives it.
+
+    Parameters
+    ----------
+    X : ndarray or DataFrame of shape (n_rows, n_columns)
+        Numbers, categories or strings; NaN and None are missing cells.
+
+    y : ndarray or Series of shape (n_rows,)
+        Class labels, or the values of a regression target.
+
+    metadata : dict
+        What is known of the table. ``"task"`` ("classification" or "regression") says what ``y``
+        is, otherwise its values do; ``"family"`` names the original of several versions.
+    """
+
+    X: Any
+    y: Any
+    metadata: dict
 
 
 class Dataset(NamedTuple):

@@ -49,7 +49,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.encoders_ = {}
         n_columns_out = np.shape(X)[1] - len(self.categorical_)
         for j in self.categorical_:
-            known = columns[j][~_missing(columns[j])]
+            known = columns[j][~is_missing(columns[j])]
             encoder = OneHotEncoder(
                 drop="if_binary",
                 max_categories=self.max_categories,
@@ -87,7 +87,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _one_hot(encoder, column):
-        known = ~_missing(column)
+        known = ~is_missing(column)
         text = np.array([str(value) for value in encoder.categories_[0]])
         known[known] = np.isin([str(value) for value in column[known]], text)
         encoded = np.full((len(column), len(encoder.get_feature_names_out())), np.nan)
@@ -154,13 +154,13 @@ def _is_numeric(column):
 def _to_float(column):
     column = np.asarray(column)
     if column.dtype == object:
-        column = np.where(_missing(column), np.nan, column)
+        column = np.where(is_missing(column), np.nan, column)
     return column.astype(np.float64)
 
 
 def _as_text(column):
     text = np.array([str(value) for value in column], dtype=object)
-    text[_missing(column)] = None
+    text[is_missing(column)] = None
     return text
 
 
@@ -172,7 +172,8 @@ def _as_float(column, j):
     return column
 
 
-def _missing(column):
+def is_missing(column):
+    """Mask of the cells of an array that hold None, NaN or pandas' NA."""
     # Text first: pandas' NA refuses to say whether it equals itself.
     return np.array(
         [value is None or str(value) == "<NA>" or value != value for value in column], dtype=bool

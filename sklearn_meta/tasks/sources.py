@@ -1,0 +1,204 @@
+"""Sources: where the engine draws tables from.
+
+A *source* is anything with ``draw(rng) -> Dataset``: tables, a synthetic prior, or a mixture.
+"""
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+from sklearn.utils.multiclass import type_of_target
+
+from .dataset import Dataset
+from .encoding import TableEncoder, is_missing
+
+
+class Tables(Mapping):
+    """A collection of named tables, drawn with equal probability.
+
+    Parameters
+    ----------
+    datasets : mapping of str to Dataset
+        The tables. A regression table (float ``y``) is cut into classes at random quantiles each
+        time it is drawn.
+
+    retarget : float in [0, 1], default=0
+        Probability that a numeric column, cut into classes at random quantiles, takes the place
+        of the target: many more tasks from the same real tables.
+    """
+
+    def __init__(self, datasets, *, retarget=0.0):
+        self.datasets = dict(datasets)
+        self.retarget = retarget
+        if not self.datasets:
+            raise ValueError("A collection needs at least one dataset; got none.")
+        self._names = list(self.datasets)
+
+    def __getitem__(self, name):
+        return self.datasets[name]
+
+    def __iter__(self):
+        return iter(self.datasets)
+
+    def __len__(self):
+        return len(self.datasets)
+
+    def draw(self, rng):
+        """One table, chosen uniformly."""
+        dataset = self.datasets[self._names[rng.integers(len(self._names))]]
+        if rng.random() < self.retarget:
+            dataset = _retarget(dataset, rng)
+        return _cut(dataset, rng) if dataset.y.dtype.kind == "f" else dataset
+
+
+class Mixture:
+    """Several sources, one of which is chosen for each draw.
+
+    Parameters
+    ----------
+    sources : sequence of sources
+    weights : sequence of float, default=None
+        Relative probabilities; equal when None.
+    """
+
+    def __init__(self, sources, weights=None):
+        self.sources = [as_source(source) for source in sources]
+        weights = np.ones(len(self.sources)) if weights is None else np.asarray(weights, float)
+        if len(weights) != len(self.sources) or not weights.sum() > 0 or (weights < 0).any():
+            raise ValueError("weights must be one non-negative number for each source.")
+        self.weights = weights / weights.sum()
+
+    def draw(self, rng):
+        """One dataset of a source chosen with the given weights."""
+        return self.sources[rng.choice(len(self.sources), p=self.weights)].draw(rng)
+
+
+def as_source(datasets, *, retarget=0.0):
+    """Whatever ``meta_fit`` was given, as a source.
+
+    A dataset that cannot be loaded or used is left out, and a warning says which and why.
+
+    Parameters
+    ----------
+    datasets : source, collection, mapping or iterable
+        An object with ``draw(rng)`` is returned as it is. The values of a mapping, among them
+        the collections of :mod:`sklearn_meta.tasks.collections`, or the items of an iterable are
+        :class:`Dataset`, :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
+    retarget : float in [0, 1], default=0
+        See :class:`Tables`.
+
+    Returns
+    -------
+    source
+
+    Raises
+    ------
+    ValueError
+        If no dataset is left.
+    """
+    if hasattr(datasets, "draw"):
+        return datasets
+    if not isinstance(datasets, Mapping):
+        datasets = {str(position): item for position, item in enumerate(datasets)}
+    tables, reasons = {}, []
+    for name in datasets:
+        try:
+            tables[str(name)] = _dataset(str(name), datasets[name])
+        except (OSError, ValueError) as error:
+            reasons.append(str(error))
+    if reasons and not tables:
+        raise ValueError("None of the datasets can be used. " + " ".join(reasons))
+    if reasons:
+        warnings.warn(
+            f"{len(reasons)} of {len(datasets)} datasets are left out. " + " ".join(reasons),
+            stacklevel=2,
+        )
+    return Tables(tables, retarget=retarget)
+
+
+def _dataset(name, item):
+    """One item of a collection, encoded and checked."""
+    dataset = item if isinstance(item, Dataset) else as_dataset(*item[:2], name, *item[2:])
+    if dataset.y.dtype.kind == "f":
+        if not np.nanmin(dataset.y) < np.nanmax(dataset.y):
+            raise ValueError(f"Dataset {name!r} has a constant target: remove it.")
+        return dataset
+    counts = np.bincount(dataset.y)
+    if len(counts) < 2:
+        raise ValueError(f"Dataset {name!r} has {len(counts)} class; at least 2 are needed.")
+    if counts.min() < 2:
+        raise ValueError(f"Dataset {name!r} has a class with fewer than 2 rows: remove that class.")
+    return dataset
+
+
+def as_dataset(X, y, name="dataset", metadata=None):
+    """Table and target as a Dataset: categories one-hot, labels coded.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of shape (n_rows, n_columns)
+    y : array-like of shape (n_rows,)
+        Class labels, of which -1 marks unlabelled rows, or values of a regression target. Rows
+        without a label or value are left out.
+    name : str
+    metadata : dict, default=None
+        ``"task"`` says what ``y`` is; without it, fractional numbers are a regression target.
+
+    Returns
+    -------
+    Dataset
+    """
+    y = np.asarray(y)
+    if len(X) != len(y):
+        raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
+    known = ~is_missing(y)
+    X, y = TableEncoder().fit_transform(X)[known], y[known]
+    if y.dtype == object:
+        y = y.astype(str) if any(isinstance(value, str) for value in y) else y.astype(float)
+    task = (metadata or {}).get("task") or ("regression" if _is_continuous(y) else "")
+    if task == "regression":
+        return Dataset(name, _single_precision(X), y.astype(np.float32))
+    labelled = y != ("-1" if y.dtype.kind == "U" else -1)
+    classes, codes = np.unique(y[labelled], return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"Dataset {name!r} has {len(classes)} class; at least 2 are needed.")
+    return Dataset(name, _single_precision(X[labelled]), codes.astype(np.int64))
+
+
+def _is_continuous(y):
+    return y.dtype.kind == "f" and len(y) > 0 and type_of_target(y) == "continuous"
+
+
+def _single_precision(X):
+    """Centred and scaled before rounding: a large offset would swallow a column's variation."""
+    X = np.asarray(X, dtype=np.float64)
+    observed = np.isfinite(X)
+    count = np.maximum(observed.sum(0), 1)
+    mean = np.where(observed, X, 0).sum(0) / count
+    scale = np.sqrt((np.where(observed, X - mean, 0) ** 2).sum(0) / count)
+    return np.where(observed, (X - mean) / np.where(scale > 0, scale, 1), np.nan).astype(np.float32)
+
+
+def _retarget(dataset, rng):
+    """A numeric column in place of the target, if a column with ten values or more is found."""
+    for j in rng.permutation(dataset.X.shape[1])[:8]:
+        column = dataset.X[:, j]
+        known = np.isfinite(column)
+        if len(np.unique(column[known][:200])) >= 10 and dataset.X.shape[1] > 2:
+            X = np.delete(dataset.X[known], j, axis=1)
+            return Dataset(dataset.name, X, column[known])
+    return dataset
+
+
+def _cut(dataset, rng):
+    """Classes from a continuous target: intervals between random quantiles, none too small."""
+    n_classes = 2 if rng.random() < 0.6 else int(rng.integers(3, 6))
+    shares = rng.dirichlet(np.full(n_classes, 4.0)) * 0.6 + 0.4 / n_classes
+    y = np.searchsorted(np.quantile(dataset.y, np.cumsum(shares)[:-1]), dataset.y)
+    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    if len(classes) > 1 and counts.min() > 1:  # repeated values can swallow a class
+        return Dataset(dataset.name, dataset.X, codes.astype(np.int64))
+    half = dataset.y > np.median(dataset.y)
+    if half.sum() < 2:
+        half = dataset.y >= np.median(dataset.y)
+    return Dataset(dataset.name, dataset.X, half.astype(np.int64))

@@ -1,0 +1,216 @@
+"""Sources: what becomes one, how targets are cut, and the real tables."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sklearn_meta.tasks import (
+    CircleSpiral,
+    Dataset,
+    EpisodeSampler,
+    Folder,
+    Mixture,
+    RawTable,
+    Tables,
+    as_dataset,
+    as_source,
+    select,
+)
+
+
+def pair(sizes=(4, 5), n_columns=3):
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    return np.random.default_rng(0).standard_normal((len(y), n_columns)), y
+
+
+def test_lists_dicts_and_frames_become_sources():
+    X, y = pair()
+    words = np.array(["no", "yes"])[y]
+    frame = pd.DataFrame(X, columns=list("abc")).assign(d=pd.Categorical(words))
+    assert list(as_source({"a": (X, y), "b": (frame, words)})) == ["a", "b"]
+    source = as_source([(X, y), (frame, words), (X.tolist(), y.tolist()), Dataset("own", X, y)])
+    assert isinstance(source, Tables) and len(source) == 4
+    names = {source.draw(np.random.default_rng(seed)).name for seed in range(40)}
+    assert names == {"0", "1", "2", "own"}
+    for dataset in source.values():
+        np.testing.assert_array_equal(dataset.y, y)
+        correlation = [np.corrcoef(dataset.X[:, j], X[:, j])[0, 1] for j in range(3)]
+        np.testing.assert_allclose(correlation, 1)
+    assert source["1"].X.shape == (9, 4) and source["1"].X.dtype == np.float32
+    assert as_source(source) is source
+
+
+def test_unlabelled_rows_of_a_dataset_are_left_out():
+    X, y = pair()
+    dataset = as_dataset(X, np.where(np.arange(9) % 3, y, -1))
+    assert dataset.X.shape == (6, 3) and len(dataset.y) == 6
+
+
+@pytest.mark.parametrize(
+    "datasets, message",
+    [
+        ([], "at least one dataset"),
+        ([pair((3,))], "'0' has 1 class"),
+        ([Dataset("a", *pair((3,)))], "'0' has 1 class"),
+        ([Dataset("a", np.ones((4, 2)), np.ones(4, np.float32))], "'0' has a constant target"),
+        ({"a": pair((3, 1))}, "'a' has a class with fewer than 2 rows"),
+        ([Dataset("a", *pair((3, 0, 3)))], "'0' has a class with fewer than 2 rows"),
+        ([(np.zeros((3, 2)), [0, 1])], "X has 3 rows and y has 2"),
+    ],
+)
+def test_bad_datasets_are_refused(datasets, message):
+    with pytest.raises(ValueError, match=message):
+        as_source(datasets)
+
+
+def test_a_dataset_that_cannot_be_used_is_named_and_left_out():
+    class Torn(dict):
+        def __getitem__(self, name):
+            if name == "torn":
+                raise OSError("Dataset 'torn': the connection was lost.")
+            return super().__getitem__(name)
+
+    datasets = Torn(good=pair(), torn=None, single=pair((3,)))
+    with pytest.warns(UserWarning, match="2 of 3 datasets are left out.*'torn'.*'single' has 1"):
+        assert list(as_source(datasets)) == ["good"]
+    del datasets["good"]
+    with pytest.raises(ValueError, match="None of the datasets.*connection was lost.*1 class"):
+        as_source(datasets)
+
+
+def test_what_a_target_is():
+    X, y = pair((20, 20))
+    shift = np.linspace(0, 1, 40)
+    assert as_dataset(X, y + shift).y.dtype == np.float32
+    np.testing.assert_array_equal(as_dataset(X, y.astype(float)).y, y)
+    numbers = as_dataset(X, np.arange(40), metadata={"task": "regression"})
+    np.testing.assert_array_equal(numbers.y, np.arange(40, dtype=np.float32))
+    words = pd.Series(np.where(y, "b", "a").astype(object))
+    words[3] = None  # a row without a target
+    for target in (words, words.astype("category"), words.astype("string")):
+        found = as_dataset(X, target)
+        np.testing.assert_array_equal(found.y, np.delete(y, 3))
+        assert found.X.shape == (39, 3)
+    words[4] = "-1"
+    np.testing.assert_array_equal(as_dataset(X, words).y, np.delete(y, [3, 4]))
+    np.testing.assert_array_equal(as_dataset(X, y > 0).y, y)
+    table = RawTable(X, y, {"task": "regression"})
+    assert as_source({"a": table})["a"].y.dtype == np.float32
+
+
+def test_a_large_offset_does_not_swallow_a_columns_variation():
+    """1e9 + 0.001 is 1e9 in single precision; timestamps and account numbers are like that."""
+    small = np.random.default_rng(0).standard_normal(200)
+    X = np.column_stack([1e9 + 1e-3 * small, 1e-30 * small, np.full(200, 7e8)])
+    found = as_dataset(X, np.arange(200) % 2).X
+    assert np.corrcoef(found[:, 0], small)[0, 1] > 0.9999
+    assert np.corrcoef(found[:, 1], small)[0, 1] > 0.9999
+    assert np.ptp(found[:, 2]) == 0
+    gaps = np.where(np.arange(600).reshape(200, 3) % 7, X, np.nan)
+    found = as_dataset(gaps, np.arange(200) % 2).X
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(gaps))
+
+
+def test_a_mixture_keeps_its_weights():
+    sources = [CircleSpiral(kinds=("circle",)), [pair()], CircleSpiral(kinds=("spiral",))]
+    rng = np.random.default_rng(0)
+    names = [Mixture(sources, [3, 1, 0]).draw(rng).name for _ in range(200)]
+    assert names.count("circle") == pytest.approx(150, abs=20) and "spiral" not in names
+    assert {Mixture(sources).draw(rng).name for _ in range(50)} == {"circle", "0", "spiral"}
+    for weights in ([1, 1], [1, 1, -1], [0, 0, 0]):
+        with pytest.raises(ValueError, match="one non-negative number for each source"):
+            Mixture(sources, weights)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.sampled_from([-2.0, 0.0, 0.5, 1.0, 3.0, 9.0]), min_size=4, max_size=40),
+    st.integers(0, 2**32 - 1),
+)
+def test_regression_targets_become_intervals_of_two_rows_or_more(values, seed):
+    """Whenever there is such a cut; repeated values (zero-inflated targets) are the trap."""
+    target = np.float32(values)
+    assume(any(min((target < t).sum(), (target >= t).sum()) > 1 for t in values))
+    source = Tables({"a": Dataset("a", target[:, None], target)})
+    X, y = source.draw(np.random.default_rng(seed))[1:]
+    assert y.dtype == np.int64 and 2 <= y.max() + 1 <= 5
+    assert np.bincount(y).min() >= 2
+    order = np.argsort(X[:, 0], kind="stable")
+    assert (np.diff(y[order]) >= 0).all()  # classes are in the order of the target
+    assert len(np.unique(np.c_[X, y], axis=0)) == len(np.unique(X))  # equal values stay together
+
+
+def test_regression_targets_are_cut_anew_at_each_draw():
+    target = np.linspace(0, 1, 100, dtype=np.float32)
+    source = Tables({"a": Dataset("a", target[:, None], target)})
+    drawn = [source.draw(np.random.default_rng(seed)).y for seed in range(60)]
+    assert len({tuple(y) for y in drawn}) > 30
+    assert {y.max() + 1 for y in drawn} == {2, 3, 4, 5}
+
+
+def assert_retargeted(dataset, original):
+    """The new target is a cut of the one column that is gone, and of no other one."""
+    X, y = dataset.X, dataset.y
+    assert X.shape[1] == original.X.shape[1] - 1
+    for j in range(original.X.shape[1]):
+        known = np.isfinite(original.X[:, j])
+        if np.array_equal(np.delete(original.X, j, axis=1)[known], X, equal_nan=True):
+            column = original.X[known, j]
+            tops = [column[y == c].max() for c in range(y.max() + 1)]
+            bottoms = [column[y == c].min() for c in range(y.max() + 1)]
+            if all(top < bottom for top, bottom in zip(tops, bottoms[1:])):
+                return j
+    raise AssertionError("the target is not a cut of the column left out")
+
+
+def test_retarget_never_leaks_the_column_itself():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 5)).astype(np.float32)
+    X[:, 1] = X[:, 1] > 0  # too few values to be a target
+    X[rng.random(80) < 0.3, 2] = np.nan
+    original = Dataset("a", X, np.arange(80) % 2)
+    source = Tables({"a": original}, retarget=1)
+    drawn = [source.draw(np.random.default_rng(seed)) for seed in range(40)]
+    assert {assert_retargeted(dataset, original) for dataset in drawn} == {0, 2, 3, 4}
+    assert Tables({"a": original}).draw(np.random.default_rng(0)) is original
+    binary = Dataset("b", X[:, [1, 1, 1]], original.y)
+    assert Tables({"b": binary}, retarget=1).draw(np.random.default_rng(0)) is binary
+
+
+# Real tables
+
+
+def test_real_tables_are_as_their_index_says(tables_dir):
+    index = pd.read_csv(tables_dir / "index.csv").set_index("name")
+    index = index[(index["split"] == "valid") & (index["task"] == "classification")]
+    tables = as_source(Folder(tables_dir, split="valid", task="classification"))
+    assert set(tables) == set(index.index)
+    sampler = EpisodeSampler()
+    for name, dataset in tables.items():
+        row = index.loc[name]
+        assert dataset.X.dtype == np.float32 and len(dataset.X) == len(dataset.y) == row["n"]
+        assert dataset.X.shape[1] >= row["n_features"] - row["n_categorical"]
+        assert dataset.n_classes == row["n_classes"]
+        assert np.bincount(dataset.y).max() / row["n"] == pytest.approx(row["majority"], abs=2e-3)
+        assert np.isnan(dataset.X).any() == (row["n_missing"] > 0)
+        assert not np.isinf(dataset.X).any() and np.nanmax(np.abs(dataset.X)) < 1e3
+        task = sampler.draw(dataset, np.random.default_rng(0))
+        assert set(task.y[task.labelled]) == set(range(task.n_classes))
+
+
+def test_real_regression_tables_are_cut_and_retargeted(tables_dir):
+    folder = Folder(tables_dir, split="valid", task="regression")
+    left_out = [list(folder)[0], folder.families[list(folder)[1]]]
+    tables = as_source(select(folder, exclude=left_out))
+    assert set(tables) == {
+        name for name in folder if not {name, folder.families[name]} & set(left_out)
+    }
+    for seed, dataset in enumerate(tables.values()):
+        assert dataset.y.dtype == np.float32
+        cut = Tables({"a": dataset}).draw(np.random.default_rng(seed))
+        assert np.bincount(cut.y).min() >= 2
+        turned = Tables({"a": dataset}, retarget=1).draw(np.random.default_rng(seed))
+        if turned.X.shape != dataset.X.shape:
+            assert_retargeted(turned, dataset)
