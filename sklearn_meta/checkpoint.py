@@ -16,13 +16,27 @@ CHECKPOINT = "checkpoint.safetensors"
 class Checkpoint(Callback):
     """Keeps the best weights, and writes the whole state of training after each epoch.
 
-    One safetensors file holds the weights, the best weights and the optimiser's state; its
-    header holds the history. It is replaced atomically, so a kill leaves the last one whole.
+    One safetensors file holds the weights, their average, the best weights and the optimiser's
+    state; its header holds the history. It is replaced atomically, so a kill leaves the last one
+    whole.
+
+    Parameters
+    ----------
+    folder : path or None
+        None keeps everything in memory.
+    schedule : dict
+        Settings that a run which goes on must share.
+    average : MovingAverage
+        Its ``trained`` weights are trained, those of its ``learner`` are judged and kept.
+    is_writer : bool, default=True
+        Of several processes one writes; all of them read.
     """
 
-    def __init__(self, folder, schedule):
+    def __init__(self, folder, schedule, average, is_writer=True):
         self.path = Path(folder) / CHECKPOINT if folder is not None else None
         self.schedule = schedule
+        self.average = average
+        self.is_writer = is_writer
         self.n_epochs = 0
         self.best = None
         self.best_loss = math.inf
@@ -36,12 +50,15 @@ class Checkpoint(Callback):
         record = net.history[-1]
         if record.get("valid_loss", math.inf) < self.best_loss:
             self.best_loss = record["valid_loss"]
-            self.best = {k: v.detach().clone() for k, v in net.module_.state_dict().items()}
-        if self.path is not None:
+            weights = self.average.learner.state_dict()
+            self.best = {k: v.detach().clone() for k, v in weights.items()}
+        if self.path is not None and self.is_writer:
             self._write(net)
 
     def _write(self, net):
-        groups = {"weights": net.module_.state_dict(), "best": self.best or {}}
+        groups = {"weights": self.average.trained.state_dict(), "best": self.best or {}}
+        if self.average.average is not None:
+            groups["average"] = self.average.average.state_dict()
         tensors = {f"{g}.{k}": v.contiguous() for g, d in groups.items() for k, v in d.items()}
         for i, slots in net.optimizer_.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{slot}": v for slot, v in slots.items()}
@@ -73,12 +90,14 @@ class Checkpoint(Callback):
                 f"{self.path} belongs to a run with other settings: {header['schedule']}. Give "
                 "the same settings to go on with it, or another checkpoint_dir to start anew."
             )
-        group = {"weights": {}, "best": {}, "optimizer": {}}
+        group = {"weights": {}, "average": {}, "best": {}, "optimizer": {}}
         for name, tensor in tensors.items():
             kind, key = name.split(".", 1)
             group[kind][key] = tensor
         try:
-            net.module_.load_state_dict(group["weights"])
+            self.average.trained.load_state_dict(group["weights"])
+            if self.average.average is not None:
+                self.average.average.load_state_dict(group["average"])
         except RuntimeError as error:  # a module of the user's own has no config to compare
             raise ValueError(f"{self.path} holds weights of another module: {error}") from error
         self.best = group["best"] or None
@@ -91,8 +110,3 @@ class Checkpoint(Callback):
         epochs = json.loads(header["history"])
         net.history = History([{**epoch, "batches": []} for epoch in epochs])
         self.n_epochs = len(epochs)
-
-    def load_best(self, net):
-        """Put the weights of the lowest validation loss back."""
-        if self.best is not None:
-            net.module_.load_state_dict(self.best)

@@ -1,24 +1,21 @@
 """Meta-training: Algorithm 1 of paper 000 on skorch.
 
 One *step* is one batch of tasks; one skorch *epoch* is the ``eval_every`` steps between two
-looks at the validation tasks. A checkpoint is written at the end of each epoch.
+looks at the validation tasks. A checkpoint is written at the end of each epoch. A batch comes in
+groups of tasks of like size; several processes share the groups of each batch.
 """
 
 import math
 
 import torch
 from skorch import NeuralNet
-from skorch.callbacks import (
-    Callback,
-    GradientNormClipping,
-    LRScheduler,
-    PassthroughScoring,
-)
+from skorch.callbacks import GradientNormClipping, LRScheduler
 from skorch.helper import predefined_split
 from torch.optim.lr_scheduler import LambdaLR
-from tqdm.auto import tqdm
 
+from .callbacks import MovingAverage, Patience, Progress, ShotScores
 from .checkpoint import Checkpoint
+from .distributed import processes
 from .tasks import batches
 from .tasks.batch import IGNORE
 
@@ -40,6 +37,7 @@ def meta_train(
     n_validation=32,
     patience=None,
     keep="best",
+    ema_decay=None,
     callbacks=None,
     checkpoint_dir=None,
     device="cpu",
@@ -62,7 +60,7 @@ def meta_train(
     sampler : EpisodeSampler
     max_steps : int, default=20000
     batch_size : int, default=8
-        Tasks a step.
+        Tasks a step, of all processes together.
     learning_rate, weight_decay : float, default=2e-3 and 0.01
         Of AdamW.
     n_warmup, n_cycles : int, default=100 and 1
@@ -79,7 +77,11 @@ def meta_train(
     keep : {"best", "last"}, default="best"
         Whether the weights of the lowest validation loss stand in the end, or the last ones: at
         a high learning rate the lowest loss of a few tasks is luck, and annealing worth more.
+    ema_decay : float, default=None
+        Decay of an exponential moving average of the weights, such as 0.999, which is validated
+        and kept in place of the weights.
     callbacks : list of skorch callbacks, default=None
+        Called in every process.
     checkpoint_dir : path, default=None
         Folder for ``checkpoint.safetensors``. If one is there, training goes on from it.
     device : str, default="cpu"
@@ -89,7 +91,8 @@ def meta_train(
         Processes that prepare batches.
     n_pooled, n_groups : int, default=16 and 4
         Batches drawn at a time, over which tasks are sorted by size so that little is padded,
-        and groups of like size that make a batch: their gradients add up to one step.
+        and groups of like size that make a batch: their gradients add up to one step. Of several
+        processes each takes as many of the groups.
     random_state : int, default=0
     verbose : bool, default=True
         Whether to show a progress bar.
@@ -97,13 +100,19 @@ def meta_train(
     Returns
     -------
     history : skorch.history.History
-        ``train_loss``, ``valid_loss`` and ``valid_accuracy`` by epoch.
+        ``train_loss``, ``valid_loss``, ``valid_accuracy`` and ``valid_accuracy_K_shots`` by epoch.
 
     Raises
     ------
     ValueError
-        If the checkpoint is not one of this learner and schedule.
+        If the checkpoint is not one of this learner and schedule, or the processes cannot share
+        a batch equally.
     """
+    shared = processes(device)
+    if batch_size % shared.count:
+        raise ValueError(
+            f"batch_size={batch_size} cannot be shared equally by {shared.count} processes."
+        )
     max_steps = int(max_steps)
     eval_every = min(eval_every, max_steps)
     n_epochs = math.ceil(max_steps / eval_every)
@@ -113,19 +122,26 @@ def meta_train(
         "batch_size": batch_size,
         "n_pooled": n_pooled,
         "n_groups": n_groups,
+        "ema_decay": ema_decay,
         "random_state": random_state,
         "learner": learner.config,
+    }
+    # Each process takes its share of the groups, so there must be as many or a multiple.
+    dealt = {
+        "batch_size": batch_size,
+        "n_groups": shared.count * math.gcd(n_groups // shared.count, batch_size // shared.count),
+        "share": (shared.rank, shared.count),
     }
     stream = EpisodeStream(
         source,
         sampler,
-        batch_size=batch_size,
         n_batches=eval_every,
         seed=[random_state, 0],
         n_pooled=n_pooled,
-        n_groups=n_groups,
+        **dealt,
     )
-    checkpoint = Checkpoint(checkpoint_dir, schedule)
+    average = MovingAverage(learner, ema_decay)
+    checkpoint = Checkpoint(checkpoint_dir, schedule, average, is_writer=shared.rank == 0)
     own = [
         GradientNormClipping(clip),
         LRScheduler(
@@ -137,14 +153,15 @@ def meta_train(
             last_epoch=-1,
             step_every="batch",
         ),
+        average,
     ]
     validation = None
     if validation_source is not None:
-        draws = batches(validation_source, sampler, batch_size=batch_size, seed=[random_state, 1])
-        validation = [group for _ in range(n_validation) for group in next(draws)]
-        own.append(PassthroughScoring("valid_accuracy", lower_is_better=False))
+        draws = batches(validation_source, sampler, seed=[random_state, 1], **dealt)
+        validation = [next(draws) for _ in range(n_validation)]
+        own.append(ShotScores(shared.gather))
     own.append(checkpoint)
-    if verbose:
+    if verbose and shared.rank == 0:
         own.append(Progress(n_epochs * eval_every))
     # Last, so that every other callback has seen the epoch at which it ends the run.
     stop = Patience(patience if validation else None)
@@ -162,32 +179,40 @@ def meta_train(
         train_split=validation and predefined_split(validation),
         callbacks=[*own, *(callbacks or []), stop],
         callbacks__print_log=None,
-        device=device,
+        device=shared.device,
         precision=precision,
+        average=average,
+        processes=shared,
         verbose=0,
     )
     net.initialize()
+    average.learner.to(shared.device)
     checkpoint.restore(net)
     learner.train()
     left = 0 if stop.is_over(net.history) else max(n_epochs - checkpoint.n_epochs, 0)
     net.partial_fit(stream, epochs=left)
-    if keep == "best":
-        checkpoint.load_best(net)
+    kept = checkpoint.best if keep == "best" else None
+    learner.load_state_dict(kept or average.learner.state_dict())
     learner.eval()
     return net.history
 
 
 class EpisodeStream(torch.utils.data.IterableDataset):
-    """The batches of one epoch after another; ``epoch`` says which comes next."""
+    """The batches of one epoch after another; ``epoch`` says which comes next.
 
-    def __init__(self, source, sampler, *, batch_size, n_batches, seed, n_pooled, n_groups):
+    Parameters
+    ----------
+    source, sampler, **settings
+        See :func:`sklearn_meta.tasks.batches`.
+    n_batches : int
+        Batches an epoch.
+    """
+
+    def __init__(self, source, sampler, *, n_batches, **settings):
         self.source = source
         self.sampler = sampler
-        self.batch_size = batch_size
         self.n_batches = n_batches
-        self.seed = seed
-        self.n_pooled = n_pooled
-        self.n_groups = n_groups
+        self.settings = settings
         self.epoch = 0
 
     def __len__(self):
@@ -197,15 +222,7 @@ class EpisodeStream(torch.utils.data.IterableDataset):
         worker = torch.utils.data.get_worker_info()
         rank, n_workers = (worker.id, worker.num_workers) if worker else (0, 1)
         start = self.epoch * self.n_batches
-        stream = batches(
-            self.source,
-            self.sampler,
-            batch_size=self.batch_size,
-            seed=self.seed,
-            start=start,
-            n_pooled=self.n_pooled,
-            n_groups=self.n_groups,
-        )
+        stream = batches(self.source, self.sampler, start=start, **self.settings)
         for i in range(self.n_batches):
             batch = next(stream)
             if i % n_workers == rank:
@@ -213,50 +230,75 @@ class EpisodeStream(torch.utils.data.IterableDataset):
 
 
 class MetaNet(NeuralNet):
-    """skorch's training loop over batches of tasks.
+    """skorch's training loop over batches of groups of tasks.
 
     Parameters
     ----------
-    precision : {"auto", "float32", "bfloat16"}, default="auto"
+    precision : {"auto", "float32", "bfloat16"}
         See :func:`meta_train`.
+    average : MovingAverage
+        Holds the learner that the validation tasks are given to.
+    processes : OneProcess or ManyProcesses
+        Those that share each batch.
     """
 
-    def __init__(self, *args, precision="auto", **kwargs):
+    def __init__(self, *args, precision, average, processes, **kwargs):
         super().__init__(*args, **kwargs)
         self.precision = precision
+        self.average = average
+        self.processes = processes
 
-    def infer(self, x, **fit_params):
-        use = self.precision == "bfloat16" or (
-            self.precision == "auto" and gains_from_bfloat16(self.device)
-        )
-        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=use):
-            return super().infer(x, **fit_params)
+    def initialize_module(self):
+        super().initialize_module()
+        self.module_ = self.processes.prepare(self.module_.to(self.device))
+        return self
 
     def initialize_criterion(self):
         self.criterion_ = self.criterion  # a function: it has no parameters and no state
         return self
 
-    def get_loss(self, y_pred, y_true, X=None, training=False):
-        return self.criterion_(y_pred, y_true.to(y_pred.device))
+    def _loss(self, module, group):
+        """Logits and loss of one group of tasks."""
+        inputs, target = group
+        use = self.precision == "bfloat16" or (
+            self.precision == "auto" and gains_from_bfloat16(self.device)
+        )
+        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=use):
+            logits = module(**{name: tensor.to(self.device) for name, tensor in inputs.items()})
+        return logits, self.criterion_(logits, target.to(self.device))
 
     def train_step_single(self, batch, **fit_params):
         """Gradient of a batch: the groups' gradients add up, so only one group is in memory."""
         self._set_training(True)
         losses = []
-        for inputs, target in batch:
-            logits = self.infer(inputs, **fit_params)
-            losses.append(self.get_loss(logits, target, training=True) / len(batch))
-            losses[-1].backward()
-        return {"loss": torch.stack(losses).detach().sum(), "y_pred": logits}
+        for i, group in enumerate(batch):
+            with self.processes.gradients(self.module_, complete=i + 1 == len(batch)):
+                logits, loss = self._loss(self.module_, group)
+                losses.append(loss / len(batch))
+                losses[-1].backward()
+        loss = self.processes.mean(torch.stack(losses).detach().sum())
+        return {"loss": loss, "y_pred": logits}
 
     def validation_step(self, batch, **fit_params):
-        step = super().validation_step(batch, **fit_params)
-        target = batch[1].to(step["y_pred"].device)
-        asked = target != IGNORE
-        hit = (step["y_pred"].argmax(-1) == target) & asked
-        accuracy = (hit.sum(1) / asked.sum(1).clamp(min=1)).mean().item()
-        self.history.record_batch("valid_accuracy", accuracy)
-        return step
+        """Loss of a batch, and its ``scores``: labelled rows a class and accuracy of each task."""
+        self.average.learner.eval()
+        losses, scores = [], []
+        with torch.no_grad():
+            for group in batch:
+                logits, loss = self._loss(self.average.learner, group)
+                losses.append(loss)
+                scores += task_scores(logits.cpu(), *group)
+        loss = self.processes.mean(torch.stack(losses).mean())
+        return {"loss": loss, "y_pred": logits, "scores": scores}
+
+
+def task_scores(logits, inputs, target):
+    """Labelled rows a class, rounded, and accuracy of each task of a group: a list of pairs."""
+    asked = target != IGNORE
+    hit = (logits.argmax(-1) == target) & asked
+    accuracy = hit.sum(1) / asked.sum(1).clamp(min=1)
+    n_shots = (inputs["y"] >= 0).sum(1) / inputs["classes"].sum(1)
+    return list(zip(n_shots.round().int().tolist(), accuracy.tolist(), strict=True))
 
 
 def episode_loss(logits, target):
@@ -288,50 +330,6 @@ def gains_from_bfloat16(device):
         return torch.cuda.is_bf16_supported()
     supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return torch.device(device).type == "cpu" and bool(supported())
-
-
-class Patience(Callback):
-    """Ends training after some epochs without a lower validation loss; None never does.
-
-    The history is all it looks at, so a resumed run ends where the whole one would.
-    """
-
-    def __init__(self, n_epochs):
-        self.n_epochs = n_epochs
-
-    def is_over(self, history):
-        if self.n_epochs is None or not history:
-            return False
-        losses = history[:, "valid_loss"]
-        return len(losses) - losses.index(min(losses)) > self.n_epochs
-
-    def on_epoch_end(self, net, **kwargs):
-        if self.is_over(net.history):
-            raise KeyboardInterrupt  # which skorch takes for the end of the run
-
-
-class Progress(Callback):
-    """One progress bar over all steps, with the last validation figures beside it."""
-
-    def __init__(self, n_steps):
-        self.n_steps = n_steps
-
-    def on_train_begin(self, net, **kwargs):
-        done = sum(epoch.get("train_batch_count", 0) for epoch in net.history)
-        self.bar_ = tqdm(total=self.n_steps, initial=done, desc="meta_fit", unit="step")
-
-    def on_batch_end(self, net, training=False, **kwargs):
-        if training:
-            self.bar_.update()
-
-    def on_epoch_end(self, net, **kwargs):
-        shown = ("train_loss", "valid_loss", "valid_accuracy")
-        self.bar_.set_postfix(
-            {k: f"{net.history[-1][k]:.4f}" for k in shown if k in net.history[-1]}
-        )
-
-    def on_train_end(self, net, **kwargs):
-        self.bar_.close()
 
 
 def _only(items):

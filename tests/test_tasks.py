@@ -270,13 +270,26 @@ def test_a_stream_can_be_taken_up_at_any_batch(n_pooled, n_groups):
 
 def test_tasks_of_a_group_are_of_like_size():
     def padding(n_pooled):
-        stream = batches(TablePrior(), EpisodeSampler(), batch_size=4, seed=0, n_pooled=n_pooled)
+        settings = {"batch_size": 8, "seed": 0, "n_pooled": n_pooled, "n_groups": 2}
+        stream = batches(TablePrior(), EpisodeSampler(), **settings)
         groups = [group for groups in itertools.islice(stream, 8) for group in groups]
         cells = [(x["x"].numel(), (x["columns"].sum(1) * x["x"].shape[1]).sum()) for x, _ in groups]
         return np.sum(cells, axis=0)
 
     (mixed, used_mixed), (pooled, used_pooled) = padding(1), padding(8)
     assert 1 - used_pooled / pooled < 0.7 * (1 - used_mixed / mixed)
+
+
+def test_processes_share_the_groups_of_each_batch():
+    settings = {"batch_size": 6, "seed": 3, "n_pooled": 2, "n_groups": 6}
+    source, sampler = TablePrior(n_columns=(2, 6)), EpisodeSampler()
+    shares = [batches(source, sampler, **settings, share=(rank, 3)) for rank in range(3)]
+    for whole, *parts in itertools.islice(
+        zip(batches(source, sampler, **settings), *shares, strict=True), 5
+    ):
+        assert [len(part) for part in parts] == [2, 2, 2]
+        dealt = [group for groups in zip(*parts) for group in groups]
+        assert equal(whole, dealt)
 
 
 @pytest.mark.parametrize("batch_size, n_groups, expected", [(8, 4, 4), (6, 4, 2), (5, 4, 1)])

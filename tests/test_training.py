@@ -1,11 +1,13 @@
 """Meta-training: it learns, it stops, and a run that died goes on as if it had not."""
 
+import csv
 import json
 import math
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +17,12 @@ from safetensors import safe_open
 from skorch.callbacks import Callback
 
 from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
-from sklearn_meta.training import EpisodeStream, episode_loss, meta_train, rate_at
+from sklearn_meta.training import EpisodeStream, episode_loss, meta_train, rate_at, task_scores
 
 SMALL = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
 
@@ -217,6 +220,7 @@ def test_every_epoch_has_new_tasks():
 
 def test_groups_change_the_padding_and_not_the_gradient():
     settings = {"n_pooled": 1, "batch_size": 4, "precision": "float32", "learning_rate": 1e-3}
+    settings |= {"validation_source": None}
     (one, whole), (two, grouped) = (train(n_groups=n, **settings) for n in (1, 2))
     assert grouped[:, "train_loss"] == pytest.approx(whole[:, "train_loss"], rel=1e-4)
     # AdamW makes a step of a gradient that is nothing but rounding: the mean tells.
@@ -326,18 +330,22 @@ def test_the_state_of_the_lowest_validation_loss_remains(tmp_path, resumed):
 @pytest.mark.parametrize(
     "callback", [At(crash, epoch=2), At(crash, step=8)], ids=["after an epoch", "within an epoch"]
 )
-@pytest.mark.parametrize("validation", [CircleSpiral(), None], ids=["best", "last"])
-def test_resumed_equals_uninterrupted(tmp_path, callback, validation):
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"validation_source": None}, {"ema_decay": 0.8}, {"ema_decay": 0.8, "keep": "last"}],
+    ids=["best", "last", "best average", "last average"],
+)
+def test_resumed_equals_uninterrupted(tmp_path, callback, settings):
     callback.steps = 0
-    uninterrupted = train(validation_source=validation)
+    uninterrupted = train(**settings)
     with pytest.raises(Crash):
-        train(tmp_path, validation_source=validation, callbacks=[callback])
+        train(tmp_path, **settings, callbacks=[callback])
     steps = At(crash)
-    resumed = train(tmp_path, validation_source=validation, callbacks=[steps])
+    resumed = train(tmp_path, **settings, callbacks=[steps])
     assert_same(resumed, uninterrupted)
     assert steps.steps == 9  # six were done
     again = At(crash)  # a finished run does nothing more
-    assert_same(train(tmp_path, validation_source=validation, callbacks=[again]), uninterrupted)
+    assert_same(train(tmp_path, **settings, callbacks=[again]), uninterrupted)
     assert again.steps == 0
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
@@ -369,6 +377,35 @@ def test_a_killed_process_resumes_to_the_same_weights(tmp_path, whole, moment):
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
+RESUMING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import conftest, test_training as t
+from skorch.callbacks import Callback
+class Begun(Callback):
+    def on_train_begin(self, net, **kwargs):
+        print("begun", flush=True)
+t.train(sys.argv[2], max_steps=90, callbacks=[Begun()])
+"""
+
+
+def test_a_process_killed_at_three_random_moments_ends_with_the_same_weights(tmp_path):
+    start = time.monotonic()
+    uninterrupted = train(max_steps=90)
+    seconds = time.monotonic() - start
+    moments = np.random.default_rng().uniform(0, seconds / 2, 3)
+    here = Path(__file__).parent
+    for moment in moments:
+        run = [sys.executable, "-c", RESUMING, str(here), str(tmp_path)]
+        with subprocess.Popen(run, cwd=here.parent, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"begun\n"
+            time.sleep(moment)
+            process.kill()
+    _, history = resumed = train(tmp_path, max_steps=90)
+    assert len(history) == 30, moments
+    assert_same(resumed, uninterrupted)
+
+
 def test_a_failing_write_leaves_the_last_checkpoint_whole(tmp_path, whole, monkeypatch):
     with pytest.raises(Crash):
         train(tmp_path, callbacks=[At(crash, epoch=2)])
@@ -390,6 +427,7 @@ def test_a_failing_write_leaves_the_last_checkpoint_whole(tmp_path, whole, monke
         {"random_state": 1},
         {"n_pooled": 4},
         {"n_groups": 1},
+        {"ema_decay": 0.9},
         {"learner": new_learner(width=12)},
     ],
     ids=lambda other: next(iter(other)),
@@ -402,6 +440,54 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path_factory, other):
     with pytest.raises(ValueError, match="belongs to a run with other settings.*checkpoint_dir"):
         train(folder, **other)
     assert (folder / CHECKPOINT).read_bytes() == before
+
+
+# What is reported
+
+
+def test_the_average_is_that_of_the_weights_after_each_step():
+    learner, states = new_learner(), []
+    note = At(lambda: states.append(parameters(learner)))
+
+    class EachStep(Callback):
+        def on_batch_end(self, net, training=False, **kwargs):
+            if training:
+                note.do()
+
+    settings = {"max_steps": 6, "keep": "last", "ema_decay": 0.7}
+    _, history = train(learner=learner, callbacks=[EachStep()], **settings)
+    average = states[0]
+    for state in states[1:]:
+        average = 0.7 * average + 0.3 * state
+    torch.testing.assert_close(parameters(learner), average)
+    assert not torch.allclose(average, states[-1])
+    # What is validated is the average, too.
+    plain = train(max_steps=6, keep="last")[1]
+    assert history[:, "train_loss"] == plain[:, "train_loss"]
+    assert history[-1, "valid_loss"] != plain[-1, "valid_loss"]
+
+
+def test_scores_by_shots_average_to_the_score_of_all(whole):
+    inputs = {"y": torch.tensor([[0, 1, -1, -1], [0, 0, 1, 1]]), "classes": torch.ones(2, 2)}
+    target = torch.tensor([[IGNORE, IGNORE, 1, 0], [IGNORE, 1, IGNORE, IGNORE]])
+    logits = torch.tensor([[[0.0, 1.0]] * 4, [[1.0, 0.0]] * 4])
+    assert task_scores(logits, inputs, target) == [(1, 0.5), (2, 0.0)]
+    epoch = whole[1][-1]
+    assert {"valid_accuracy_1_shots", "valid_accuracy_2_shots"} <= epoch.keys()
+    one, two = epoch["valid_accuracy_1_shots"], epoch["valid_accuracy_2_shots"]
+    assert min(one, two) <= epoch["valid_accuracy"] <= max(one, two)
+
+
+def test_a_log_has_a_line_an_epoch_over_a_resumed_run(tmp_path):
+    log = CSVLog(tmp_path / "log.csv")
+    with pytest.raises(Crash):
+        train(tmp_path, callbacks=[log, At(crash, epoch=2)])
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
+    _, history = train(tmp_path, callbacks=[log])
+    with open(tmp_path / "log.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["valid_loss"]) for row in rows] == history[:, "valid_loss"]
+    assert all(float(row["valid_accuracy_1_shots"]) >= 0 and row["epoch"] for row in rows)
 
 
 def test_progress_is_shown_when_asked_for(capsys):

@@ -137,7 +137,7 @@ class EpisodeSampler:
         return rng.permutation(n_columns)[:most]
 
 
-def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups=4):
+def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups=4, share=(0, 1)):
     """Endless batches of tasks, each in groups of like size.
 
     Tasks are drawn in pools of ``n_pooled`` batches, sorted by their number of columns and rows
@@ -159,6 +159,8 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
     n_groups : int, default=4
         Groups a batch; fewer if they do not divide ``batch_size``. One group is one call of the
         backbone: the more, the more mixed the batch.
+    share : (int, int), default=(0, 1)
+        Rank and number of the processes that share the groups of each batch equally.
 
     Yields
     ------
@@ -166,6 +168,7 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
         See :func:`sklearn_meta.tasks.batch.collate`.
     """
     n_groups = math.gcd(n_groups, batch_size)
+    rank, n_processes = share
     pool, skip = divmod(start, n_pooled)
     while True:
         rng = np.random.default_rng([seed, pool])
@@ -174,7 +177,7 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
         order = sorted(range(len(tasks)), key=lambda i: _size(tasks[i]))
         groups = rng.permutation(np.reshape(order, (n_pooled * n_groups, -1)))
         for members in groups.reshape(n_pooled, n_groups, -1)[skip:]:
-            yield [collate([tasks[i] for i in group]) for group in members]
+            yield [collate([tasks[i] for i in group]) for group in members[rank::n_processes]]
         pool, skip = pool + 1, 0
 
 

@@ -1,0 +1,133 @@
+"""What happens beside the steps of meta-training: one small skorch callback for each job."""
+
+import csv
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from skorch.callbacks import Callback
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from tqdm.auto import tqdm
+
+
+class MovingAverage(Callback):
+    """Exponential moving average of the weights; without a decay, the weights themselves.
+
+    Parameters
+    ----------
+    learner : Learner
+    decay : float or None
+        Share of the average that a step leaves as it is.
+
+    Attributes
+    ----------
+    learner : Learner
+        What is validated and kept.
+    """
+
+    def __init__(self, learner, decay):
+        self.trained = self.learner = learner
+        self.average = None
+        if decay is not None:
+            self.average = AveragedModel(learner, multi_avg_fn=get_ema_multi_avg_fn(decay))
+            self.learner = self.average.module
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        if training and self.average is not None:
+            self.average.update_parameters(self.trained)
+
+
+class ShotScores(Callback):
+    """Validation accuracy, over all tasks and by the number of labelled rows a class.
+
+    Parameters
+    ----------
+    gather : callable
+        Makes one list of the lists of all processes.
+    """
+
+    def __init__(self, gather):
+        self.gather = gather
+        self.scores = []
+
+    def on_batch_end(self, net, training=False, scores=(), **kwargs):
+        self.scores += scores
+
+    def on_epoch_end(self, net, **kwargs):
+        scores, self.scores = self.gather(self.scores), []
+        by_shots = defaultdict(list)
+        for n_shots, accuracy in sorted(scores):  # sorted: a sum depends on its order
+            by_shots[n_shots].append(accuracy)
+        if scores:
+            net.history.record("valid_accuracy", float(np.mean(sum(by_shots.values(), []))))
+        for n_shots, accuracies in by_shots.items():
+            net.history.record(f"valid_accuracy_{n_shots}_shots", float(np.mean(accuracies)))
+
+
+class CSVLog(Callback):
+    """Writes losses, scores and seconds of each epoch to a CSV file.
+
+    Parameters
+    ----------
+    path : path
+        Written anew after each epoch, a resumed run's earlier epochs included.
+    """
+
+    def __init__(self, path):
+        self.path = path
+
+    def on_epoch_end(self, net, **kwargs):
+        if int(os.environ.get("RANK", "0")):
+            return  # one process writes
+        rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in net.history]
+        partial = Path(f"{self.path}.partial")
+        with open(partial, "w", newline="") as file:
+            writer = csv.DictWriter(file, sorted(set().union(*rows)))
+            writer.writeheader()
+            writer.writerows(rows)
+        os.replace(partial, self.path)
+
+
+class Patience(Callback):
+    """Ends training after some epochs without a lower validation loss; None never does.
+
+    The history is all it looks at, so a resumed run ends where the whole one would.
+    """
+
+    def __init__(self, n_epochs):
+        self.n_epochs = n_epochs
+
+    def is_over(self, history):
+        if self.n_epochs is None or not history:
+            return False
+        losses = history[:, "valid_loss"]
+        return len(losses) - losses.index(min(losses)) > self.n_epochs
+
+    def on_epoch_end(self, net, **kwargs):
+        if self.is_over(net.history):
+            raise KeyboardInterrupt  # which skorch takes for the end of the run
+
+
+class Progress(Callback):
+    """One progress bar over all steps, with the last validation figures beside it."""
+
+    def __init__(self, n_steps):
+        self.n_steps = n_steps
+
+    def on_train_begin(self, net, **kwargs):
+        done = sum(epoch.get("train_batch_count", 0) for epoch in net.history)
+        self.bar_ = tqdm(total=self.n_steps, initial=done, desc="meta_fit", unit="step")
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        if training:
+            self.bar_.update()
+
+    def on_epoch_end(self, net, **kwargs):
+        shown = ("train_loss", "valid_loss", "valid_accuracy")
+        self.bar_.set_postfix(
+            {k: f"{net.history[-1][k]:.4f}" for k in shown if k in net.history[-1]}
+        )
+
+    def on_train_end(self, net, **kwargs):
+        self.bar_.close()

@@ -1,0 +1,91 @@
+"""One process, or several that share each step's work between them.
+
+Under ``torchrun`` or ``accelerate launch`` every process runs the same program; accelerate sets
+up their communication. Both classes have the same methods, so the engine does not ask which.
+"""
+
+import os
+from contextlib import nullcontext
+
+
+def processes(device):
+    """The processes of this run.
+
+    Parameters
+    ----------
+    device : str
+        "cpu", or a GPU; of several processes, each takes the GPU of its local rank.
+
+    Returns
+    -------
+    OneProcess or ManyProcesses
+
+    Raises
+    ------
+    ImportError
+        If there are several processes and accelerate is not installed.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return OneProcess(device)
+    return ManyProcesses(device)
+
+
+class OneProcess:
+    """All the work is done here."""
+
+    rank, count = 0, 1
+
+    def __init__(self, device):
+        self.device = device
+
+    def prepare(self, module):
+        """The module to call in training."""
+        return module
+
+    def gradients(self, module, complete):
+        """Context of a backward pass; ``complete`` after it, gradients are those of the step."""
+        return nullcontext()
+
+    def mean(self, tensor):
+        """Mean of a tensor over the processes."""
+        return tensor
+
+    def gather(self, items):
+        """The items of all processes in one list."""
+        return items
+
+
+class ManyProcesses:
+    """A step's groups of tasks are dealt to the processes, and gradients are averaged."""
+
+    def __init__(self, device):
+        try:
+            from accelerate import Accelerator
+        except ImportError as error:
+            raise ImportError(
+                "meta_fit in several processes needs accelerate: "
+                "pip install 'sklearn_meta[distributed]'."
+            ) from error
+        self._accelerator = Accelerator(cpu=str(device) == "cpu")
+        place = self._accelerator.device
+        self.device = "cpu" if place.type == "cpu" else str(place)  # not "cpu:0"
+        self.rank = self._accelerator.process_index
+        self.count = self._accelerator.num_processes
+
+    def prepare(self, module):
+        """The module wrapped so that its gradients are averaged over the processes."""
+        return self._accelerator.prepare(module)
+
+    def gradients(self, module, complete):
+        """Context of a backward pass; processes talk in the one that completes the gradients."""
+        return nullcontext() if complete else self._accelerator.no_sync(module)
+
+    def mean(self, tensor):
+        """Mean of a tensor over the processes, the same to the bit in each."""
+        return self._accelerator.reduce(tensor, reduction="mean")
+
+    def gather(self, items):
+        """The items of all processes in one list, the same in each."""
+        from accelerate.utils import gather_object
+
+        return gather_object(items)

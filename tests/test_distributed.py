@@ -1,0 +1,120 @@
+"""Several processes under torchrun: the same run as one, and an end when one of them dies."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import test_training as t
+import torch
+from safetensors.torch import load_file
+
+from sklearn_meta import training
+
+pytest.importorskip("accelerate")
+
+HERE = Path(__file__).parent
+
+# A run of five epochs; with a fifth argument, rank 1 kills itself at that step.
+PROGRAM = """
+import json, os, signal, sys
+sys.path.insert(0, sys.argv[1])
+import conftest, torch
+from safetensors.torch import save_file
+import test_training as t
+callbacks = []
+if len(sys.argv) > 4 and os.environ["RANK"] == "1":
+    callbacks.append(t.At(t.kill, step=int(sys.argv[4])))
+learner, history = t.train(
+    sys.argv[2], batch_size=4, n_groups=2, precision="float32", learning_rate=1e-3,
+    ema_decay=0.5, callbacks=callbacks,
+)
+rank = os.environ.get("RANK", "0")
+save_file(learner.state_dict(), f"{sys.argv[3]}/{rank}.safetensors")
+epochs = [{k: v for k, v in e.items() if k != "batches" and k != "dur"} for e in history]
+with open(f"{sys.argv[3]}/{rank}.json", "w") as file:
+    json.dump(epochs, file)
+"""
+
+
+def torchrun(n_processes, checkpoints, results, *more):
+    """The program in so many processes; fails after three minutes."""
+    results.mkdir(exist_ok=True)
+    program = results / "program.py"
+    program.write_text(PROGRAM)
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={n_processes}"]
+    command = [sys.executable, *launch, str(program), str(HERE), str(checkpoints), str(results)]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, *map(str, more)], env=environment, capture_output=True, text=True, timeout=180
+    )
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    run = torchrun(2, folder / "checkpoints", folder / "results")
+    assert run.returncode == 0, run.stderr
+    return folder / "results"
+
+
+def losses(file):
+    epochs = json.loads(file.read_text())
+    names = sorted(
+        name for name in epochs[0] if name.endswith("_loss") or name.startswith("valid_accuracy")
+    )
+    assert "valid_accuracy_1_shots" in names
+    return np.array([[epoch[name] for name in names] for epoch in epochs], dtype=float)
+
+
+def flat(state):
+    return torch.cat([state[name].flatten() for name in sorted(state)])
+
+
+def weights(file):
+    return flat(load_file(file))
+
+
+def test_two_processes_make_the_run_of_one(two, tmp_path):
+    learner, history = t.train(
+        batch_size=4, n_groups=2, precision="float32", learning_rate=1e-3, ema_decay=0.5
+    )
+    (tmp_path / "one.json").write_text(
+        json.dumps([{k: v for k, v in epoch.items() if k != "batches"} for epoch in history])
+    )
+    np.testing.assert_allclose(losses(two / "0.json"), losses(tmp_path / "one.json"), rtol=2e-4)
+    ours, start = flat(learner.state_dict()), flat(t.new_learner().state_dict())
+    # AdamW makes a step of a gradient that is nothing but rounding: the mean tells.
+    difference = (weights(two / "0.safetensors") - ours).abs().mean()
+    assert difference < 0.02 * (ours - start).abs().mean()
+
+
+def test_processes_agree_to_the_bit(two):
+    assert torch.equal(weights(two / "0.safetensors"), weights(two / "1.safetensors"))
+    np.testing.assert_array_equal(losses(two / "0.json"), losses(two / "1.json"))
+
+
+def test_a_process_that_dies_ends_the_run_which_resumes(two, tmp_path):
+    start = time.monotonic()
+    run = torchrun(2, tmp_path, tmp_path / "results", 8)
+    assert run.returncode != 0 and "Signal 9" in run.stderr
+    assert time.monotonic() - start < 120
+    assert not list((tmp_path / "results").glob("*.json"))
+    run = torchrun(2, tmp_path, tmp_path / "results")
+    assert run.returncode == 0, run.stderr
+    np.testing.assert_array_equal(losses(tmp_path / "results" / "0.json"), losses(two / "0.json"))
+    resumed = weights(tmp_path / "results" / "0.safetensors")
+    assert torch.equal(resumed, weights(two / "0.safetensors"))
+
+
+def test_processes_that_cannot_share_a_batch_are_told_so(monkeypatch):
+    class Three:
+        rank, count, device = 0, 3, "cpu"
+
+    monkeypatch.setattr(training, "processes", lambda device: Three())
+    with pytest.raises(ValueError, match="batch_size=4 cannot be shared equally by 3 processes"):
+        t.train(batch_size=4)
