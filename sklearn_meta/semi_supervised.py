@@ -376,7 +376,9 @@ class MetaSemiSupervisedClassifier(
             classes.append(labels)
             prepared.append(task)
         answers = [None] * len(prepared)
-        for group in groups_of_like_size(prepared):
+        # A CPU is fastest on what its cache holds, a GPU on what fills it.
+        max_cells = 8_000 if self._device() == "cpu" else 200_000
+        for group in groups_of_like_size(prepared, max_cells):
             _, logits = self._forward([prepared[i] for i in group])
             for i, one in zip(group, logits, strict=True):
                 task = prepared[i]

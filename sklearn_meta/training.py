@@ -5,6 +5,8 @@ looks at the validation tasks. A checkpoint is written at the end of each epoch.
 groups of tasks of like size; several processes share the groups of each batch.
 """
 
+import hashlib
+import json
 import math
 
 import torch
@@ -16,7 +18,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from .callbacks import MovingAverage, Patience, Progress, ShotScores
 from .checkpoint import Checkpoint
 from .distributed import processes
-from .tasks import batches
+from .tasks import batches, names_in
 from .tasks.batch import IGNORE
 
 
@@ -125,6 +127,8 @@ def meta_train(
         "ema_decay": ema_decay,
         "random_state": random_state,
         "learner": learner.config,
+        # A table that could not be loaded in one of two runs makes them two runs.
+        "tables": hashlib.sha256(json.dumps(names_in(source)).encode()).hexdigest(),
     }
     # Each process takes its share of the groups, so there must be as many or a multiple.
     dealt = {

@@ -16,6 +16,7 @@ from sklearn_meta.tasks import (
     Tables,
     as_dataset,
     as_source,
+    names_in,
     select,
 )
 
@@ -96,6 +97,12 @@ def test_what_a_target_is():
     words[4] = "-1"
     np.testing.assert_array_equal(as_dataset(X, words).y, np.delete(y, [3, 4]))
     np.testing.assert_array_equal(as_dataset(X, y > 0).y, y)
+    signs = np.where(y, 1, -1)
+    for target in (signs, signs.astype(str)):
+        kept = as_dataset(X, target, metadata={"task": "classification"})
+        np.testing.assert_array_equal(kept.y, y)
+        with pytest.raises(ValueError, match="1 class"):
+            as_dataset(X, target)
     table = RawTable(X, y, {"task": "regression"})
     assert as_source({"a": table})["a"].y.dtype == np.float32
 
@@ -111,6 +118,11 @@ def test_a_large_offset_does_not_swallow_a_columns_variation():
     gaps = np.where(np.arange(600).reshape(200, 3) % 7, X, np.nan)
     found = as_dataset(gaps, np.arange(200) % 2).X
     np.testing.assert_array_equal(np.isnan(found), np.isnan(gaps))
+
+
+def test_names_of_what_may_be_drawn():
+    mixture = Mixture([{"a": pair(), "b": pair()}, CircleSpiral(), [pair()]])
+    assert names_in(mixture) == ["a", "b", "CircleSpiral", "0"]
 
 
 def test_a_mixture_keeps_its_weights():

@@ -490,6 +490,16 @@ def test_a_log_has_a_line_an_epoch_over_a_resumed_run(tmp_path):
     assert all(float(row["valid_accuracy_1_shots"]) >= 0 and row["epoch"] for row in rows)
 
 
+def test_a_checkpoint_of_other_tables_is_refused(tmp_path):
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    tables = {name: (X, np.arange(60) % 2) for name in "abc"}
+    settings = {"max_steps": 1, "checkpoint_dir": tmp_path, "verbose": False, "batch_size": 1}
+    MetaSemiSupervisedClassifier("vsa").meta_fit(tables, **settings)
+    del tables["b"]
+    with pytest.raises(ValueError, match="belongs to a run with other settings"):
+        MetaSemiSupervisedClassifier("vsa").meta_fit(tables, **settings)
+
+
 def test_progress_is_shown_when_asked_for(capsys):
     train(verbose=True, max_steps=6)
     shown = capsys.readouterr().err

@@ -6,8 +6,9 @@ from .collections import Folder, select, split
 from .dataset import Dataset, RawTable, Task
 from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler, batches
+from .openml import OpenMLCollection
 from .prior import TablePrior
-from .sources import Mixture, Tables, as_dataset, as_source
+from .sources import Mixture, Tables, as_dataset, as_source, names_in
 
 __all__ = [
     "CircleSpiral",
@@ -15,6 +16,7 @@ __all__ = [
     "EpisodeSampler",
     "Folder",
     "Mixture",
+    "OpenMLCollection",
     "RawTable",
     "TableEncoder",
     "TablePrior",
@@ -27,6 +29,7 @@ __all__ = [
     "collate",
     "context_task",
     "groups_of_like_size",
+    "names_in",
     "select",
     "split",
     "stack_tables",

@@ -59,13 +59,13 @@ def context_task(X, y, n_classes):
     return Task(X, y, y >= 0, np.ones(len(y), dtype=bool), n_classes)
 
 
-def groups_of_like_size(tasks, max_cells=200_000):
+def groups_of_like_size(tasks, max_cells):
     """Positions of tasks in groups that pad little.
 
     Parameters
     ----------
     tasks : sequence of Task
-    max_cells : int, default=200000
+    max_cells : int
         Bound on tasks x rows x (columns + classes) of a padded group.
 
     Returns

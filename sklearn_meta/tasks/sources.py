@@ -73,6 +73,13 @@ class Mixture:
         return self.sources[rng.choice(len(self.sources), p=self.weights)].draw(rng)
 
 
+def names_in(source):
+    """Names of the tables that a source may draw, as far as they are known; a list of str."""
+    if isinstance(source, Mixture):
+        return [name for part in source.sources for name in names_in(part)]
+    return list(source) if isinstance(source, Tables) else [type(source).__name__]
+
+
 def as_source(datasets, *, retarget=0.0):
     """Whatever ``meta_fit`` was given, as a source.
 
@@ -100,6 +107,8 @@ def as_source(datasets, *, retarget=0.0):
         return datasets
     if not isinstance(datasets, Mapping):
         datasets = {str(position): item for position, item in enumerate(datasets)}
+    if hasattr(datasets, "fetch"):
+        datasets.fetch()  # all at once, with a progress bar, and before any process forks
     tables, reasons = {}, []
     for name in datasets:
         try:
@@ -138,11 +147,11 @@ def as_dataset(X, y, name="dataset", metadata=None):
     ----------
     X : array-like or DataFrame of shape (n_rows, n_columns)
     y : array-like of shape (n_rows,)
-        Class labels, of which -1 marks unlabelled rows, or values of a regression target. Rows
-        without a label or value are left out.
+        Class labels or values of a regression target. Rows without one are left out.
     name : str
     metadata : dict, default=None
-        ``"task"`` says what ``y`` is; without it, fractional numbers are a regression target.
+        ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
+        and label -1 marks unlabelled rows, which are left out.
 
     Returns
     -------
@@ -155,10 +164,12 @@ def as_dataset(X, y, name="dataset", metadata=None):
     X, y = TableEncoder().fit_transform(X)[known], y[known]
     if y.dtype == object:
         y = y.astype(str) if any(isinstance(value, str) for value in y) else y.astype(float)
-    task = (metadata or {}).get("task") or ("regression" if _is_continuous(y) else "")
-    if task == "regression":
+    task = (metadata or {}).get("task")
+    if task == "regression" or (task is None and _is_continuous(y)):
         return Dataset(name, _single_precision(X), y.astype(np.float32))
-    labelled = y != ("-1" if y.dtype.kind == "U" else -1)
+    labelled = np.ones(len(y), dtype=bool)
+    if task is None:
+        labelled = y != ("-1" if y.dtype.kind == "U" else -1)
     classes, codes = np.unique(y[labelled], return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"Dataset {name!r} has {len(classes)} class; at least 2 are needed.")

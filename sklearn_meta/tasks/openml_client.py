@@ -1,0 +1,270 @@
+"""The openml package, one request at a time: configured for it, with time limits, put back after.
+
+What is known of the inside of openml 0.15, and of what it raises, stands here and nowhere else.
+"""
+
+import logging
+import threading
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+_PATIENCE = 10  # a whole answer may take this many times the timeout, however steadily it trickles
+_DATABASE_IS_BUSY = 107  # the one error code of OpenML that a second try may mend
+_CONFIGURED = threading.RLock()  # openml is configured for the whole process
+
+
+def installed_openml():
+    """The openml package.
+
+    Raises
+    ------
+    ImportError
+        If version 0.15 is not installed; the others are configured in other ways.
+    """
+    try:
+        import openml
+    except ImportError as error:
+        raise ImportError(
+            "OpenMLCollection needs the package openml: pip install 'sklearn_meta[openml]'."
+        ) from error
+    if not openml.__version__.startswith("0.15."):
+        raise ImportError(
+            f"OpenMLCollection needs openml 0.15, and {openml.__version__} is installed: "
+            "pip install 'sklearn_meta[openml]'."
+        )
+    return openml
+
+
+@contextmanager
+def client(server, folder, timeout):
+    """The openml package, set up to ask a server with time limits and nothing cached.
+
+    Parameters
+    ----------
+    server : str
+        Address of the REST interface.
+    folder : Path
+        Where openml keeps what it downloads meanwhile.
+    timeout : float
+        Seconds for which the server may be silent; a whole answer may take ten times as long.
+
+    Yields
+    ------
+    module
+        openml.
+    """
+    openml = installed_openml()
+    config = openml.config
+    with (
+        _CONFIGURED,
+        _swapped(
+            config,
+            # a key is for the server that it was given for
+            apikey=config.apikey if server == config.server.rstrip("/") else "",
+            server=server,
+            _root_cache_directory=folder,
+            connection_n_retries=1,
+            show_progress=False,
+        ),
+        _swapped(
+            openml._api_calls,
+            requests=_limited_requests(timeout),
+            minio=_limited_minio(timeout),
+            # openml reports requests to the root logger, which is set up as a side effect
+            logging=logging.Logger(__name__, logging.ERROR),
+        ),
+    ):
+        yield openml
+
+
+@contextmanager
+def _swapped(module, **values):
+    before = {name: getattr(module, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+# Questions
+
+
+def ask_suite(openml, suite):
+    """Task ids of a suite, a list of int."""
+    tasks = openml.study.get_suite(suite).tasks
+    if not tasks:
+        raise ValueError("it has no tasks")
+    return tasks
+
+
+def ask_description(openml, task_id):
+    """What is known of a task and its dataset without the data.
+
+    Returns
+    -------
+    dict
+        ``metadata`` of the table, and ``source``: how openml finds the data.
+    """
+    task = openml.tasks.get_task(task_id)
+    dataset = openml.datasets.get_dataset(task.dataset_id)
+    target = getattr(task, "target_name", None)
+    if not target:
+        raise ValueError(f"its dataset {dataset.name!r} has no target in this task")
+    regression = isinstance(task, openml.tasks.OpenMLRegressionTask)
+    metadata = {
+        "id": dataset.dataset_id,
+        "task_id": task_id,
+        "family": dataset.name,
+        "version": dataset.version,
+        "target": target,
+        "task": "regression" if regression else "classification",
+        "source": "openml",
+    }
+    kept = ("name", "dataset_id", "url", "md5_checksum", "row_id_attribute", "ignore_attribute")
+    source = {key: getattr(dataset, key) for key in kept}
+    source |= {"data_format": dataset.format, "parquet_url": dataset._parquet_url}
+    return {"metadata": metadata, "source": source}
+
+
+def ask_table(openml, description, attempt):
+    """The data of a dataset, in a form that parquet can hold.
+
+    Parameters
+    ----------
+    description : dict
+        As :func:`ask_description` gave it.
+    attempt : int
+        Every other attempt goes to the ARFF file instead of parquet.
+
+    Returns
+    -------
+    DataFrame
+        The target is the last column: strings for classes, floats for a regression.
+    """
+    import pandas as pd
+
+    # ARFF has a checksum, parquet has none and is smaller: where one fails, the other may do.
+    source = description["source"] | ({"parquet_url": None} if attempt % 2 else {})
+    frame = openml.datasets.OpenMLDataset(description=None, **source).get_data()[0]
+    target = description["metadata"]["target"]
+    if not frame.columns.is_unique:
+        raise ValueError("two columns have the same name")
+    if target not in frame:
+        raise ValueError(f"it has no target: there is no column {target!r}")
+    if frame.shape[1] < 2:
+        raise ValueError("it has no column beside the target")
+    frame = frame[frame[target].notna()].reset_index(drop=True)
+    if not len(frame):
+        raise ValueError("its target is missing in every row")
+    columns = {name: _storable(frame[name]) for name in frame if name != target}
+    regression = description["metadata"]["task"] == "regression"
+    columns[target] = _storable(frame[target]).astype(float if regression else str)
+    return pd.DataFrame(columns)
+
+
+def _storable(column):
+    """Dense; categories and mixed values as strings."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.SparseDtype):
+        column = column.sparse.to_dense()
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.rename_categories(str)
+    return column.map(str, na_action="ignore") if column.dtype == object else column
+
+
+# What goes wrong
+
+
+def is_final(error):
+    """Whether another try would end in the same way, a bool."""
+    from openml import exceptions
+
+    if isinstance(error, exceptions.OpenMLServerException):
+        return error.code != _DATABASE_IS_BUSY
+    refused = (exceptions.OpenMLPrivateDatasetError, exceptions.OpenMLNotAuthorizedError)
+    return isinstance(error, (ValueError, KeyError, NotImplementedError, *refused))
+
+
+def is_silence(error):
+    """Whether the server cannot be reached or does not answer, a bool."""
+    from requests import ConnectionError, Timeout
+    from urllib3.exceptions import TimeoutError
+
+    return isinstance(error, (ConnectionError, Timeout, TimeoutError))
+
+
+def reason(error):
+    """An error in a few words, a str."""
+    if type(error) is Exception and error.__cause__:  # openml hides what it could not read
+        error = error.__cause__
+    text = " ".join(str(error).split()).rstrip(".")
+    if getattr(error, "code", None):
+        text = f"the server says {error.message.removesuffix(' - None')!r} (code {error.code})"
+    elif isinstance(error, KeyError):
+        text = f"the server's answer has no {text}"
+    elif not isinstance(error, ValueError):
+        text = f"{type(error).__name__}: {text}"
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+# Time limits, of which openml sets none
+
+
+def _limited_requests(timeout):
+    """The module requests, whose sessions have time limits and raise on errors of the server."""
+    import requests
+
+    class Adapter(requests.adapters.HTTPAdapter):
+        def send(self, request, **options):
+            deadline = time.monotonic() + _PATIENCE * timeout
+            response = super().send(request, **{**options, "timeout": timeout})
+            if response.status_code >= 500 or response.status_code == 429:
+                response.close()
+                raise requests.HTTPError(f"status {response.status_code} from {request.url}")
+            _limit(response.raw, deadline)
+            return response
+
+    class Session(requests.Session):
+        def __init__(self):
+            super().__init__()
+            self.mount("https://", Adapter())
+            self.mount("http://", Adapter())
+
+    return SimpleNamespace(**{**vars(requests), "Session": Session})
+
+
+def _limited_minio(timeout):
+    """The module minio, whose client (for parquet files) has the same limits."""
+    import minio
+    import urllib3
+
+    def limited(endpoint, *, secure, http_client=None):
+        pool = http_client or urllib3.PoolManager()
+        pool.connection_pool_kw |= {"timeout": timeout, "retries": urllib3.Retry(0)}
+        urlopen = pool.urlopen
+        deadline = time.monotonic() + _PATIENCE * timeout
+        pool.urlopen = lambda *args, **options: _limit(urlopen(*args, **options), deadline)
+        return minio.Minio(endpoint, secure=secure, http_client=pool)
+
+    return SimpleNamespace(**{**vars(minio), "Minio": limited})
+
+
+def _limit(response, deadline):
+    """Have the body of a urllib3 response end in an error if it takes too long."""
+    from urllib3.exceptions import TimeoutError
+
+    def stream(amt=2**16, decode_content=None):
+        # read1 returns what has come; read would wait for `amt` bytes, beyond any deadline
+        while data := response.read1(amt, decode_content=decode_content):
+            if time.monotonic() > deadline:
+                response.close()
+                raise TimeoutError("the answer came too slowly; raise timeout if it is large")
+            yield data
+
+    response.stream = stream
+    return response
