@@ -18,16 +18,14 @@ import numpy as np
 import pandas as pd
 import sklearn
 from sklearn.base import BaseEstimator
-from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
-from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
+
+from sklearn_meta.evaluation import preparation
 
 # A cached score is only reused under the rules and the scikit-learn it was computed with: raise
 # the number whenever an episode, the preparation, a peer's settings or the scoring changes.
@@ -102,23 +100,7 @@ def prepare(X):
     ndarray of shape (n_rows, n_features)
         Finite; n_features is at least 1.
     """
-    is_number = make_column_selector(dtype_include="number")(X)
-    is_category = [column for column in X.columns if column not in is_number]
-    X = X.astype(dict.fromkeys(is_number, float))
-    # Text before imputing: booleans, numbers and text are then all just names of categories.
-    categories = X[is_category].astype(str).astype(object).where(X[is_category].notna(), np.nan)
-    X = pd.concat([X[is_number], categories], axis=1)
-    transformer = make_column_transformer(
-        (make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()), is_number),
-        (
-            make_pipeline(
-                SimpleImputer(strategy="most_frequent", keep_empty_features=True),
-                OneHotEncoder(drop="if_binary", sparse_output=False),
-            ),
-            is_category,
-        ),
-    )
-    return transformer.fit_transform(X)
+    return preparation().fit_transform(X)
 
 
 def predict_proba(name, X_labelled, y_labelled, X_unlabelled):

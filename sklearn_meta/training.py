@@ -8,6 +8,7 @@ groups of tasks of like size; several processes share the groups of each batch.
 import hashlib
 import json
 import math
+import warnings
 
 import torch
 from skorch import NeuralNet
@@ -194,7 +195,14 @@ def meta_train(
     checkpoint.restore(net)
     learner.train()
     left = 0 if stop.is_over(net.history) else max(n_epochs - checkpoint.n_epochs, 0)
-    net.partial_fit(stream, epochs=left)
+    net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
+    n_done = len(net.history[:, "train_loss"])
+    if n_done < n_epochs and not stop.is_over(net.history):
+        warnings.warn(
+            f"Meta-training was ended by an interrupt or a callback after {n_done} of {n_epochs} "
+            f"times {eval_every} steps.",
+            stacklevel=3,
+        )
     kept = checkpoint.best if keep == "best" else None
     learner.load_state_dict(kept or average.learner.state_dict())
     learner.eval()

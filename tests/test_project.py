@@ -20,15 +20,22 @@ METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # Imports run one way: estimators -> base -> training -> tasks; estimators -> backbones, heads.
 ESTIMATORS = ["semi_supervised"]
-ABOVE_TRAINING = ["base", "inspection", "model_selection", *ESTIMATORS]
+COMMAND_LINE = ["commands", "__main__"]
+ABOVE_TRAINING = [
+    *("base", "inspection", "model_selection", "evaluation"),
+    *ESTIMATORS,
+    *COMMAND_LINE,
+]
 MUST_NOT_IMPORT = {
     "backbones": ["sklearn", "skorch", "tasks", "training", "weights", *ABOVE_TRAINING],
     "heads": ["sklearn", "skorch", "tasks", "training", "weights", *ABOVE_TRAINING],
     "learner": ["sklearn", "skorch", "training", *ABOVE_TRAINING],
     "tasks": ["backbones", "heads", "learner", "training", *ABOVE_TRAINING],
     "training": ABOVE_TRAINING,
-    "base": ["inspection", "model_selection", *ESTIMATORS],
-    "model_selection": ["torch", "training", "base", *ESTIMATORS],
+    "base": ["inspection", "model_selection", "evaluation", *ESTIMATORS, *COMMAND_LINE],
+    "model_selection": ["torch", "training", "base", "evaluation", *ESTIMATORS, *COMMAND_LINE],
+    "evaluation": ["torch", "skorch", "training", "base", "weights", *ESTIMATORS, *COMMAND_LINE],
+    "commands": ["skorch", "__main__"],
 }
 
 

@@ -285,6 +285,17 @@ def test_patience_stops_a_run_that_gets_no_better():
     assert len(train(learning_rate=0.0, patience=None)[1]) == 5
 
 
+def interrupt():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("moment", [{"step": 8}, {"epoch": 2}], ids=["within", "after"])
+def test_an_interrupted_run_says_so_and_can_be_taken_up(tmp_path, whole, moment):
+    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
+        train(tmp_path, callbacks=[At(interrupt, **moment)])
+    assert_same(train(tmp_path), whole)
+
+
 def test_patience_counts_over_a_resumed_run(tmp_path):
     """And a run that has stopped stays so."""
     still = {"learning_rate": 0.0, "patience": 3}

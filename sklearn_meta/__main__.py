@@ -1,0 +1,98 @@
+"""The command line: ``python -m sklearn_meta COMMAND``, also installed as ``sklearn-meta``."""
+
+import argparse
+import os
+import sys
+import warnings
+
+from . import __version__
+from .commands import COMMANDS
+from .commands.arguments import read_recipe
+
+EPILOG = """\
+exit codes: 0 done, 1 an error that stderr tells of, 2 wrong arguments, 130 interrupted.
+Results go to stdout, progress to stderr; sklearn-meta COMMAND --help has examples.
+"""
+
+
+def main(argv=None):
+    """Run one command.
+
+    Parameters
+    ----------
+    argv : list of str, default=None
+        Arguments without the program's name; None takes those of the process.
+
+    Returns
+    -------
+    int
+        Exit code: 0 done, 1 an error, told in one line on stderr, 130 interrupted.
+
+    Raises
+    ------
+    SystemExit
+        With code 2 for wrong arguments, and 0 after ``--help`` and ``--version``.
+    """
+    parser = _parser()
+    args = _parse(parser, argv)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            if getattr(args, "recipe", None) is not None:
+                args.parser.set_defaults(**read_recipe(args.recipe, args.parser))
+                args = _parse(parser, argv)  # once more: what is given there wins
+            code = args.run(args)
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:  # whoever read stdout has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        except (ValueError, OSError, ImportError) as error:
+            message = " ".join(str(error).split()) or type(error).__name__
+            print(f"{args.parser.prog}: error: {message}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print(f"{args.parser.prog}: interrupted", file=sys.stderr)
+            return 130
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        prog="sklearn-meta",
+        description="Meta-train, evaluate and inspect fit-free estimators.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        added = commands.add_parser(
+            name,
+            help=command.SUMMARY,
+            description=command.__doc__,
+            epilog=command.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_arguments(added)
+        added.add_argument("--json", action="store_true", help="print the result as JSON")
+        added.add_argument("--quiet", action="store_true", help="no progress bars")
+        added.set_defaults(run=command.run, parser=added)
+    return parser
+
+
+def _parse(parser, argv):
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:  # with the usage of the command, which argparse itself would not show
+        together = "" if any(word.startswith("-") for word in unknown) else "; names stand together"
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{together}")
+    return args
+
+
+def _show_warning(message, category, filename, lineno, file=None, line=None):
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

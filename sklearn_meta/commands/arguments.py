@@ -1,0 +1,217 @@
+"""Arguments that commands share: lists, recipes, and collections by name."""
+
+import json
+import sys
+import tomllib
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import NamedTuple
+
+COLLECTIONS = """\
+collections:
+  FOLDER                 tables in parquet, CSV or ARFF files, the last column the target
+  FOLDER#split=test      those of which its index.csv says so; also #split=test,task=regression
+  openml:99              the tables of an OpenML suite, by number or alias
+"""
+
+
+def integers(text):
+    """Type of an argument such as ``1,3,5``."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentTypeError(f"whole numbers such as 1,3,5 are needed, got {text!r}") from None
+
+
+def bounds(text):
+    """Type of an argument such as ``2,10``: smallest and largest."""
+    found = integers(text)
+    if len(found) != 2 or found[0] > found[1]:
+        raise ArgumentTypeError(f"smallest and largest such as 2,10 are needed, got {text!r}")
+    return tuple(found)
+
+
+def positive(text):
+    """Type of a positive whole number."""
+    number = int(text)
+    if number < 1:
+        raise ArgumentTypeError(f"a positive number is needed, got {number}")
+    return number
+
+
+def names(text):
+    """Type of an argument such as ``iris,wine``."""
+    return text.split(",")
+
+
+class Spec(NamedTuple):
+    """What a text says of a collection.
+
+    Parameters
+    ----------
+    kind : {"prior", "openml", "folder"}
+    place : str
+        The folder or the suite.
+    wanted : dict
+        ``split`` and ``task`` of a folder.
+    share : float
+        Relative share of the tasks, in a mixture.
+    """
+
+    kind: str
+    place: str
+    wanted: dict
+    share: float = 1.0
+
+    @property
+    def label(self):
+        """The text without the folders above, which are one machine's own, and the share."""
+        place = {"openml": f"openml:{self.place}", "folder": Path(self.place).resolve().name}
+        wanted = ",".join(f"{key}={value}" for key, value in self.wanted.items())
+        return place.get(self.kind, self.place) + (f"#{wanted}" if wanted else "")
+
+
+def mixed_collection(text):
+    """Type of a collection that tasks are drawn from: ``prior`` and shares are allowed."""
+    head, at, tail = text.rpartition("@")
+    if not at or Path(text).is_dir():
+        return _spec(text)
+    try:
+        share = float(tail)
+    except ValueError:
+        return _spec(text)
+    if not 0 < share < float("inf"):
+        raise ArgumentTypeError(f"a share must be a positive number, got {text!r}")
+    return _spec(head)._replace(share=share)
+
+
+def named_collection(text):
+    """Type of a collection of named tables."""
+    spec = _spec(text)
+    if spec.kind == "prior":
+        raise ArgumentTypeError("prior has no end and no names: give a folder or openml:SUITE")
+    return spec
+
+
+def _spec(text):
+    if text == "prior":
+        return Spec("prior", text, {})
+    if text.startswith("openml:"):
+        return Spec("openml", text.removeprefix("openml:"), {})
+    if Path(text).is_dir():
+        return Spec("folder", text, {})
+    place, _, wanted = text.partition("#")
+    pairs = [pair.partition("=") for pair in wanted.split(",")] if wanted else []
+    for key, _, value in pairs:
+        if key not in ("split", "task") or not value:
+            raise ArgumentTypeError(f"after # comes split=NAME or task=NAME, got {text!r}")
+    return Spec("folder", place, {key: value for key, _, value in pairs})
+
+
+def add_collection_arguments(parser):
+    """Which tables of a collection are taken, and how OpenML is asked for them."""
+    add = parser.add_argument_group("tables taken").add_argument
+    add("--exclude", type=names, default=[], metavar="NAME,...", help="names, families or ids")
+    for what in ("columns", "classes", "rows"):
+        add(f"--n-{what}", type=bounds, metavar="LOW,HIGH", help=f"least and most {what}")
+    add("--min-class-size", type=positive, metavar="N", help="rows that each class must have")
+    add("--one-a-family", action="store_true", help="the first of several versions of a table")
+    add_openml_arguments(parser)
+
+
+def add_openml_arguments(parser):
+    """How OpenML is asked for tables."""
+    add = parser.add_argument_group("OpenML").add_argument
+    add("--server", metavar="URL", help="of the REST interface")
+    add("--cache-directory", metavar="FOLDER", help="where tables are kept")
+    add("--timeout", type=float, default=30.0, metavar="S", help="seconds of silence [%(default)s]")
+    add("--n-retries", type=int, default=3, metavar="N", help="after a failure [%(default)s]")
+    add("--offline", action="store_true", help="take the cache for all there is")
+
+
+def open_openml(suite, args, tasks=None):
+    """An OpenML collection; suites are numbers or aliases."""
+    from ..tasks.openml import OpenMLCollection
+
+    return OpenMLCollection(
+        int(suite) if isinstance(suite, str) and suite.isdecimal() else suite,
+        tasks=tasks,
+        server=args.server,
+        cache_directory=args.cache_directory,
+        timeout=args.timeout,
+        n_retries=args.n_retries,
+        offline=args.offline or None,
+        progress=not args.quiet,
+    )
+
+
+def open_collection(spec, args):
+    """The collection, or source, that a text names, fetched and filtered.
+
+    What is left out is told on stderr.
+    """
+    from ..tasks import Folder, TablePrior, select
+
+    if spec.kind == "prior":
+        return TablePrior()
+    if spec.kind == "openml":
+        collection = open_openml(spec.place, args).fetch()
+    else:
+        collection = Folder(spec.place, **spec.wanted)
+    filters = {
+        key: getattr(args, key)
+        for key in ("n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family", "exclude")
+        if getattr(args, key)
+    }
+    if not filters:
+        return collection
+    chosen = select(collection, **filters)
+    for name, reason in chosen.rejected.items():
+        print(f"left out: {name}: {reason}", file=sys.stderr)
+    if not len(chosen):
+        raise ValueError(f"None of the {len(collection)} tables of {spec.label} fits.")
+    return chosen
+
+
+def read_recipe(path, parser):
+    """Settings of a command from a file: arguments by name, with ``_`` or ``-``.
+
+    Parameters
+    ----------
+    path : path
+        JSON, or TOML if it ends in ``.toml``.
+    parser : argparse.ArgumentParser
+        Of the command. It ends the process, with code 2, if a setting is unknown or wrong.
+
+    Returns
+    -------
+    dict
+        The settings as the parser would give them.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If it is not JSON or TOML, or no table of settings.
+    """
+    text = Path(path).read_text("utf-8")
+    try:
+        settings = tomllib.loads(text) if Path(path).suffix == ".toml" else json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is neither JSON nor, in .toml, TOML: {error}.") from error
+    if not isinstance(settings, dict):
+        raise ValueError(f"{path} must hold settings by name, got a {type(settings).__name__}.")
+    settings = {key.replace("-", "_"): value for key, value in settings.items()}
+    flags, collections = [], []
+    for key, value in settings.items():
+        values = [str(item) for item in (value if isinstance(value, list) else [value])]
+        if key == "collection":
+            collections = values
+        elif value is not False and value is not None:
+            flag = f"--{key.replace('_', '-')}"
+            flags.append(flag if value is True else f"{flag}={','.join(values)}")
+    given, unknown = parser.parse_known_args([*flags, *collections])
+    if unknown:
+        parser.error(f"{path} has settings that are not known: {' '.join(unknown)}")
+    return {key: value for key, value in vars(given).items() if key in settings}

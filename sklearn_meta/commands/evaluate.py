@@ -1,0 +1,107 @@
+"""Evaluate weights on a collection of tables, beside scikit-learn's own classifiers.
+
+All are given the same few-shot tasks. What cannot be evaluated is told on stderr.
+"""
+
+import json
+import sys
+import warnings
+
+from .arguments import (
+    COLLECTIONS,
+    add_collection_arguments,
+    integers,
+    named_collection,
+    names,
+    open_collection,
+    positive,
+)
+
+SUMMARY = "accuracy of weights on a collection, beside scikit-learn's classifiers"
+
+EXAMPLES = f"""\
+{COLLECTIONS}
+examples:
+  sklearn-meta evaluate tables
+  sklearn-meta evaluate openml:99 --n-rows 50,5000 --n-jobs -1 --json > scores.json
+  sklearn-meta evaluate "tables#split=test" --weights default --weights mine.safetensors \\
+      --peers LabelSpreading,RandomForest
+"""
+
+
+def add_arguments(parser):
+    """Arguments of the command."""
+    add = parser.add_argument
+    add("collection", type=named_collection, help="the tables")
+    add("--weights", action="append", metavar="NAME", help="name or file; repeatable [default]")
+    add("--peers", type=names, metavar="NAME,...", help="of scikit-learn; 'none' for none [all]")
+    add("--n-shots", type=integers, default=[1, 3, 5], metavar="K,...", help="[1,3,5]")
+    add("--n-unlabelled", type=positive, default=20, metavar="N", help="a class [%(default)s]")
+    add("--n-episodes", type=positive, default=10, metavar="N", help="a table [%(default)s]")
+    add("--n-jobs", type=int, metavar="N", help="processes; -1 for all cores [1]")
+    add("--seed", type=int, default=0, help="of the tasks [%(default)s]")
+    add("--device", default="auto", help="torch device of the weights [%(default)s]")
+    add_collection_arguments(parser)
+
+
+def run(args):
+    """Evaluate and print a table, or JSON."""
+    from .. import evaluation
+
+    known = evaluation.peers()
+    chosen = [] if args.peers == ["none"] else list(known) if args.peers is None else args.peers
+    if unknown := set(chosen) - set(known):
+        args.parser.error(f"no peers {sorted(unknown)}: choose from {','.join(known)} or none")
+    from .. import MetaSemiSupervisedClassifier
+    from ..weights import load_learner
+
+    estimators = {}
+    for weights in args.weights or ["default"]:
+        load_learner(weights)  # an error now rather than one for each task
+        estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
+    estimators |= {name: known[name] for name in chosen}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\d+ failures")  # told below, line by line
+        found = evaluation.evaluate(
+            estimators,
+            open_collection(args.collection, args),
+            n_shots=args.n_shots,
+            n_unlabelled=args.n_unlabelled,
+            n_episodes=args.n_episodes,
+            n_jobs=args.n_jobs,
+            random_state=args.seed,
+            verbose=not args.quiet,
+        )
+    for line in found.describe_failures():
+        print(f"failed: {line}", file=sys.stderr)
+    if not found.records:
+        raise ValueError(f"Nothing in {args.collection.label} could be evaluated.")
+    settings = {
+        name: getattr(args, name) for name in ("n_shots", "n_unlabelled", "n_episodes", "seed")
+    }
+    if args.json:
+        result = {"collection": args.collection.label, **settings, "summary": found.summary()}
+        result |= found._asdict()
+        print(json.dumps(result, indent=1))
+    else:
+        print(f"{args.n_episodes} tasks a table, {args.n_unlabelled} unlabelled rows a class")
+        print(as_table(found.summary()))
+    return 0
+
+
+def as_table(summary):
+    """The lines of a summary as text, a block for each number of labelled rows."""
+    width = max(len(line["estimator"]) for line in summary) + 2
+    width = max(width, len("labelled rows a class: 10") + 2)
+    text = []
+    for before, line in zip([None, *summary], summary):
+        if before is None or before["n_shots"] != line["n_shots"]:
+            title = f"labelled rows a class: {line['n_shots']}"
+            text += ["", f"{title:{width}}accuracy  log loss  mean rank  tables"]
+        accuracy, log_loss, rank = (
+            "-" if line[key] is None else f"{line[key]:.{digits}f}"
+            for key, digits in (("accuracy", 3), ("log_loss", 3), ("rank", 2))
+        )
+        cells = f"{accuracy:>8}{log_loss:>10}{rank:>11}{line['n_datasets']:>8}"
+        text.append(f"{line['estimator']:{width}}{cells}")
+    return "\n".join(text)

@@ -1,0 +1,55 @@
+"""Download tables of OpenML into the cache.
+
+Afterwards other commands need no network for them. Call it before many processes are started, or
+where there is a network for machines without. What cannot be had is told on stderr.
+"""
+
+import json
+
+from .arguments import add_openml_arguments, integers, open_openml
+
+SUMMARY = "download the tables of OpenML suites into the cache"
+
+EXAMPLES = """\
+examples:
+  sklearn-meta fetch openml:99
+  sklearn-meta fetch 99 OpenML-CC18 --cache-directory /data/openml
+  sklearn-meta fetch --tasks 3,6,11
+"""
+
+
+def add_arguments(parser):
+    """Arguments of the command."""
+    parser.add_argument("suite", nargs="*", help="number or alias, with or without openml:")
+    parser.add_argument("--tasks", type=integers, metavar="ID,...", help="single tasks")
+    parser.add_argument("--refresh", action="store_true", help="ask for the suites' lists anew")
+    add_openml_arguments(parser)
+
+
+def run(args):
+    """Fetch and print what there is."""
+    if not args.suite and not args.tasks:
+        args.parser.error("a suite or --tasks is needed")
+    collections = {
+        f"openml:{suite}": open_openml(suite, args)
+        for suite in (suite.removeprefix("openml:") for suite in args.suite)
+    }
+    if args.tasks:
+        collections["tasks"] = open_openml(None, args, args.tasks)
+    result = {}
+    for name, collection in collections.items():
+        collection.fetch(refresh=args.refresh)  # warns of each table that it skips
+        result[name] = {
+            "folder": str(collection.folder),
+            "datasets": list(collection),
+            "skipped": dict(collection.skipped_),
+        }
+    if args.json:
+        print(json.dumps(result, indent=1))
+    else:
+        for name, found in result.items():
+            skipped = f", {len(found['skipped'])} skipped" if found["skipped"] else ""
+            print(f"{name}: {len(found['datasets'])} tables in {found['folder']}{skipped}")
+    if empty := [name for name, found in result.items() if not found["datasets"]]:
+        raise OSError(f"No table of {', '.join(empty)} could be fetched.")
+    return 0

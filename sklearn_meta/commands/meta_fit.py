@@ -1,0 +1,216 @@
+"""Meta-train an estimator on collections of tables, and save its weights.
+
+The weights come with a card that tells of data, settings, seed and validation. Killed or
+interrupted, the same command with a --checkpoint-dir goes on where it was.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from argparse import ArgumentTypeError
+from contextlib import contextmanager
+from pathlib import Path
+
+import sklearn_meta
+
+from .arguments import (
+    COLLECTIONS,
+    add_collection_arguments,
+    integers,
+    mixed_collection,
+    open_collection,
+    positive,
+)
+
+SUMMARY = "meta-train an estimator and save its weights"
+
+EXAMPLES = f"""\
+{COLLECTIONS}\
+  prior                  synthetic tables without end
+  COLLECTION@0.3         in a mixture: its share of the tasks; 1 where none is given
+
+examples:
+  sklearn-meta meta-fit openml:99 --exclude iris,wine --output mine.safetensors
+  sklearn-meta meta-fit "tables#split=train@0.7" prior@0.3 --backbone vsa \\
+      --validation "tables#split=valid" --checkpoint-dir checkpoints --output mine.safetensors
+  sklearn-meta meta-fit --recipe recipe.toml --seed 1 --output mine-1.safetensors
+  torchrun --nproc-per-node 4 -m sklearn_meta meta-fit --recipe recipe.toml --output w.safetensors
+
+A recipe holds the same arguments by name; those given here as well win:
+  collection = ["tables#split=train@0.7", "prior@0.3"]
+  n_shots = [1, 3, 5]
+  max_steps = 5000
+"""
+
+# Parameter of meta_fit -> type, default (that of meta_fit) and help.
+SETTINGS = {
+    "max_steps": (positive, 20_000, "steps of --batch-size tasks each"),
+    "n_shots": (integers, (1, 3, 5, 10), "labelled rows a class, drawn for each task"),
+    "n_unlabelled": (integers, 20, "unlabelled rows a class, or least and most: 5,60"),
+    "batch_size": (positive, 8, "tasks a step"),
+    "learning_rate": (float, 1e-3, "peak of the learning rate"),
+    "eval_every": (positive, 500, "steps between validations, and between checkpoints"),
+    "patience": (positive, 10, "validations without a better loss before the end"),
+    "ema_decay": (float, None, "of a moving average of the weights, such as 0.999, to be kept"),
+    "n_workers": (int, 0, "processes that prepare tasks"),
+    "checkpoint_dir": (str, None, "folder of the checkpoint, from which the same command goes on"),
+}
+
+# Other arguments that decide what is learned, and so belong on the card.
+_DECISIVE = (
+    *("estimator", "backbone", "seed", "device", "retarget"),
+    *("exclude", "n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family"),
+)
+
+
+def add_arguments(parser):
+    """Arguments of the command."""
+    add = parser.add_argument
+    add("collection", nargs="*", type=mixed_collection, help="to train on; several are mixed")
+    add(
+        "--estimator",
+        choices=sklearn_meta.__all__,
+        default=sklearn_meta.__all__[0],
+        help="what is trained [%(default)s]",
+    )
+    add("--validation", type=mixed_collection, metavar="COLLECTION", help="chooses the weights")
+    add("--recipe", metavar="FILE", help="arguments by name, in JSON or TOML")
+    add("--output", type=_weights_file, metavar="FILE", help="weights, ending in .safetensors")
+    add("--backbone", default="default", help="weights, or architecture, to start [%(default)s]")
+    add("--device", default="auto", help="torch device [%(default)s]")
+    add("--seed", type=int, default=0, help="of all that is random [%(default)s]")
+    add(
+        "--retarget",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="probability that a numeric column takes the target's place [%(default)s]",
+    )
+    training = parser.add_argument_group("training").add_argument
+    for name, (kind, default, text) in SETTINGS.items():
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
+        text += "" if default is None else f" [{shown}]"
+        training(f"--{name.replace('_', '-')}", type=kind, metavar="X", help=text)
+    add_collection_arguments(parser)
+
+
+def _weights_file(text):
+    if not text.endswith(".safetensors"):
+        raise ArgumentTypeError(f"must end in .safetensors, got {text!r}")
+    return Path(text)
+
+
+def run(args):
+    """Meta-train and save."""
+    for name in ("collection", "output"):
+        if not getattr(args, name):
+            args.parser.error(f"{name} is needed, here or in the recipe")
+    if len(args.n_unlabelled or []) > 2:
+        args.parser.error("--n-unlabelled takes one number, or least and most")
+    from ..backbones import BACKBONES
+    from ..tasks import Mixture, Tables, as_source
+    from ..weights import load_learner, save_learner
+
+    if args.backbone not in BACKBONES:
+        load_learner(args.backbone)  # an error now rather than after all tables are loaded
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    sources = [
+        as_source(open_collection(spec, args), retarget=args.retarget) for spec in args.collection
+    ]
+    validation = None
+    if args.validation is not None:
+        validation = as_source(open_collection(args.validation, args))
+    settings = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    if len(args.n_unlabelled or []) == 1:
+        settings["n_unlabelled"] = args.n_unlabelled[0]
+    estimator = getattr(sklearn_meta, args.estimator)(
+        backbone=args.backbone, device=args.device, random_state=args.seed
+    )
+    shares = [spec.share for spec in args.collection]
+    with _interruptible(args):
+        estimator.meta_fit(
+            sources[0] if len(sources) == 1 else Mixture(sources, shares),
+            validation_datasets=validation,
+            verbose=not args.quiet,
+            **settings,
+        )
+    if int(os.environ.get("RANK", "0")):
+        return 0  # of several processes, one saves
+    card = {
+        "data": [
+            {"collection": spec.label, "share": spec.share}
+            | ({"datasets": list(source)} if isinstance(source, Tables) else {})
+            for spec, source in zip(args.collection, sources)
+        ],
+        "recipe": _recipe(args, settings),
+        "seed": args.seed,
+        "validation": _validation(args, estimator.history_),
+    }
+    save_learner(estimator.learner_, args.output, **card)
+    result = {
+        "weights": str(args.output),
+        "sha256": json.loads(args.output.with_suffix(".json").read_text())["sha256"],
+        "steps": sum(epoch.get("train_batch_count", 0) for epoch in estimator.history_),
+        "validation": card["validation"],
+    }
+    if args.json:
+        print(json.dumps(result, indent=1))
+        return 0
+    print(f"{result['weights']}: saved after {result['steps']} steps, sha256 {result['sha256']}")
+    for name, value in (card["validation"] or {}).items():
+        print(f"  validation {name}: {value if isinstance(value, str) else f'{value:.4f}'}")
+    return 0
+
+
+def _recipe(args, settings):
+    """The arguments that train the same weights elsewhere, as a recipe holds them."""
+    given = {name: getattr(args, name) for name in _DECISIVE if getattr(args, name)}
+    if Path(args.backbone).is_file():
+        given["backbone"] = Path(args.backbone).name
+    if args.validation is not None:
+        given["validation"] = args.validation.label
+    training = {name: default for name, (_, default, _) in SETTINGS.items()} | settings
+    for name in ("checkpoint_dir", "n_workers"):  # of one machine
+        training.pop(name)
+    collection = [
+        spec.label + (f"@{spec.share:g}" if spec.share != 1 else "") for spec in args.collection
+    ]
+    training = {name: value for name, value in training.items() if value is not None}
+    return {"collection": collection, **given, **training}
+
+
+def _validation(args, history):
+    """Scores of the weights that are kept: those of the lowest validation loss."""
+    if args.validation is None:
+        return None
+    best = min(history, key=lambda epoch: epoch["valid_loss"])
+    return {"tables": args.validation.label} | {
+        name.removeprefix("valid_"): float(value)
+        for name, value in best.items()
+        if name.startswith("valid_") and type(value) is not int and not isinstance(value, bool)
+    }
+
+
+@contextmanager
+def _interruptible(args):
+    """Let Ctrl-C end the command: skorch takes KeyboardInterrupt for the end of training."""
+
+    own = os.getpid()
+
+    def end(signum, frame):
+        if os.getpid() != own:  # a process that prepares tasks
+            raise SystemExit(130)
+        again = "run the same command again to go on" if args.checkpoint_dir else "nothing is saved"
+        print(f"\n{args.parser.prog}: interrupted; {again}", file=sys.stderr)
+        raise SystemExit(130)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,369 @@
+"""Few-shot evaluation of scikit-learn estimators over a whole collection of tables.
+
+:func:`evaluate` gives every estimator the same episodes; :func:`peers` has scikit-learn's own
+classifiers, ready for tables with categories and gaps, to be compared with.
+"""
+
+import warnings
+import zlib
+from collections import Counter, defaultdict
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.stats import rankdata
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+from sklearn.utils.multiclass import type_of_target
+from tqdm.auto import tqdm
+
+from .model_selection import FewShotSplit, Transductive
+
+__all__ = ["Evaluation", "evaluate", "peers", "preparation"]
+
+# Mixed into everyone's probabilities: without it, one confident mistake of 1-NN is infinite.
+UNIFORM = 0.01
+
+
+class Evaluation(NamedTuple):
+    """What :func:`evaluate` found.
+
+    Parameters
+    ----------
+    records : list of dict
+        One for each ``dataset``, ``n_shots``, ``episode`` and ``estimator``, with ``accuracy``
+        and ``log_loss`` (natural logarithm) over the episode's unlabelled rows.
+    failures : list of dict
+        What has no record, by ``dataset``, ``n_shots``, ``episode`` and ``estimator``, and the
+        ``reason``. None stands for all: a dataset that cannot be loaded fails for all estimators.
+    """
+
+    records: list
+    failures: list
+
+    def summary(self):
+        """Mean scores by number of labelled rows and estimator.
+
+        Means are over the datasets on which every estimator did all episodes, so that all are
+        compared on the same tasks; an estimator that failed on every dataset is left out.
+
+        Returns
+        -------
+        list of dict
+            ``n_shots``, ``estimator``, ``accuracy``, ``log_loss``, ``rank`` (mean over datasets
+            of the rank by accuracy; 1 is the best, ties share theirs) and ``n_datasets``; the
+            most accurate first. Means over no dataset are None.
+        """
+        scores = defaultdict(lambda: defaultdict(list))
+        for record in self.records:
+            key = record["dataset"], record["estimator"]
+            scores[record["n_shots"]][key].append((record["accuracy"], record["log_loss"]))
+        lines = []
+        for n_shots, found in sorted(scores.items()):
+            datasets, estimators = (list(dict.fromkeys(names)) for names in zip(*found))
+            n_episodes = max(map(len, found.values()))
+            datasets = [
+                dataset
+                for dataset in datasets
+                if all(len(found.get((dataset, e), ())) == n_episodes for e in estimators)
+            ]
+            means = [[np.mean(found[d, e], axis=0) for e in estimators] for d in datasets]
+            means = np.reshape(means, (len(datasets), len(estimators), 2))
+            # Rounded: means equal but for the order of addition are a tie.
+            ranks = rankdata(-means[:, :, 0].round(9), axis=1) if datasets else means[:, :, 0]
+            block = [
+                {
+                    "n_shots": n_shots,
+                    "estimator": estimator,
+                    "accuracy": _mean(means[:, i, 0]),
+                    "log_loss": _mean(means[:, i, 1]),
+                    "rank": _mean(ranks[:, i]),
+                    "n_datasets": len(datasets),
+                }
+                for i, estimator in enumerate(estimators)
+            ]
+            lines += sorted(block, key=lambda line: -(line["accuracy"] or 0))
+        return lines
+
+    def describe_failures(self):
+        """Failures as lines of text, each reason of a dataset and estimator once.
+
+        Returns
+        -------
+        list of str
+        """
+        counts = Counter((f["dataset"], f["estimator"], f["reason"]) for f in self.failures)
+        return [
+            f"{dataset}{f', {estimator}' if estimator else ''}: {reason}"
+            + (f" ({count} times)" if count > 1 else "")
+            for (dataset, estimator, reason), count in counts.items()
+        ]
+
+
+def evaluate(
+    estimators,
+    collection,
+    *,
+    n_shots=(1, 3, 5),
+    n_unlabelled=20,
+    n_episodes=10,
+    n_jobs=None,
+    random_state=0,
+    verbose=False,
+):
+    """Few-shot accuracy and log loss of estimators on every dataset of a collection.
+
+    All estimators are given the same episodes, drawn by
+    :class:`~sklearn_meta.model_selection.FewShotSplit`: a clone is fitted to the labelled rows
+    and asked for the probabilities of the unlabelled ones in a single call, so that transductive
+    estimators can use them. An episode depends on the dataset's name and `random_state`, not on
+    what else the collection holds. Whatever cannot be evaluated is among the failures, and a
+    warning tells of it.
+
+    Parameters
+    ----------
+    estimators : dict of str to classifier
+        Each with ``predict_proba``; scikit-learn's semi-supervised ones within a
+        :class:`~sklearn_meta.model_selection.Transductive`. See :func:`peers`.
+    collection : mapping of str to (X, y) or RawTable
+        The tables, such as a :class:`sklearn_meta.tasks.Folder`, loaded one by one in this
+        process; workers are sent the rows of their episodes. Rows whose label is missing or -1
+        are left out.
+    n_shots : int or sequence of int, default=(1, 3, 5)
+        Labelled rows a class; each is evaluated apart.
+    n_unlabelled : int, default=20
+        Unlabelled rows a class.
+    n_episodes : int, default=10
+        Episodes for each dataset and number of labelled rows.
+    n_jobs : int, default=None
+        Jobs of joblib, each of which is one episode; None is 1, and -1 all cores. Within a
+        ``joblib.parallel_config(backend=...)``, a Dask or Ray cluster does the work.
+    random_state : int, default=0
+        Seed of the episodes.
+    verbose : bool, default=False
+        Whether to show a progress bar.
+
+    Returns
+    -------
+    Evaluation
+        With ``records``, ``failures`` and ``summary()``.
+
+    Raises
+    ------
+    ValueError
+        If an estimator has no ``predict_proba``, or a number is out of range.
+
+    Notes
+    -----
+    Probabilities are mixed with 1 % of the uniform distribution before the log loss is taken;
+    otherwise one confident mistake would be worth more than everything else.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_meta.evaluation import evaluate, peers
+    >>> one_nn = {"1-NN": peers()["1-NN"]}
+    >>> found = evaluate(one_nn, {"iris": load_iris(return_X_y=True)}, n_shots=5)
+    >>> bool(found.summary()[0]["accuracy"] > 0.8)
+    True
+    """
+    for name, estimator in estimators.items():
+        if not hasattr(estimator, "predict_proba"):
+            raise ValueError(
+                f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "
+                "in sklearn.calibration.CalibratedClassifierCV, or leave it out."
+            )
+    n_shots = (n_shots,) if isinstance(n_shots, Integral) else tuple(n_shots)
+    splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
+    records, failures = [], []
+    with tqdm(total=len(collection), desc="evaluate", unit="table", disable=not verbose) as bar:
+        episodes = _episodes(collection, splits, random_state, failures, bar)
+        jobs = (delayed(_score)(estimators, *episode) for episode in episodes)
+        for scored, failed in Parallel(n_jobs=n_jobs)(jobs):
+            records += scored
+            failures += failed
+    found = Evaluation(records, failures)
+    if failures:
+        lines = found.describe_failures()
+        warnings.warn(f"{len(lines)} failures. " + " | ".join(lines), stacklevel=2)
+    return found
+
+
+def peers():
+    """Classifiers of scikit-learn that take a table as it comes: categories, gaps and all.
+
+    Each is a :class:`~sklearn_meta.model_selection.Transductive` around :func:`preparation` and
+    the classifier, so that imputers and scalers see the unlabelled rows, too: those of 3 labelled
+    rows alone would harm every one of them. Only label spreading learns from the unlabelled rows.
+
+    Returns
+    -------
+    dict of str to Transductive
+        "LabelSpreading", "GaussianProcess", "LogisticRegression", "RandomForest" and "1-NN".
+        Kernel widths grow with the number of columns, as distances do; all else are scikit-learn's
+        defaults.
+    """
+
+    def peer(*steps):
+        return Transductive(make_pipeline(preparation(), *steps))
+
+    def supervised(classifier):
+        return SelfTrainingClassifier(classifier, max_iter=0)  # fits the labelled rows, that is all
+
+    shrink = FunctionTransformer(_shrink)
+    return {
+        "LabelSpreading": peer(shrink, LabelSpreading(gamma=1.0)),
+        "GaussianProcess": peer(shrink, supervised(GaussianProcessClassifier(optimizer=None))),
+        "LogisticRegression": peer(supervised(LogisticRegression())),
+        "RandomForest": peer(supervised(RandomForestClassifier(random_state=0))),
+        "1-NN": peer(supervised(KNeighborsClassifier(1))),
+    }
+
+
+def preparation():
+    """A transformer from raw tables to finite numbers.
+
+    Columns of numbers: missing cells get the column's mean, then zero mean and unit variance.
+    Others: missing cells get the most frequent category, then one-hot, left as 0 and 1; two
+    categories take one column.
+
+    Returns
+    -------
+    ColumnTransformer
+        Its input is a DataFrame or an ndarray, its output a dense ndarray.
+    """
+    numbers = make_pipeline(
+        FunctionTransformer(_as_float), SimpleImputer(keep_empty_features=True), StandardScaler()
+    )
+    categories = make_pipeline(
+        FunctionTransformer(_as_text),
+        SimpleImputer(strategy="most_frequent", keep_empty_features=True),
+        OneHotEncoder(drop="if_binary", sparse_output=False),
+    )
+    return make_column_transformer((numbers, _numbers), (categories, _categories))
+
+
+def _episodes(collection, splits, random_state, failures, bar):
+    """The rows of one episode after another, for all estimators; datasets are loaded one by one."""
+    for name in collection:
+        # Joblib asks for episodes in threads of its own, which must not end with an exception.
+        try:
+            X, y = _labelled_rows(*collection[name])
+        except Exception as error:
+            failures.append(_failure(_where(name), error))
+            bar.update()
+            continue
+        for split in splits:
+            # The same for every number of shots, in which few-shot tasks are alike then.
+            split.random_state = zlib.crc32(f"{random_state}/{name}".encode())
+            try:
+                for episode, (train, test) in enumerate(split.split(X, y)):
+                    where = _where(name, split.n_shots, episode)
+                    yield where, _rows(X, train), y[train], _rows(X, test), y[test]
+            except ValueError as error:
+                failures.append(_failure(_where(name, split.n_shots), error))
+        bar.update()
+
+
+def _labelled_rows(X, y, metadata=None):
+    """Rows with a label, and the labels as an array of numbers or strings."""
+    y = np.asarray(y)
+    known = [not _is_missing(label) and str(label) not in ("-1", "-1.0") for label in y.tolist()]
+    rows = np.flatnonzero(known)
+    y = y[rows]
+    if y.dtype == object:
+        y = y.astype(str) if any(isinstance(v, str) for v in y) else np.array(y.tolist())
+    if (metadata or {}).get("task") == "regression" or type_of_target(y) == "continuous":
+        raise ValueError("its target is continuous, and classes are needed.")
+    if len(np.unique(y)) < 2:
+        raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.")
+    return _rows(X if hasattr(X, "shape") else np.asarray(X), rows), y
+
+
+def _is_missing(value):
+    # Text first: pandas' NA refuses to say whether it equals itself.
+    return value is None or str(value) == "<NA>" or value != value
+
+
+def _rows(X, rows):
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def _score(estimators, where, X, y, X_unlabelled, y_unlabelled):
+    """Records and failures of one episode."""
+    classes = np.unique(y)
+    codes = np.searchsorted(classes, y_unlabelled)
+    records, failures = [], []
+    for name, estimator in estimators.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the scores tell it all
+                proba = clone(estimator).fit(X, y).predict_proba(X_unlabelled)
+            if np.shape(proba) != (len(codes), len(classes)) or not np.isfinite(proba).all():
+                raise ValueError("predict_proba gave NaN, or another shape than rows x classes.")
+        except Exception as error:  # whatever a foreign estimator raises is its failure
+            failures.append(_failure(where | {"estimator": name}, error))
+            continue
+        mixed = (1 - UNIFORM) * np.asarray(proba, dtype=float) + UNIFORM / len(classes)
+        scores = {
+            "accuracy": float(np.mean(mixed.argmax(axis=1) == codes)),
+            "log_loss": float(log_loss(codes, mixed, labels=np.arange(len(classes)))),
+        }
+        records.append(where | {"estimator": name} | scores)
+    return records, failures
+
+
+def _where(dataset, n_shots=None, episode=None):
+    return {"dataset": dataset, "n_shots": n_shots, "episode": episode, "estimator": None}
+
+
+def _failure(where, error):
+    return where | {"reason": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+
+
+def _mean(values):
+    return float(values.mean()) if len(values) else None
+
+
+def _numbers(X):
+    """Positions of the columns that hold numbers; booleans are categories."""
+    if hasattr(X, "dtypes"):
+        return [j for j, dtype in enumerate(X.dtypes) if getattr(dtype, "kind", "O") in "iuf"]
+    if X.dtype == object:
+        return [j for j in range(X.shape[1]) if all(map(_is_number, X[:, j]))]
+    return list(range(X.shape[1])) if X.dtype.kind in "iuf" else []
+
+
+def _is_number(value):
+    return value is None or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def _categories(X):
+    return sorted(set(range(X.shape[1])) - set(_numbers(X)))
+
+
+def _as_float(X):
+    return X.astype(float)
+
+
+def _as_text(X):
+    """Names of categories, whatever they are; NaN where there is none."""
+    X = np.asarray(X, dtype=object)
+    missing = np.vectorize(_is_missing, otypes=[bool])(X)
+    return np.where(missing, np.nan, np.vectorize(str, otypes=[object])(X))
+
+
+def _shrink(X):
+    """Distances between rows do not grow with the number of columns."""
+    return X / np.sqrt(X.shape[1])

@@ -1,0 +1,251 @@
+"""Evaluation over a collection: the same episodes for all, and no failure without its name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_iris, load_wine
+from sklearn.dummy import DummyClassifier
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.svm import LinearSVC
+
+from sklearn_meta.evaluation import Evaluation, evaluate, peers, preparation
+from sklearn_meta.tasks import Folder
+
+IRIS, WINE = load_iris(return_X_y=True), load_wine(return_X_y=True)
+NEAREST = {"1-NN": KNeighborsClassifier(1)}
+QUICK = {"n_shots": (1, 3), "n_unlabelled": 5, "n_episodes": 2}
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Appends what it is given to a list of its class."""
+
+    seen = []
+
+    def fit(self, X, y):
+        self.X_, self.y_, self.classes_ = X, y, np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        self.seen.append((self.X_, self.y_, X))
+        return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
+
+
+class Broken(Recorder):
+    def __init__(self, how="raise"):
+        self.how = how
+
+    def predict_proba(self, X):
+        if self.how == "raise":
+            raise RuntimeError("no luck\ntoday")
+        proba = super().predict_proba(X)
+        return proba * np.nan if self.how == "nan" else proba[:, 1:]
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    monkeypatch.setattr(Recorder, "seen", [])
+    return Recorder.seen
+
+
+def mixed_table(n=40):
+    """Categories, numbers, booleans and text with gaps in them, and a column of gaps."""
+    rng = np.random.default_rng(0)
+    y = np.array(["no", "yes"] * (n // 2))
+    colour = np.where(y == "no", "red", rng.choice(["blue", "green"], n)).astype(object)
+    X = pd.DataFrame({"colour": pd.Categorical(colour), "size": rng.normal(size=n)})
+    X["flag"] = rng.random(n) < 0.5
+    X["count"] = pd.array([1, None] * (n // 2), dtype="Int64")
+    X["gone"] = np.nan
+    X.loc[3, "colour"] = None
+    X.loc[5, "size"] = np.nan
+    return X, pd.Series(y, dtype="category")
+
+
+def test_episodes_are_few_shot_tasks_and_the_same_for_all(seen):
+    found = evaluate({"a": Recorder(), "b": Recorder()}, {"iris": IRIS}, **QUICK)
+    assert found.failures == [] and len(found.records) == len(seen) == 2 * 2 * 2
+    assert [len(y) for _, y, _ in seen] == [3] * 4 + [9] * 4
+    for (X, y, rest), (X_b, _, rest_b) in zip(seen[::2], seen[1::2]):
+        np.testing.assert_array_equal(X, X_b)
+        np.testing.assert_array_equal(rest, rest_b)
+        assert len(set(np.bincount(y))) == 1 and len(rest) == 15
+    assert not np.array_equal(seen[0][2], seen[2][2])  # another episode
+
+
+def test_records_hold_accuracy_and_log_loss():
+    X = np.c_[100.0 * WINE[1]]
+    estimators = {"knows": KNeighborsClassifier(1), "guesses": DummyClassifier(strategy="uniform")}
+    found = evaluate(estimators, {"known": (X, WINE[1])}, n_shots=1, n_unlabelled=4, n_episodes=1)
+    knows, guesses = found.records
+    assert list(knows) == ["dataset", "n_shots", "episode", "estimator", "accuracy", "log_loss"]
+    assert knows["accuracy"] == 1
+    assert knows["log_loss"] == pytest.approx(-np.log(0.99 + 0.01 / 3))
+    assert guesses["accuracy"] == pytest.approx(1 / 3)
+    assert guesses["log_loss"] == pytest.approx(np.log(3))
+
+
+def test_an_episode_depends_on_name_and_seed_alone():
+    def records(collection, **changes):
+        found = evaluate(NEAREST, collection, **{**QUICK, **changes}).records
+        return [record for record in found if record["dataset"] == "wine"]
+
+    alone = records({"wine": WINE})
+    assert records({"iris": IRIS, "wine": WINE}) == alone
+    assert records({"wine": WINE}, random_state=1) != alone
+
+
+class Counting(joblib.parallel.ThreadingBackend):
+    calls = 0
+
+    def submit(self, func, callback=None):
+        type(self).calls += 1
+        return super().submit(func, callback)
+
+
+def test_any_backend_of_joblib_does_the_work(monkeypatch):
+    monkeypatch.setattr(Counting, "calls", 0)
+    joblib.register_parallel_backend("counting", Counting)
+    collection = {"iris": IRIS, "wine": WINE}
+    with joblib.parallel_config("counting", n_jobs=2):
+        there = evaluate(NEAREST, collection, **QUICK)
+    assert Counting.calls > 0
+    assert there == evaluate(NEAREST, collection, **QUICK)
+
+
+def test_processes_find_the_same():
+    collection = {"iris": IRIS, "mixed": mixed_table()}
+    few = {name: peers()[name] for name in ("1-NN", "LabelSpreading")}
+    assert evaluate(few, collection, **QUICK, n_jobs=2) == evaluate(few, collection, **QUICK)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_datasets_that_cannot_be_evaluated_are_failures_with_names(tmp_path, n_jobs):
+    (tmp_path / "damaged.parquet").write_bytes(b"PAR1")
+    pd.DataFrame({"a": np.arange(9.0), "y": np.linspace(0, 1, 9)}).to_csv(tmp_path / "cont.csv")
+    pd.DataFrame({"a": np.arange(9.0), "y": ["x"] * 9}).to_csv(tmp_path / "one.csv", index=False)
+    rows = np.r_[0:7, 50:70]
+    pd.DataFrame(IRIS[0][rows]).assign(y=IRIS[1][rows]).to_csv(tmp_path / "small.csv", index=False)
+    with joblib.parallel_config("threading"):
+        with pytest.warns(UserWarning, match="^4 failures. cont: .*damaged: .*small: "):
+            found = evaluate(NEAREST, Folder(tmp_path), **QUICK, n_jobs=n_jobs)
+    assert {(r["dataset"], r["n_shots"]) for r in found.records} == {("small", 1)}
+    reasons = {f["dataset"]: f for f in found.failures}
+    assert "cannot read" in reasons["damaged"]["reason"]
+    assert "continuous" in reasons["cont"]["reason"]
+    assert "it has 1 class" in reasons["one"]["reason"]
+    assert "class 0 has 7" in reasons["small"]["reason"]
+    assert reasons["small"]["n_shots"] == 3 and reasons["one"]["n_shots"] is None
+    assert all(failure["estimator"] is None for failure in found.failures)
+
+
+@pytest.mark.parametrize(
+    "how, reason",
+    [
+        ("raise", "RuntimeError: no luck today"),
+        ("nan", "ValueError: predict_proba gave NaN"),
+        ("short", "ValueError: predict_proba gave NaN, or another shape"),
+    ],
+)
+def test_a_peer_that_raises_does_not_stop_the_others(how, reason):
+    with pytest.warns(UserWarning, match="^1 failures. iris, broken: .*4 times"):
+        found = evaluate({"broken": Broken(how), **NEAREST}, {"iris": IRIS}, **QUICK)
+    assert [record["estimator"] for record in found.records] == ["1-NN"] * 4
+    assert {failure["estimator"] for failure in found.failures} == {"broken"}
+    assert all(failure["reason"].startswith(reason) for failure in found.failures)
+    assert [line["estimator"] for line in found.summary()] == ["1-NN", "1-NN"]
+
+
+def test_wrong_arguments_are_errors():
+    with pytest.raises(ValueError, match="'svc' has no predict_proba"):
+        evaluate({"svc": LinearSVC()}, {"iris": IRIS})
+    with pytest.raises(ValueError, match="n_shots"):
+        evaluate(NEAREST, {"iris": IRIS}, n_shots=(1, 0))
+    with pytest.raises(ValueError, match="n_unlabelled"):
+        evaluate(NEAREST, {"iris": IRIS}, n_unlabelled=0)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, -1, "-1"])
+def test_rows_without_label_are_left_out(seen, missing):
+    y = np.array(["a", "b"] * 10, dtype=object)
+    y[:10] = missing
+    X = np.arange(20.0)[:, None]
+    evaluate({"a": Recorder()}, {"toy": (X, y)}, n_shots=2, n_unlabelled=3, n_episodes=1)
+    (labelled, labels, rest), *_ = seen
+    assert sorted(np.concatenate([labelled, rest]).ravel()) == list(range(10, 20))
+    assert sorted(labels) == ["a", "a", "b", "b"]
+
+
+def test_preparation_imputes_encodes_and_standardises():
+    X, _ = mixed_table()
+    prepared = preparation().fit_transform(X)
+    assert prepared.shape == (40, 3 + 3 + 1)  # numbers; three colours, a flag in one column
+    assert np.isfinite(prepared).all()
+    np.testing.assert_allclose(prepared[:, :3].mean(axis=0), 0, atol=1e-12)
+    assert prepared[:, 0].std() == pytest.approx(1) and prepared[5, 0] == pytest.approx(0)
+    assert set(np.unique(prepared[:, 3:])) == {0, 1}
+    array = X.astype(object).where(X.notna(), None).to_numpy()
+    assert preparation().fit_transform(array).shape == prepared.shape
+
+
+def test_peers_take_tables_as_they_come():
+    found = evaluate(peers(), {"mixed": mixed_table()}, n_shots=5, n_unlabelled=10, n_episodes=1)
+    assert found.failures == [] and len(peers()) == 5
+    assert min(line["accuracy"] for line in found.summary()) > 0.6
+
+
+def test_supervised_peers_learn_from_labelled_rows_prepared_with_all():
+    X, y = IRIS
+    train, test = np.r_[0:3, 50:53, 100:103], np.r_[10:20, 60:70, 110:120]
+    found = peers()["GaussianProcess"].fit(X[train], y[train]).predict_proba(X[test])
+    prepared = preparation().fit_transform(X[np.r_[train, test]]) / 2  # of four columns
+    plain = GaussianProcessClassifier(optimizer=None).fit(prepared[:9], y[train])
+    np.testing.assert_allclose(found, plain.predict_proba(prepared[9:]))
+
+
+def records_of(scores):
+    """Records from {(dataset, estimator): accuracies}; log loss is what accuracy lacks."""
+    return [
+        {
+            "dataset": dataset, "n_shots": 1, "episode": episode, "estimator": estimator,
+            "accuracy": value, "log_loss": 1 - value,
+        }
+        for (dataset, estimator), values in scores.items()
+        for episode, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def test_summary_has_means_and_ranks_over_datasets_that_all_did():
+    records = records_of(
+        {
+            ("p", "a"): [0.9, 0.7], ("p", "b"): [0.7, 0.9], ("p", "c"): [0.1, 0.3],
+            ("q", "a"): [0.5, 0.5], ("q", "b"): [0.6, 0.6], ("q", "c"): [0.9, 0.9],
+            ("r", "a"): [0.0, 0.0], ("r", "b"): [1.0], ("r", "c"): [1.0, 1.0],
+        }
+    )  # fmt: skip
+    summary = Evaluation(records, []).summary()
+    assert [line["estimator"] for line in summary] == ["b", "a", "c"]
+    assert {line["n_datasets"] for line in summary} == {2}  # "b" failed once on "r"
+    lines = {line["estimator"]: line for line in summary}
+    assert lines["a"]["accuracy"] == pytest.approx(0.65)
+    assert lines["a"]["log_loss"] == pytest.approx(0.35)
+    assert [lines[name]["rank"] for name in "abc"] == [2.25, 1.75, 2.0]
+
+
+def test_summary_without_a_dataset_in_common_says_so():
+    summary = Evaluation(records_of({("p", "a"): [0.5], ("q", "b"): [0.5]}), []).summary()
+    assert [(line["accuracy"], line["n_datasets"]) for line in summary] == [(None, 0)] * 2
+    assert Evaluation([], []).summary() == []
+
+
+def test_importing_does_not_import_torch():
+    code = "import sys, sklearn_meta.evaluation; print('torch' in sys.modules)"
+    root = Path(__file__).parents[1]
+    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert run.stdout == "False\n", run.stderr

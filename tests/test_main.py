@@ -1,0 +1,386 @@
+"""The command line: what its commands write where, their exit codes, and runs that go on."""
+
+import hashlib
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.datasets import load_iris, load_wine
+
+import sklearn_meta
+from sklearn_meta.__main__ import main
+from sklearn_meta.commands import COMMANDS, meta_fit
+from sklearn_meta.evaluation import peers
+from sklearn_meta.learner import Learner
+from sklearn_meta.weights import load_learner, save_learner
+
+ROOT = Path(__file__).parents[1]
+CONFIG = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
+QUICK = ["--n-shots", "1,3", "--n-unlabelled", "5", "--n-episodes", "1"]
+
+
+def sklearn_meta_process(*arguments, **options):
+    """A process as a user starts it, but on one thread, as the tests are."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "sklearn_meta", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **options,
+    )
+
+
+def call(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def here(tmp_path_factory):
+    """Folder `tables` with iris and wine, and small weights `tiny`, in the current folder."""
+    pytest.importorskip("pyarrow")
+    folder = tmp_path_factory.mktemp("here")
+    (folder / "tables").mkdir()
+    load_wine(as_frame=True).frame.to_parquet(folder / "tables" / "wine.parquet")
+    iris = load_iris(as_frame=True)
+    flowers = np.array(iris.target_names)[iris.target]
+    iris.data.assign(flower=flowers).to_csv(folder / "tables" / "iris.csv", index=False)
+    torch.manual_seed(0)
+    save_learner(Learner(backbone_config=CONFIG), folder / "tiny.safetensors")
+    before = os.getcwd()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+
+
+def meta_fit_prior(output, *more, collections=()):
+    few = ("--max-steps", 4, "--batch-size", 2, "--n-unlabelled", 5, "--backbone")
+    return [
+        "meta-fit",
+        "prior",
+        *collections,
+        "--quiet",
+        "--output",
+        output,
+        *few,
+        "tiny.safetensors",
+        *more,
+    ]
+
+
+# Real processes
+
+
+def test_help_comes_without_torch():
+    code = "import sys, runpy; sys.argv[1:] = ['meta-fit', '--help']\ntry: runpy.run_module("
+    code += "'sklearn_meta', run_name='__main__')\nfinally: print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "examples:" in run.stdout and run.stdout.endswith("False\n")
+
+
+def test_evaluate_pipes_json(here):
+    process = sklearn_meta_process(
+        "evaluate", "tables", *QUICK, "--json", "--peers", "1-NN", cwd=here
+    )
+    stdout, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    found = json.loads(stdout)
+    assert found["collection"] == "tables" and found["failures"] == []
+    assert len(found["records"]) == 2 * 2 * 2
+    assert {line["estimator"] for line in found["summary"]} == {"default", "1-NN"}
+    assert "evaluate: 100%" in stderr
+
+
+def test_an_error_is_one_line(here):
+    process = sklearn_meta_process("evaluate", "tables", "--weights", "none such", cwd=here)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 1 and stdout == ""
+    assert stderr.count("\n") == 1
+    assert stderr.startswith("sklearn-meta evaluate: error: ") and "none such" in stderr
+
+
+def test_interrupted_meta_fit_goes_on(here):
+    settings = ("--max-steps", 60, "--eval-every", 3, "--seed", 3)
+    again = meta_fit_prior("half.safetensors", *settings, "--checkpoint-dir", "half")
+    process = sklearn_meta_process(*again, cwd=here)
+    checkpoint = here / "half" / "checkpoint.safetensors"
+    while not checkpoint.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate()
+    assert process.returncode == 130, stderr
+    assert stdout == "" and "run the same command again" in stderr
+    assert "Traceback" not in stderr and not (here / "half.safetensors").exists()
+    before = checkpoint.stat().st_mtime_ns
+    assert call(*again) == 0
+    assert checkpoint.stat().st_mtime_ns > before
+    assert call(*meta_fit_prior("whole.safetensors", *settings)) == 0
+    half, whole = ((here / f"{name}.safetensors").read_bytes() for name in ("half", "whole"))
+    assert half == whole
+
+
+# meta-fit
+
+
+def test_meta_fit_saves_weights_with_a_card(here, capsys):
+    more = ("--validation", "./tables", "--exclude", "iris", "--n-shots", "1,2", "--json")
+    assert call(*meta_fit_prior("mine.safetensors", *more, collections=["tables@0.7"])) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert "left out: iris: excluded" in captured.err
+    card = json.loads((here / "mine.json").read_text())
+    sha256 = hashlib.sha256((here / "mine.safetensors").read_bytes()).hexdigest()
+    assert result["sha256"] == card["sha256"] == sha256
+    assert result["steps"] == 4 and card["seed"] == 0
+    assert card["data"] == [
+        {"collection": "prior", "share": 1.0},
+        {"collection": "tables", "share": 0.7, "datasets": ["wine"]},
+    ]
+    assert card["recipe"]["n_shots"] == [1, 2] and card["recipe"]["learning_rate"] == 1e-3
+    assert card["validation"]["tables"] == "tables"
+    assert 0 < card["validation"]["loss"] and 0 <= card["validation"]["accuracy"] <= 1
+    changed = load_learner(here / "mine.safetensors").state_dict()
+    started = load_learner(here / "tiny.safetensors").state_dict()
+    assert any(not torch.equal(changed[name], started[name]) for name in started)
+    assert call("evaluate", "tables", *QUICK, "--weights", "mine.safetensors", "--quiet") == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.count("mine.safetensors ") == 2 == captured.out.count("GaussianProcess ")
+
+
+@pytest.mark.parametrize("form", ["json", "toml"])
+def test_a_recipe_holds_arguments_and_flags_win(here, capsys, form):
+    text = {
+        "json": '{"collection": "prior", "max_steps": 4, "batch-size": 9, "n_unlabelled": [5], '
+        '"backbone": "tiny.safetensors", "quiet": true, "offline": false}',
+        "toml": 'collection = ["prior"]\nmax_steps = 4\nbatch-size = 9\nn_unlabelled = 5\n'
+        'backbone = "tiny.safetensors"\nquiet = true\noffline = false',
+    }[form]
+    Path(f"recipe.{form}").write_text(text)
+    call(*meta_fit_prior("plain.safetensors"))
+    output = f"{form}.safetensors"
+    recipe = ("meta-fit", "--recipe", f"recipe.{form}", "--output", output, "--batch-size", 2)
+    assert call(*recipe) == 0
+    assert Path(output).read_bytes() == Path("plain.safetensors").read_bytes()
+    assert "100%" not in capsys.readouterr().err
+
+
+def test_the_recipe_of_a_card_trains_the_same_weights():
+    more = ("--exclude", "iris", "--n-shots", "1,2", "--seed", 5)
+    assert call(*meta_fit_prior("first.safetensors", *more, collections=["tables@0.7"])) == 0
+    recipe = json.loads(Path("first.json").read_text())["recipe"]
+    Path("of_card.json").write_text(json.dumps(recipe))
+    assert call("meta-fit", "--recipe", "of_card.json", "--output", "second.safetensors") == 0
+    assert Path("first.safetensors").read_bytes() == Path("second.safetensors").read_bytes()
+    assert json.loads(Path("second.json").read_text())["recipe"] == recipe
+
+
+@pytest.mark.parametrize(
+    "text, code, message",
+    [
+        ("{", 1, "neither JSON nor"),
+        ("[1]", 1, "settings by name, got a list"),
+        ('{"max_stepz": 3}', 2, "not known: --max-stepz=3"),
+        ('{"max_steps": 0.5}', 2, "--max-steps"),
+        (None, 1, "No such file"),
+    ],
+)
+def test_a_recipe_that_is_wrong(tmp_path, capsys, text, code, message):
+    file = tmp_path / "recipe.json"
+    if text is not None:
+        file.write_text(text)
+    try:
+        found = call("meta-fit", "--recipe", file)
+    except SystemExit as end:
+        found = end.code
+    assert found == code
+    assert message in capsys.readouterr().err
+
+
+def test_settings_of_meta_fit_are_all_there():
+    parameters = inspect.signature(sklearn_meta.MetaSemiSupervisedClassifier.meta_fit).parameters
+    given = {"self", "datasets", "validation_datasets", "callbacks", "verbose"}
+    defaults = {name: p.default for name, p in parameters.items() if name not in given}
+    assert {name: default for name, (_, default, _) in meta_fit.SETTINGS.items()} == defaults
+
+
+# evaluate and info
+
+
+def test_evaluate_tells_what_failed(here, capsys):
+    (here / "spoilt").mkdir()
+    (here / "spoilt" / "bad.parquet").write_bytes(b"PAR1")
+    assert call("evaluate", "spoilt", "--quiet") == 1
+    bad, error = capsys.readouterr().err.splitlines()
+    assert bad.startswith("failed: bad: ") and "error: Nothing in spoilt could be" in error
+    wine = (here / "tables" / "wine.parquet").read_bytes()
+    (here / "spoilt" / "wine.parquet").write_bytes(wine)
+    weights = ("--weights", "default", "--weights", "tiny.safetensors", "--peers", "none")
+    assert call("evaluate", "spoilt", *QUICK, *weights) == 0
+    captured = capsys.readouterr()
+    assert "failed: bad: " in captured.err and "bad" not in captured.out
+    assert captured.out.count("tiny.safetensors ") == 2 and "1-NN" not in captured.out
+
+
+def test_evaluate_takes_splits_and_filters(here, capsys):
+    index = pd.DataFrame({"name": ["iris", "wine"], "split": ["train", "test"]})
+    (here / "indexed").mkdir()
+    index.to_csv(here / "indexed" / "index.csv", index=False)
+    for file in (here / "tables").iterdir():
+        (here / "indexed" / file.name).write_bytes(file.read_bytes())
+    options = (*QUICK, "--peers", "none", "--json", "--weights", "tiny.safetensors")
+    assert call("evaluate", "indexed#split=test", *options) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {record["dataset"] for record in found["records"]} == {"wine"}
+    assert found["collection"] == "indexed#split=test"
+    assert call("evaluate", "indexed", *options, "--n-columns", "2,4") == 0
+    captured = capsys.readouterr()
+    assert {r["dataset"] for r in json.loads(captured.out)["records"]} == {"iris"}
+    assert "left out: wine: 13 columns" in captured.err
+    assert call("evaluate", "indexed", *options, "--n-rows", "2,4") == 1
+    assert "None of the 2 tables of indexed fits" in capsys.readouterr().err
+
+
+def test_info_tells_of_weights_versions_and_device(capsys):
+    assert call("info") == 0
+    text = capsys.readouterr().out
+    card = load_learner("default").card
+    assert card["sha256"] in text and f"torch {torch.__version__}" in text and "device" in text
+    assert call("info", "tiny.safetensors", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["weights"] == {"tiny.safetensors": load_learner("tiny.safetensors").card}
+    assert found["versions"]["sklearn_meta"] == sklearn_meta.__version__
+    assert found["device"]["device"] in ("cpu", "cuda")
+
+
+def test_info_refuses_damaged_weights(here, capsys):
+    (here / "bad.safetensors").write_bytes((here / "tiny.safetensors").read_bytes() + b" ")
+    (here / "bad.json").write_bytes((here / "tiny.json").read_bytes())
+    assert call("info", "bad.safetensors") == 1
+    captured = capsys.readouterr()
+    assert captured.out == "" and "bad.safetensors is damaged" in captured.err
+
+
+# OpenML
+
+
+@pytest.fixture
+def openml_options(tmp_path):
+    pytest.importorskip("openml")
+    from openml_server import SERVED, OpenMLServer
+
+    with OpenMLServer(SERVED, {"99": [1, 2], "50": [1, 7], "51": [7]}) as server:
+        yield server, ("--server", server.url, "--cache-directory", tmp_path, "--n-retries", 0)
+
+
+def test_fetch_warms_the_cache_for_the_other_commands(openml_options, capsys):
+    server, options = openml_options
+    assert call("fetch", "openml:99", *options, "--quiet") == 0
+    assert capsys.readouterr().out.startswith("openml:99: 2 tables in ")
+    server.stop()
+    assert call("fetch", "99", *options, "--offline", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["openml:99"]["datasets"] == ["iris", "wine"]
+    more = ("--exclude", "12", *options)
+    assert call(*meta_fit_prior("suite.safetensors", *more, collections=["openml:99@0.5"])) == 0
+    data = json.loads(Path("suite.json").read_text())["data"]
+    assert data[1] == {"collection": "openml:99", "share": 0.5, "datasets": ["iris"]}
+    weights = ("--weights", "suite.safetensors", "--peers", "1-NN")
+    assert call("evaluate", "openml:99", *QUICK, *weights, *options, "--offline") == 0
+    assert "suite.safetensors " in capsys.readouterr().out
+
+
+def test_fetch_tells_what_is_skipped(openml_options, capsys):
+    _, options = openml_options
+    assert call("fetch", "50", "--json", *options) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)["openml:50"]
+    assert found["datasets"] == ["iris"] and len(found["skipped"]) == 1
+    assert "warning: Skipped: " in captured.err
+    assert call("fetch", "51", *options) == 1
+    assert "error: No table of openml:51" in capsys.readouterr().err
+    assert call("fetch", "--tasks", "1", *options, "--quiet") == 0
+    assert capsys.readouterr().out.startswith("tasks: 1 tables in ")
+
+
+# Wrong arguments and errors
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "COMMAND"),
+        (["train"], "invalid choice: 'train'"),
+        (["meta-fit", "prior"], "output is needed"),
+        (["meta-fit", "--output", "a.safetensors"], "collection is needed"),
+        (["meta-fit", "prior", "--output", "a.pt"], "must end in .safetensors"),
+        (["meta-fit", "prior", "--estimator", "Tree"], "invalid choice: 'Tree'"),
+        (["meta-fit", "prior@0", "--output", "a.safetensors"], "share must be a positive"),
+        (["meta-fit", "tables#part=1"], "split=NAME or task=NAME"),
+        (["meta-fit", "prior", "--max-steps", "0"], "a positive number is needed"),
+        (["meta-fit", "prior", "--max", "5"], "unrecognized arguments: --max 5\n"),
+        (["meta-fit", "prior", "--seed", "1", "tables"], "tables; names stand together"),
+        (meta_fit_prior("a.safetensors", "--n-unlabelled", "1,2,3"), "--n-unlabelled takes"),
+        (["evaluate"], "collection"),
+        (["evaluate", "prior"], "prior has no end and no names"),
+        (["evaluate", "tables", "--n-shots", "1,x"], "such as 1,3,5 are needed, got '1,x'"),
+        (["evaluate", "tables", "--n-rows", "9,2"], "smallest and largest"),
+        (["evaluate", "tables", "--peers", "2-NN"], "no peers ['2-NN']: choose from Label"),
+        (["fetch"], "a suite or --tasks is needed"),
+    ],
+)
+def test_wrong_arguments_end_with_2(capsys, arguments, message):
+    with pytest.raises(SystemExit) as end:
+        call(*arguments)
+    assert end.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and message in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["evaluate", "nowhere"], "There is no folder nowhere"),
+        (["evaluate", "tables", "--weights", "none"], "'none'"),
+        (["evaluate", "tables#split=test"], "No index.csv"),
+        (["info", "none"], "'none'"),
+        (["meta-fit", "nowhere", "--output", "a.safetensors"], "There is no folder nowhere"),
+        (meta_fit_prior("a.safetensors", "--backbone", "none"), "'none'"),
+        (meta_fit_prior("tiny.json/a.safetensors"), "tiny.json"),
+    ],
+)
+def test_errors_end_with_1_and_one_line(capsys, arguments, message):
+    assert call(*arguments) == 1
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert captured.err.startswith(f"sklearn-meta {arguments[0]}: error: ")
+    assert message in captured.err
+
+
+def test_the_console_script_is_declared():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"sklearn-meta": "sklearn_meta.__main__:main"}
+
+
+def test_help_names_every_command_and_peers(capsys):
+    for arguments in ([], *([name] for name in COMMANDS)):
+        with pytest.raises(SystemExit) as end:
+            call(*arguments, "--help")
+        assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert all(f"usage: sklearn-meta {name} " in text for name in COMMANDS)
+    assert text.count("examples:") == len(COMMANDS)
+    assert set(peers()) >= {"LabelSpreading", "RandomForest"}  # as the examples say
