@@ -14,7 +14,7 @@ from .backbones import BACKBONES
 from .learner import Learner
 from .tasks import EpisodeSampler, as_source
 from .training import gains_from_bfloat16, meta_train
-from .weights import available_weights, load_learner
+from .weights import available_weights, load_learner, save_pretrained
 
 #: Copies of learners by device and dtype, for as long as the learner itself lives.
 _PLACED = weakref.WeakKeyDictionary()
@@ -40,6 +40,8 @@ class MetaEstimator(BaseEstimator):
         learning_rate=1e-3,
         eval_every=500,
         patience=10,
+        ema_decay=None,
+        n_workers=0,
         callbacks=None,
         checkpoint_dir=None,
         verbose=True,
@@ -48,7 +50,8 @@ class MetaEstimator(BaseEstimator):
 
         Training starts from the weights that ``backbone`` names, or from random ones if it names
         an architecture. It has nothing to do with ``fit``: the context of an earlier ``fit`` is
-        left as it is, and later calls of ``fit`` and ``predict`` use the new weights.
+        left as it is, and later calls of ``fit`` and ``predict`` use the new weights. Processes
+        started by ``torchrun`` share each step between them.
 
         Parameters
         ----------
@@ -74,6 +77,11 @@ class MetaEstimator(BaseEstimator):
             Steps between validations, and between checkpoints.
         patience : int, default=10
             Validations without a better loss after which training stops.
+        ema_decay : float, default=None
+            Decay of a moving average of the weights, such as 0.999, which is validated and kept
+            in place of the weights.
+        n_workers : int, default=0
+            Processes that prepare batches while the backbone trains.
         callbacks : list of skorch callbacks, default=None
             Taken as they are.
         checkpoint_dir : path, default=None
@@ -107,6 +115,8 @@ class MetaEstimator(BaseEstimator):
             learning_rate=learning_rate,
             eval_every=eval_every,
             patience=patience,
+            ema_decay=ema_decay,
+            n_workers=n_workers,
             callbacks=callbacks,
             checkpoint_dir=checkpoint_dir,
             device=self._device(),
@@ -117,6 +127,71 @@ class MetaEstimator(BaseEstimator):
         self.learner_ = learner.cpu().requires_grad_(False)
         self.history_ = history
         return self
+
+    def save_pretrained(self, folder, **card):
+        """Save the meta-trained weights, and nothing of ``fit``, to share them.
+
+        Parameters
+        ----------
+        folder : path or str
+            Folder, made if need be, for ``model.safetensors`` and its card ``model.json``; or
+            ``"hub:owner/name"``, a repository of the Hugging Face hub that exists.
+        **card : json values
+            What is to be told of the weights: data, recipe, seed, scores.
+
+        Returns
+        -------
+        pathlib.Path or str
+            What ``backbone`` and ``from_pretrained`` take: the path, or the hub id with the commit.
+
+        Raises
+        ------
+        ValueError
+            If the backbone is a module of your own, or there is no such repository.
+        ImportError
+            If the hub is meant and ``huggingface_hub`` is not installed.
+        OSError
+            If the folder or the repository cannot be written.
+        """
+        self._validate_params()
+        return save_pretrained(self._learner(), folder, **card)
+
+    @classmethod
+    def from_pretrained(
+        cls, name, *, revision=None, cache_dir=None, local_files_only=False, **params
+    ):
+        """Make an estimator with meta-trained weights of a folder or a hub repository.
+
+        Unlike ``backbone=name`` it loads them at once, and ``backbone`` becomes their pinned
+        name: that of the package, the path, or ``hub:owner/name@commit``.
+
+        Parameters
+        ----------
+        name : str or path
+            As in :func:`sklearn_meta.weights.load_learner`: a path that exists wins over a hub
+            id, ``owner/name`` or ``owner/name@revision``; ``hub:`` before it always means the hub.
+        revision, cache_dir, local_files_only
+            As in :func:`sklearn_meta.weights.load_learner`.
+        **params : dict
+            Other parameters of the estimator.
+
+        Returns
+        -------
+        estimator : object
+            Its attribute ``learner_`` has the weights, ``learner_.card`` their card.
+
+        Raises
+        ------
+        ValueError, ImportError, OSError
+            As in :func:`sklearn_meta.weights.load_learner`.
+        """
+        learner = load_learner(
+            name, revision=revision, cache_dir=cache_dir, local_files_only=local_files_only
+        )
+        estimator = cls(backbone=learner, **params)
+        estimator.learner_ = estimator._learner()  # refuses another head
+        estimator.backbone = learner.card.get("hub", name)
+        return estimator
 
     def set_params(self, **params):
         """Set parameters; a new ``backbone`` or ``head`` forgets what ``meta_fit`` learned.

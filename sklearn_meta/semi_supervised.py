@@ -32,7 +32,8 @@ class MetaSemiSupervisedClassifier(
     ----------
     backbone : str, path or torch.nn.Module, default="default"
         Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
-        a ``.safetensors`` file with its card beside it, or a module. The name of an architecture
+        a file or folder, a hub id ``"owner/name@revision"`` (see
+        :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture
         (``"vsa"``) has no weights and needs ``meta_fit`` first.
     head : {"prototypes"}, default=None
         How embeddings become predictions; None is the head the weights were trained with.
@@ -377,8 +378,7 @@ class MetaSemiSupervisedClassifier(
             prepared.append(task)
         answers = [None] * len(prepared)
         # A CPU is fastest on what its cache holds, a GPU on what fills it.
-        max_cells = 8_000 if self._device() == "cpu" else 200_000
-        for group in groups_of_like_size(prepared, max_cells):
+        for group in groups_of_like_size(prepared, 8e3 if self._device() == "cpu" else 2e5):
             _, logits = self._forward([prepared[i] for i in group])
             for i, one in zip(group, logits, strict=True):
                 task = prepared[i]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-import tempfile
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -12,8 +12,12 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 
 from ..learner import Learner
+from . import hub
 
 FOLDER = Path(__file__).parent
+
+#: What the two files of a folder or a hub repository are called: the card is fetched first.
+CARD, WEIGHTS = "model.json", "model.safetensors"
 
 
 def available_weights():
@@ -24,8 +28,8 @@ def available_weights():
 def save_learner(learner, path, **card):
     """Write a learner's weights and its card.
 
-    Both files are written beside their target and then renamed, so a kill leaves either the old
-    file or the new one.
+    A kill at any moment leaves the old pair or the new one to be loaded; if there was no old one,
+    nothing or the new one.
 
     Parameters
     ----------
@@ -44,79 +48,142 @@ def save_learner(learner, path, **card):
     Raises
     ------
     ValueError
-        If the learner holds modules that no name and config can build again.
+        If the learner holds modules that no name and config can build again, or the card holds
+        what json cannot.
     OSError
         If the folder cannot be written.
     """
     path = Path(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"The path must end in .safetensors, got {str(path)!r}.")
-    if learner.config is None:
-        raise ValueError(
-            "Only a learner built from names (Learner('vsa', 'prototypes')) has a config that "
-            "can be written to a card; this one holds a module of your own. Save its state_dict."
-        )
-    state = {name: tensor.contiguous().cpu() for name, tensor in learner.state_dict().items()}
-    weights = dump_tensors(state)
-    card = {
-        "config": learner.config,
-        "n_parameters": sum(parameter.numel() for parameter in learner.parameters()),
-        "sha256": hashlib.sha256(weights).hexdigest(),
-        **card,
-    }
+    weights, card = _dump(learner, card)
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, weights)
-    _replace(path.with_suffix(".json"), (json.dumps(card, indent=1) + "\n").encode())
+    _write_pair(path, weights, card)
     return path
 
 
-def load_learner(name_or_path):
-    """Load weights by card name ("default") or path.
+def save_pretrained(learner, target, **card):
+    """Write a learner's weights and card to a folder or a hub repository.
+
+    Parameters
+    ----------
+    learner : Learner
+        Built from named backbone and head.
+    target : path or str
+        A folder, made if need be, to hold ``model.safetensors`` and ``model.json``; or
+        ``"hub:owner/name"``, a repository that exists, or ``"hub:owner/name@branch"``.
+    **card : json values
+        What is to be told of the weights. It is added to the card they were loaded with.
+
+    Returns
+    -------
+    pathlib.Path or str
+        Path of the weights, or their hub id with the commit, as :func:`load_learner` takes it.
+
+    Raises
+    ------
+    ValueError
+        As in :func:`save_learner`; or if there is no such repository or branch.
+    ImportError
+        If ``huggingface_hub`` is asked for and not installed.
+    OSError
+        If the folder or the repository cannot be written.
+    """
+    card = {**(getattr(learner, "card", None) or {}), **card}
+    hub_id = hub.as_hub_id(target)
+    if hub_id is None or not target.startswith(hub.PREFIX):  # writing guesses nothing: a folder
+        return save_learner(learner, Path(target) / WEIGHTS, **card)
+    weights, card = _dump(learner, card)
+    files = {CARD: card, WEIGHTS: weights}
+    return str(hub.upload(hub_id, files, "Weights and card of sklearn_meta"))
+
+
+def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_only=False):
+    """Load weights by card name ("default"), path or hub id.
+
+    What a name means is decided in this order:
+
+    1. a name in :func:`available_weights`: weights of the package;
+    2. a path that exists: that file, or ``model.safetensors`` of that folder;
+    3. a string ``owner/name`` or ``owner/name@revision``: that repository of the Hugging Face
+       hub, at that branch, tag or commit.
+
+    ``hub:owner/name`` and ``hub:owner/name@revision`` mean the hub whatever paths exist. A
+    ``pathlib.Path``, and a string that ends in ``.safetensors``, without the prefix never do.
 
     Parameters
     ----------
     name_or_path : str or path
-        Name of weights inside the package (see :func:`available_weights`), or the path of a
-        ``.safetensors`` file with its card beside it.
+        Name of weights, path of a ``.safetensors`` file with its card beside it, folder written
+        by :func:`save_pretrained`, or hub id.
+    revision : str, default=None
+        Branch, tag or commit of a hub repository, instead of ``@revision``. None is the newest
+        commit of the branch ``main``.
+    cache_dir : path, default=None
+        Where ``huggingface_hub`` keeps what it fetched; None for its usual place.
+    local_files_only : bool, default=False
+        Whether to take a hub repository from that cache alone. The environment variable
+        ``HF_HUB_OFFLINE=1`` says so for a whole process.
 
     Returns
     -------
     Learner
-        In eval mode. Its attribute ``card`` is the card, a dict. Weights of the package are
-        loaded once a process and shared: do not change them in place.
+        In eval mode. Its attribute ``card`` is the card, a dict; for weights of the hub its entry
+        "hub" is ``hub:owner/name@commit``, the id of these very weights. Weights of the package
+        are loaded once a process and shared: do not change them in place.
 
     Raises
     ------
     ValueError
         If there are no such weights, or they are damaged, foreign or of another architecture.
+    ImportError
+        If they are on the hub and ``huggingface_hub`` is not installed.
+    OSError
+        If the hub cannot be reached, or may not be, and its cache does not have the weights.
     """
-    if str(name_or_path) in available_weights():
-        return _load_once(FOLDER / f"{name_or_path}.safetensors")
-    path = Path(name_or_path)
-    if not path.is_file():
+    name = str(name_or_path)
+    shipped, path, hub_id = name in available_weights(), Path(name), hub.as_hub_id(name_or_path)
+    if shipped or (path.exists() and not name.startswith(hub.PREFIX)):
+        hub_id = None
+    if revision is not None:
+        if hub_id is None or hub_id.revision is not None:
+            raise ValueError(
+                f"revision={revision!r} is for a hub repository named without one, got {name!r}."
+            )
+        hub_id = hub_id._replace(revision=revision)
+    if shipped:
+        return _load_once(FOLDER / f"{name}.safetensors")
+    if hub_id is not None:
+        return _load_from_hub(hub_id, cache_dir, local_files_only)
+    if path.is_dir():
+        path = path / WEIGHTS
+    if not path.is_file() and not _unfinished(path).is_file():
         raise ValueError(
-            f"No weights {str(name_or_path)!r}: neither a name in {available_weights()} nor the "
-            "path of a .safetensors file."
+            f"No weights {name!r}: neither a name in {available_weights()} nor the path of a "
+            f".safetensors file or of a folder with a {WEIGHTS}, nor a hub id, "
+            "'hub:owner/name@revision'."
         )
     return _load(path)
 
 
-def _load(path):
-    card_path = path.with_suffix(".json")
+def _load_from_hub(hub_id, cache_dir, local_files_only):
+    options = {"cache_dir": cache_dir, "local_files_only": local_files_only}
+    folder = hub.fetch(hub_id, (CARD, WEIGHTS), **options)
+    hub_id = hub_id._replace(revision=folder.name)
     try:
-        card = json.loads(card_path.read_text())
-        config, sha256 = card["config"], card["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        learner = _load(folder / WEIGHTS)
+    except ValueError as error:
         raise ValueError(
-            f"{path} has no readable card {card_path.name} beside it ({error}): copy both files, "
-            "the weights and their card."
+            f"Weights of {hub_id} are refused: {error} They stay refused as long as they are in "
+            f"the cache; if the repository is sound, remove {folder.parent.parent}."
         ) from error
-    raw = path.read_bytes()
-    if hashlib.sha256(raw).hexdigest() != sha256:
-        raise ValueError(
-            f"{path} is damaged or not the file its card describes: its sha256 differs. Fetch "
-            "both files again, or reinstall the package."
-        )
+    learner.card["hub"] = str(hub_id)
+    return learner
+
+
+def _load(path):
+    _, raw, card = _read_pair(path)
+    config = card["config"]
     try:
         state = load_tensors(raw)
     except SafetensorError as error:
@@ -138,14 +205,80 @@ def _load(path):
 _load_once = lru_cache(maxsize=None)(_load)
 
 
-def _replace(path, content):
-    """Write a file whole or not at all."""
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".partial")
+def _dump(learner, card):
+    """Bytes of the weights and of the card; what the store says of them itself goes first."""
+    if learner.config is None:
+        raise ValueError(
+            "Only a learner built from names (Learner('vsa', 'prototypes')) has a config that "
+            "can be written to a card; this one holds a module of your own. Save its state_dict."
+        )
+    state = {name: tensor.contiguous().cpu() for name, tensor in learner.state_dict().items()}
+    weights = dump_tensors(state)
+    own = {
+        "config": learner.config,
+        "n_parameters": sum(parameter.numel() for parameter in learner.parameters()),
+        "sha256": hashlib.sha256(weights).hexdigest(),
+    }
+    card = own | card | own
+    card.pop("hub", None)  # where a copy was fetched from is not true of the next copy
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
+        return weights, (json.dumps(card, indent=1) + "\n").encode()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The card takes json values only: {error}.") from error
+
+
+# Two files cannot be replaced in one step, so one of them decides: the card. New weights are
+# written whole beside the old ones, then the card is replaced, then the weights are moved to their
+# place. A reader takes the file whose sha256 the card names: before the middle step that is the
+# old one, which is still there, and after it the new one, moved or not.
+
+
+def _unfinished(path):
+    """Where a new file stands until it is moved to its place."""
+    return path.with_name(path.name + ".new")
+
+
+def _write_pair(path, weights, card):
+    card_path = path.with_suffix(".json")
+    with suppress(ValueError):  # no whole pair to keep
+        place, *_ = _read_pair(path)
+        if place != path:  # an earlier save was killed before its last step
+            os.replace(place, path)
+    try:
+        _unfinished(path).write_bytes(weights)
+        _unfinished(card_path).write_bytes(card)
+        os.replace(_unfinished(card_path), card_path)
+    except OSError:
+        for each in (path, card_path):
+            _unfinished(each).unlink(missing_ok=True)
         raise
+    os.replace(_unfinished(path), path)
+
+
+def _read_pair(path):
+    """Where the weights are that the card describes, their bytes, and the card."""
+    for _ in range(2):  # between card and weights another process may have saved
+        card = _read_card(path)
+        for place in (path, _unfinished(path)):
+            with suppress(FileNotFoundError):
+                raw = place.read_bytes()
+                if hashlib.sha256(raw).hexdigest() == card["sha256"]:
+                    return place, raw, card
+    raise ValueError(
+        f"{path} is damaged or not the file its card describes: its sha256 differs. Fetch both "
+        "files again, or reinstall the package."
+    )
+
+
+def _read_card(path):
+    path = path.with_suffix(".json")
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        card["config"], card["sha256"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path.with_suffix('.safetensors')} has no readable card {path.name} beside it "
+            f"({error}): copy both files, the weights and their card, or save them again."
+        ) from error
+    card.pop("hub", None)  # said by the one who fetched it, never by the file
+    return card

@@ -1,0 +1,183 @@
+"""Files of a repository on the Hugging Face hub, each call at one commit.
+
+All that the package knows of ``huggingface_hub`` is in this file. It is imported when it is needed,
+and asked for files by name only: nothing else of a repository is fetched, and nothing is run.
+"""
+
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+PREFIX = "hub:"
+_ID = re.compile(r"(hub:)?(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>\S+))?", re.ASCII)
+
+
+class HubId(NamedTuple):
+    """A repository and, unless it is None, the branch, tag or commit meant."""
+
+    repo: str
+    revision: str | None = None
+
+    def __str__(self):
+        return PREFIX + self.repo + (f"@{self.revision}" if self.revision else "")
+
+
+def as_hub_id(name):
+    """Read ``[hub:]owner/name[@revision]``.
+
+    Parameters
+    ----------
+    name : object
+
+    Returns
+    -------
+    HubId or None
+        None if it is something else: no string, of another form, or without the prefix and ending
+        as a file of weights does.
+
+    Raises
+    ------
+    ValueError
+        If the prefix says ``hub:`` and what follows is no id.
+    """
+    if not isinstance(name, str):
+        return None
+    match = _ID.fullmatch(name)
+    if name.startswith(PREFIX):
+        if match is None:
+            raise ValueError(
+                f"{name!r} is no hub id: it must be 'hub:owner/name' or 'hub:owner/name@revision'."
+            )
+    elif match is None or name.endswith(".safetensors"):
+        return None
+    return HubId(match["repo"], match["revision"])
+
+
+def fetch(hub_id, names, *, cache_dir=None, local_files_only=False):
+    """Fetch files of one commit into the cache of ``huggingface_hub``.
+
+    The environment variables of that package hold: ``HF_HUB_OFFLINE``, ``HF_ENDPOINT``,
+    ``HF_HOME`` and the others. So do its login and token.
+
+    Parameters
+    ----------
+    hub_id : HubId
+        Without a revision the branch ``main`` is meant.
+    names : sequence of str
+        Files of the repository.
+    cache_dir : path, default=None
+        Where to keep them, None for the usual place.
+    local_files_only : bool, default=False
+        Whether to take what is in the cache and ask nobody.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder with the files. Its name is the hash of their commit.
+
+    Raises
+    ------
+    ImportError
+        If ``huggingface_hub`` is not installed.
+    ValueError
+        If there is no such repository, revision or file.
+    OSError
+        If the hub cannot be reached, or may not be, and the cache does not have the files.
+    """
+    with _errors_that_say_what_to_do(hub_id, "fetch it") as client:
+        revision = hub_id.revision
+        for name in names:
+            path = client.hf_hub_download(
+                hub_id.repo,
+                name,
+                revision=revision,
+                cache_dir=cache_dir,
+                local_files_only=local_files_only,
+                library_name="sklearn_meta",
+            )
+            # The cache keeps a file at snapshots/<commit>/<file>. The files to follow are of the
+            # commit of the first, even if the branch moves in between.
+            revision = Path(path).parent.name
+    return Path(path).parent
+
+
+def upload(hub_id, files, message):
+    """Put files into a repository, all of them in one commit.
+
+    Parameters
+    ----------
+    hub_id : HubId
+        A repository that exists; a revision is the branch to commit to.
+    files : dict of str to bytes
+    message : str
+        What the commit is said to be.
+
+    Returns
+    -------
+    HubId
+        With the hash of the commit.
+
+    Raises
+    ------
+    ImportError, ValueError, OSError
+        As in :func:`fetch`, and if the account may not write there.
+    """
+    with _errors_that_say_what_to_do(hub_id, "write to it") as client:
+        info = client.HfApi(library_name="sklearn_meta").create_commit(
+            hub_id.repo,
+            [client.CommitOperationAdd(name, content) for name, content in files.items()],
+            revision=hub_id.revision,
+            commit_message=message,
+        )
+    return hub_id._replace(revision=info.oid)
+
+
+@contextmanager
+def _errors_that_say_what_to_do(hub_id, aim):
+    """Yield the client; what it raises ends as a ValueError or OSError that goes on from there."""
+    try:
+        import huggingface_hub as client
+        from huggingface_hub import errors
+    except ImportError as error:
+        raise ImportError(
+            f"{hub_id} is a repository of the Hugging Face hub (and no path that exists): to "
+            f"{aim} takes huggingface_hub. Run: pip install 'sklearn_meta[hub]'"
+        ) from error
+    try:
+        yield client
+    except errors.RepositoryNotFoundError as error:
+        raise ValueError(
+            f"No repository {hub_id.repo!r} on {client.constants.ENDPOINT}, or a private one that "
+            "this account may not read. Check the name (nor is there a path of that name here), "
+            "create it with `hf repo create`, or log in with `hf auth login`."
+        ) from error
+    except errors.RevisionNotFoundError as error:
+        raise ValueError(
+            f"Repository {hub_id.repo!r} has no branch, tag or commit "
+            f"{hub_id.revision or 'main'!r}. Leave the revision out for the newest, or give a "
+            "full commit hash."
+        ) from error
+    except errors.LocalEntryNotFoundError as error:
+        cause = error.__cause__
+        if cause is None or isinstance(cause, errors.OfflineModeIsEnabled):
+            why = "may not be asked (HF_HUB_OFFLINE, local_files_only)"
+        else:
+            why = f"fails: {cause}"
+        raise FileNotFoundError(
+            f"{hub_id} is not in the cache, and the hub {why}. Fetch it once with a connection; "
+            "after that it loads without one."
+        ) from error
+    except errors.EntryNotFoundError as error:
+        raise ValueError(
+            f"Repository {hub_id.repo!r} holds no weights of this package, which are what "
+            f"save_pretrained writes: {error}"
+        ) from error
+    except errors.HFValidationError as error:
+        raise ValueError(f"{hub_id} is no hub id: {error}") from error
+    # The client lets errors of its http library through, which is not the same in every version.
+    except Exception as error:
+        raise OSError(
+            f"{hub_id}: could not {aim} ({error}). Check the connection, what this account may do "
+            "and the room on the disk, then try again."
+        ) from error
