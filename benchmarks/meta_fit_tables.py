@@ -28,7 +28,7 @@ def main():
     folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
     parser.add_argument("--folder", type=Path, default=folder, help="index.csv and the tables")
     parser.add_argument("--start", default="prior", help="name or path of weights")
-    parser.add_argument("--max-steps", type=int, default=6000)
+    parser.add_argument("--max-steps", type=int, default=2500)
     parser.add_argument("--eval-every", type=int, default=250)
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--checkpoint-dir", help="a killed run goes on from there")
