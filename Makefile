@@ -16,8 +16,9 @@ help: ## list the targets
 quickstart: $(INSTALLED) ## cross-validate on real tables with 5 labels a class: a table and a PNG
 	$(PY) examples/quickstart.py
 
-# One thread: the tests are many small problems, on which OpenMP's threads only wait for each other.
-test coverage: export OMP_NUM_THREADS ?= 1
+# One thread: these are many small problems, on which OpenMP's threads only wait for each other,
+# and for as long as it takes where another program keeps a core busy.
+quickstart test coverage: export OMP_NUM_THREADS ?= 1
 
 test: lint ## lint, then run the tests and the docstrings' examples
 	$(PY) -m pytest
