@@ -14,10 +14,9 @@ from pathlib import Path
 import few_shot_tables
 import torch
 from matplotlib.figure import Figure
-from meta_train_default import SCIKIT_LEARN
+from meta_train_default import tables
 
 from sklearn_meta import MetaSemiSupervisedClassifier
-from sklearn_meta.tasks import Folder, as_source, select
 from sklearn_meta.weights import save_learner
 
 ROOT = Path(__file__).parents[1]
@@ -37,14 +36,10 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
 
-    def tables(split):
-        folder = Folder(args.folder, split=split, task="classification")
-        return as_source(select(folder, exclude=SCIKIT_LEARN), retarget=0.3 * (split == "train"))
-
     classifier = MetaSemiSupervisedClassifier(args.start, random_state=0)
     classifier.meta_fit(
-        tables("train"),
-        validation_datasets=tables("valid"),
+        tables(args.folder, "train", retarget=0.3),
+        validation_datasets=tables(args.folder, "valid"),
         max_steps=args.max_steps,
         eval_every=args.eval_every,
         learning_rate=args.learning_rate,

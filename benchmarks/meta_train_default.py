@@ -25,6 +25,12 @@ FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
 PLACES = ("folder", "output", "checkpoint_dir")
 
 
+def tables(folder, split, task="classification", *, retarget=0.0):
+    """Source of the tables of one split, without scikit-learn's own sets."""
+    chosen = select(Folder(folder, split=split, task=task), exclude=SCIKIT_LEARN)
+    return as_source(chosen, retarget=retarget)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", default=FOLDER, help="of tables, with an index")
@@ -43,14 +49,10 @@ def main():
 
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-
-    def tables(split, task="classification"):
-        return select(Folder(args.folder, split=split, task=task), exclude=SCIKIT_LEARN)
-
     source = Mixture(
         [
-            as_source(tables("train"), retarget=0.3),
-            as_source(tables("train", "regression"), retarget=0.3),
+            tables(args.folder, "train", retarget=0.3),
+            tables(args.folder, "train", "regression", retarget=0.3),
             TablePrior(n_columns=(2, 40)),
         ],
         weights=[0.5, 0.2, 0.3],
@@ -77,7 +79,7 @@ def main():
         learner,
         source,
         sampler,
-        validation_source=as_source(tables("valid")),
+        validation_source=tables(args.folder, "valid"),
         max_steps=args.max_steps,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,

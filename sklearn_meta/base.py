@@ -13,7 +13,7 @@ from torch import nn
 from .backbones import BACKBONES
 from .learner import Learner
 from .tasks import EpisodeSampler, as_source
-from .training import gains_from_bfloat16, meta_train
+from .training import autocast, meta_train
 from .weights import available_weights, load_learner, save_pretrained
 
 #: Copies of learners by device and dtype, for as long as the learner itself lives.
@@ -256,9 +256,7 @@ class MetaEstimator(BaseEstimator):
 
     def _autocast(self):
         """Context in which the forward pass runs."""
-        device = self._device()
-        use = self.dtype == "bfloat16" or (self.dtype == "auto" and gains_from_bfloat16(device))
-        return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=use)
+        return autocast(self._device(), self.dtype)
 
     def __sklearn_clone__(self):
         clone = super().__sklearn_clone__()

@@ -10,6 +10,8 @@ from skorch.callbacks import Callback
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm.auto import tqdm
 
+from .distributed import is_first_process
+
 
 class MovingAverage(Callback):
     """Exponential moving average of the weights; without a decay, the weights themselves.
@@ -78,8 +80,8 @@ class CSVLog(Callback):
         self.path = path
 
     def on_epoch_end(self, net, **kwargs):
-        if int(os.environ.get("RANK", "0")):
-            return  # one process writes
+        if not is_first_process():
+            return
         rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in net.history]
         partial = Path(f"{self.path}.partial")
         with open(partial, "w", newline="") as file:

@@ -8,6 +8,11 @@ import os
 from contextlib import nullcontext
 
 
+def is_first_process():
+    """Whether this process is the one, of several that torchrun may have started, that writes."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 def processes(device):
     """The processes of this run.
 

@@ -272,10 +272,7 @@ class MetaNet(NeuralNet):
     def _loss(self, module, group):
         """Logits and loss of one group of tasks."""
         inputs, target = group
-        use = self.precision == "bfloat16" or (
-            self.precision == "auto" and gains_from_bfloat16(self.device)
-        )
-        with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=use):
+        with autocast(self.device, self.precision):
             logits = module(**{name: tensor.to(self.device) for name, tensor in inputs.items()})
         return logits, self.criterion_(logits, target.to(self.device))
 
@@ -334,6 +331,12 @@ def rate_at(step, n_steps, n_warmup, n_cycles):
         return (step + 1) / n_warmup
     position = n_cycles * (step - n_warmup) / max(n_steps - n_warmup, 1)
     return 0.0 if position >= n_cycles else 0.5 * (1 + math.cos(math.pi * (position % 1)))
+
+
+def autocast(device, precision):
+    """Context of a forward pass: bfloat16 if asked for, or if "auto" and the device gains."""
+    use = precision == "bfloat16" or (precision == "auto" and gains_from_bfloat16(device))
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=use)
 
 
 def gains_from_bfloat16(device):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import sklearn_meta
 
+from ..distributed import is_first_process
 from .arguments import (
     COLLECTIONS,
     add_collection_arguments,
@@ -136,8 +137,8 @@ def run(args):
             verbose=not args.quiet,
             **settings,
         )
-    if int(os.environ.get("RANK", "0")):
-        return 0  # of several processes, one saves
+    if not is_first_process():
+        return 0
     card = {
         "data": [
             {"collection": spec.label, "share": spec.share}

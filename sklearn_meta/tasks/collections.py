@@ -155,30 +155,21 @@ class Subset(Mapping):
         return len(self.names)
 
 
-class Selection(Mapping):
-    """Tables that passed the filters of :func:`select`, in memory.
+class Selection(dict):
+    """Tables that passed the filters of :func:`select`, in memory: a dict of str to RawTable.
 
     Attributes
     ----------
-    tables : dict of str to RawTable
     rejected : dict of str to str
         Why each of the others was not taken.
     families : dict of str to str
+        As in a collection.
     """
 
     def __init__(self, tables, rejected, families):
-        self.tables = tables
+        super().__init__(tables)
         self.rejected = rejected
         self.families = families
-
-    def __getitem__(self, name):
-        return self.tables[name]
-
-    def __iter__(self):
-        return iter(self.tables)
-
-    def __len__(self):
-        return len(self.tables)
 
 
 def select(
@@ -231,9 +222,9 @@ def select(
         if str(metadata.get("id")) in exclude:
             rejected[name] = "excluded"
             continue
-        counts = np.unique(np.asarray(y).astype(str), return_counts=True)[1]
         found = {"rows": (len(y), n_rows), "columns": (np.shape(X)[1], n_columns)}
         if metadata.get("task") != "regression":
+            counts = np.unique(np.asarray(y).astype(str), return_counts=True)[1]
             found["classes"] = (len(counts), n_classes)
             found["rows in the smallest class"] = (
                 counts.min(initial=len(y)),
