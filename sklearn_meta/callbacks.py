@@ -41,15 +41,18 @@ class MovingAverage(Callback):
 
 
 class ShotScores(Callback):
-    """Validation accuracy, over all tasks and by the number of labelled rows a class.
+    """Score of the validation tasks, over all and by the number of labelled rows a class.
 
     Parameters
     ----------
+    name : str
+        What the score is called: "accuracy" or "mse".
     gather : callable
         Makes one list of the lists of all processes.
     """
 
-    def __init__(self, gather):
+    def __init__(self, name, gather):
+        self.name = f"valid_{name}"
         self.gather = gather
         self.scores = []
 
@@ -59,12 +62,12 @@ class ShotScores(Callback):
     def on_epoch_end(self, net, **kwargs):
         scores, self.scores = self.gather(self.scores), []
         by_shots = defaultdict(list)
-        for n_shots, accuracy in sorted(scores):  # sorted: a sum depends on its order
-            by_shots[n_shots].append(accuracy)
+        for n_shots, score in sorted(scores):  # sorted: a sum depends on its order
+            by_shots[n_shots].append(score)
         if scores:
-            net.history.record("valid_accuracy", float(np.mean(sum(by_shots.values(), []))))
-        for n_shots, accuracies in by_shots.items():
-            net.history.record(f"valid_accuracy_{n_shots}_shots", float(np.mean(accuracies)))
+            net.history.record(self.name, float(np.mean(sum(by_shots.values(), []))))
+        for n_shots, found in by_shots.items():
+            net.history.record(f"{self.name}_{n_shots}_shots", float(np.mean(found)))
 
 
 class CSVLog(Callback):

@@ -1,5 +1,7 @@
 """A learner is a backbone and a head: the thing that is meta-trained, stored and loaded."""
 
+import math
+
 from torch import nn
 
 from .backbones import BACKBONES
@@ -15,7 +17,10 @@ class Learner(nn.Module):
         Name of an architecture in ``sklearn_meta.backbones.BACKBONES``, or a module with its
         calling convention (see :class:`sklearn_meta.backbones.VSA`).
     head : str or torch.nn.Module, default="prototypes"
-        Name of a head in ``sklearn_meta.heads.HEADS``, or a module with its calling convention.
+        Name of a head of the task in ``sklearn_meta.heads.HEADS``, or a module with its calling
+        convention (see :class:`sklearn_meta.heads.Prototypes`).
+    task : {"classification", "regression"}, default="classification"
+        What labels are.
     backbone_config, head_config : dict, optional
         Keyword arguments of the named backbone and head.
 
@@ -26,12 +31,21 @@ class Learner(nn.Module):
     """
 
     def __init__(
-        self, backbone="vsa", head="prototypes", *, backbone_config=None, head_config=None
+        self,
+        backbone="vsa",
+        head="prototypes",
+        *,
+        task="classification",
+        backbone_config=None,
+        head_config=None,
     ):
         super().__init__()
         self.names = {"backbone": backbone, "head": head}
+        self.task = task
+        if backbone == "maml":  # its gradient steps need to know what labels are
+            backbone_config = {"inner": task, **(backbone_config or {})}
         self.backbone = _build("backbone", backbone, backbone_config, BACKBONES)
-        self.head = _build("head", head, head_config, HEADS)
+        self.head = _build(f"{task} head", head, head_config, HEADS[task])
 
     @property
     def config(self):
@@ -40,36 +54,38 @@ class Learner(nn.Module):
             return None
         return {
             **self.names,
+            "task": self.task,
             "backbone_config": dict(self.backbone.config),
             "head_config": dict(self.head.config),
         }
 
-    def forward(self, x, y, readable, columns, classes):
-        """Logits of every row: (B, N, C), -inf for classes without a labelled row.
+    def forward(self, x, labels, readable, columns, classes):
+        """The head's output for every row, such as logits (B, N, C).
 
         Parameters are those of the backbone's call.
         """
-        return self.embed_and_predict(x, y, readable, columns, classes)[1]
+        return self.embed_and_predict(x, labels, readable, columns, classes)[1]
 
-    def embed_and_predict(self, x, y, readable, columns, classes):
-        """Embeddings (B, N, M, H) and logits (B, N, C) of every row."""
-        z, _ = self.backbone(x, y, readable, columns, classes)
-        return z, self.head(z, self.head.adapt(z, y, classes))
+    def embed_and_predict(self, x, labels, readable, columns, classes):
+        """Embeddings (B, N, M, H) and the head's output of every row."""
+        z, _ = self.backbone(x, labels, readable, columns, classes)
+        return z, self.head.joint(z, labels, classes, readable)
 
-    def encode(self, x, y, columns, classes):
+    def encode(self, x, labels, columns, classes):
         """Read a context once: the state that ``continue_from`` needs of it.
 
         Every row of the context may read every other; rows seen later are read by nobody.
         """
-        readable = y.new_ones(y.shape, dtype=bool)
-        z, memory = self.backbone(x, y, readable, columns, classes)
-        return memory, self.head.adapt(z, y, classes)
+        readable = labels.new_ones(labels.shape[:2], dtype=bool)
+        z, memory = self.backbone(x, labels, readable, columns, classes)
+        return memory, self.head.adapt(z, labels, classes, readable)
 
     def continue_from(self, state, x, columns, classes):
-        """Embeddings and logits of new rows, each read from the encoded context alone."""
+        """Embeddings and outputs of new rows, each read from the encoded context alone."""
         memory, head_state = state
-        y = x.new_full(x.shape[:2], -1, dtype=int)
-        z, _ = self.backbone(x, y, y >= 0, columns, classes, memory)
+        labels = x.new_full((*x.shape[:2], classes.shape[1]), math.nan)
+        readable = x.new_zeros(x.shape[:2], dtype=bool)
+        z, _ = self.backbone(x, labels, readable, columns, classes, memory)
         return z, self.head(z, head_state)
 
 

@@ -20,7 +20,6 @@ from .callbacks import MovingAverage, Patience, Progress, ShotScores
 from .checkpoint import Checkpoint
 from .distributed import processes
 from .tasks import batches, names_in
-from .tasks.batch import IGNORE
 
 
 def meta_train(
@@ -51,7 +50,7 @@ def meta_train(
     random_state=0,
     verbose=True,
 ):
-    """Minimise the expected loss on held-out labels, Eq. (10) of paper 000.
+    """Minimise the expected loss on held-out labels: Algorithm 1 and Eq. (10) of paper 000.
 
     Parameters
     ----------
@@ -103,7 +102,8 @@ def meta_train(
     Returns
     -------
     history : skorch.history.History
-        ``train_loss``, ``valid_loss``, ``valid_accuracy`` and ``valid_accuracy_K_shots`` by epoch.
+        ``train_loss``, ``valid_loss``, and by epoch and number K of labelled rows (a class)
+        ``valid_accuracy`` and ``valid_accuracy_K_shots``; or ``mse`` for ``accuracy``.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def meta_train(
     if validation_source is not None:
         draws = batches(validation_source, sampler, seed=[random_state, 1], **dealt)
         validation = [next(draws) for _ in range(n_validation)]
-        own.append(ShotScores(shared.gather))
+        own.append(ShotScores(learner.head.score_name, shared.gather))
     own.append(checkpoint)
     if verbose and shared.rank == 0:
         own.append(Progress(n_epochs * eval_every))
@@ -172,7 +172,7 @@ def meta_train(
     stop = Patience(patience if validation else None)
     net = MetaNet(
         learner,
-        criterion=episode_loss,
+        criterion=learner.head.loss,
         optimizer=torch.optim.AdamW,
         optimizer__weight_decay=weight_decay,
         lr=learning_rate,
@@ -270,11 +270,11 @@ class MetaNet(NeuralNet):
         return self
 
     def _loss(self, module, group):
-        """Logits and loss of one group of tasks."""
+        """Output and loss of one group of tasks."""
         inputs, target = group
         with autocast(self.device, self.precision):
-            logits = module(**{name: tensor.to(self.device) for name, tensor in inputs.items()})
-        return logits, self.criterion_(logits, target.to(self.device))
+            output = module(**{name: tensor.to(self.device) for name, tensor in inputs.items()})
+        return output, self.criterion_(output, target.to(self.device))
 
     def train_step_single(self, batch, **fit_params):
         """Gradient of a batch: the groups' gradients add up, so only one group is in memory."""
@@ -282,47 +282,30 @@ class MetaNet(NeuralNet):
         losses = []
         for i, group in enumerate(batch):
             with self.processes.gradients(self.module_, complete=i + 1 == len(batch)):
-                logits, loss = self._loss(self.module_, group)
+                output, loss = self._loss(self.module_, group)
                 losses.append(loss / len(batch))
                 losses[-1].backward()
         loss = self.processes.mean(torch.stack(losses).detach().sum())
-        return {"loss": loss, "y_pred": logits}
+        return {"loss": loss, "y_pred": output}
 
     def validation_step(self, batch, **fit_params):
-        """Loss of a batch, and its ``scores``: labelled rows a class and accuracy of each task."""
+        """Loss of a batch, and its ``scores``: labelled rows a class and score of each task."""
         self.average.learner.eval()
         losses, scores = [], []
         with torch.no_grad():
             for group in batch:
-                logits, loss = self._loss(self.average.learner, group)
+                output, loss = self._loss(self.average.learner, group)
                 losses.append(loss)
-                scores += task_scores(logits.cpu(), *group)
+                score = self.average.learner.head.score(output.cpu(), group[1]).tolist()
+                scores += zip(n_shots(group[0]), score, strict=True)
         loss = self.processes.mean(torch.stack(losses).mean())
-        return {"loss": loss, "y_pred": logits, "scores": scores}
+        return {"loss": loss, "y_pred": output, "scores": scores}
 
 
-def task_scores(logits, inputs, target):
-    """Labelled rows a class, rounded, and accuracy of each task of a group: a list of pairs."""
-    asked = target != IGNORE
-    hit = (logits.argmax(-1) == target) & asked
-    accuracy = hit.sum(1) / asked.sum(1).clamp(min=1)
-    n_shots = (inputs["y"] >= 0).sum(1) / inputs["classes"].sum(1)
-    return list(zip(n_shots.round().int().tolist(), accuracy.tolist(), strict=True))
-
-
-def episode_loss(logits, target):
-    """Eq. (10): mean over the rows to be predicted of each task, then over tasks.
-
-    Parameters
-    ----------
-    logits : tensor of shape (B, N, C)
-    target : int tensor of shape (B, N)
-        ``IGNORE`` for rows that are not to be predicted.
-    """
-    loss = torch.nn.functional.cross_entropy(
-        logits.float().transpose(1, 2), target, ignore_index=IGNORE, reduction="none"
-    )
-    return (loss.sum(1) / (target != IGNORE).sum(1).clamp(min=1)).mean()
+def n_shots(inputs):
+    """Labelled rows a class of each task of a group, rounded (of regression: in all); a list."""
+    labelled = ~inputs["labels"].isnan().all(-1)
+    return (labelled.sum(1) / inputs["classes"].sum(1)).round().int().tolist()
 
 
 def rate_at(step, n_steps, n_warmup, n_cycles):

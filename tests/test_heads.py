@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from labels import label_matrix
 
 from sklearn_meta.heads import HEADS, Prototypes
 
@@ -21,7 +22,12 @@ def probabilities(z, y, n_classes, temperature=1.0):
 
 def predict(head, z, y, classes):
     with torch.no_grad():
-        return head(z, head.adapt(z, y, classes)).softmax(-1).numpy()
+        return head.joint(z, *context(y, classes)).softmax(-1).numpy()
+
+
+def context(y, classes):
+    """What ``adapt`` takes beside embeddings, of codes all of whose rows are readable."""
+    return label_matrix(y, classes.shape[1]), classes, torch.ones(y.shape, dtype=torch.bool)
 
 
 @st.composite
@@ -54,8 +60,8 @@ def test_state_of_the_context_serves_rows_seen_later(batch):
     head = Prototypes().double()
     new = torch.randn(2, 4, *z.shape[2:], dtype=torch.float64)
     both, unlabelled = torch.cat([z, new], dim=1), torch.full((2, 4), -1)
-    later = head(new, head.adapt(z, y, classes))
-    at_once = head(both, head.adapt(both, torch.cat([y, unlabelled], dim=1), classes))
+    later = head(new, head.adapt(z, *context(y, classes)))
+    at_once = head(both, head.adapt(both, *context(torch.cat([y, unlabelled], dim=1), classes)))
     torch.testing.assert_close(later, at_once[:, -4:], rtol=0, atol=1e-10)
 
 
@@ -73,7 +79,7 @@ def test_gradients_are_finite_with_a_class_without_label():
     z = torch.randn(1, 6, 2, 3, requires_grad=True)
     y = torch.tensor([[0, 0, 2, -1, -1, -1]])
     head = Prototypes()
-    logits = head(z, head.adapt(z, y, torch.tensor([[True, True, True, False]])))
+    logits = head.joint(z, *context(y, torch.tensor([[True, True, True, False]])))
     target = torch.tensor([0, 2, 0])
     torch.nn.functional.cross_entropy(logits[0, 3:], target).backward()
     assert z.grad.isfinite().all() and z.grad.any()
@@ -88,7 +94,7 @@ def test_temperature_is_learned_or_fixed():
         {"temperature": "learned"},
         {"temperature": "fixed"},
     )
-    assert HEADS["prototypes"] is Prototypes
+    assert HEADS["classification"]["prototypes"] is Prototypes
     with pytest.raises(ValueError, match="'learned' or 'fixed', got 'warm'"):
         Prototypes(temperature="warm")
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from labels import label_matrix
 
 from sklearn_meta.tasks import (
     Dataset,
@@ -32,7 +33,8 @@ def test_collate_pads_with_what_no_one_reads():
     np.testing.assert_array_equal(inputs["x"][0, :3], small.X)
     assert inputs["x"].shape == (2, 5, 2) and inputs["x"].dtype == torch.float32
     assert inputs["x"][0, 3:].isnan().all() and inputs["x"][1].isnan().all()
-    assert inputs["y"].tolist() == [[0, 1, -1, -1, -1], [2, 0, 1, -1, -1]]
+    codes = [[0, 1, -1, -1, -1], [2, 0, 1, -1, -1]]
+    np.testing.assert_array_equal(inputs["labels"], label_matrix(codes, 3))
     assert inputs["readable"].int().tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
     assert inputs["columns"].int().tolist() == [[1, 1], [1, 0]]
     assert inputs["classes"].int().tolist() == [[1, 1, 0], [1, 1, 1]]
@@ -54,7 +56,8 @@ def test_context_task_is_readable_and_has_labels_where_a_class_is_known():
     task = context_task(np.zeros((4, 2)), y, 2)
     assert task.labelled.tolist() == [True, False, True, False] and task.context.all()
     inputs, target = collate([task])
-    assert inputs["y"].tolist() == [y.tolist()] and (target == IGNORE).all()
+    np.testing.assert_array_equal(inputs["labels"][0], label_matrix(y, 2))
+    assert (target == IGNORE).all()
 
 
 @given(st.lists(st.tuples(st.integers(2, 90), st.integers(1, 60)), max_size=30))
@@ -100,10 +103,10 @@ drawn_shots = st.lists(st.integers(1, 6), min_size=1, max_size=3)
 def test_balanced_tasks_hold_the_promised_rows_of_each_class(dataset, shots, n_unlabelled, seed):
     sampler = EpisodeSampler((shots,), n_unlabelled, imbalanced=0, **PLAIN, **WIDE)
     task = sampler.draw(dataset, np.random.default_rng(seed))
-    assert task.n_classes == dataset.n_classes
+    assert task.n_label_columns == dataset.n_classes
     rows, _ = origin(task)
-    of_class = [(dataset.y[rows[task.y == c]]) for c in range(task.n_classes)]
-    assert sorted(set(c).pop() for c in of_class) == list(range(task.n_classes))
+    of_class = [(dataset.y[rows[task.y == c]]) for c in range(task.n_label_columns)]
+    assert sorted(set(c).pop() for c in of_class) == list(range(task.n_label_columns))
     for c, members in enumerate(of_class):
         size = (dataset.y == members[0]).sum()
         n_labelled = min(shots, size - 1)  # one at least is left to predict
@@ -117,7 +120,7 @@ def test_imbalanced_tasks_have_a_labelled_row_of_each_class_and_any_others(
 ):
     sampler = EpisodeSampler(shots, n_unlabelled, imbalanced=1, **PLAIN, **WIDE)
     task = sampler.draw(dataset, np.random.default_rng(seed))
-    C = task.n_classes
+    C = task.n_label_columns
     assert set(task.y[task.labelled]) == set(range(C))
     possible = {C + min((k - 1) * C, max(len(dataset.y) - 2 * C, 0)) for k in shots}
     assert task.labelled.sum() in possible
@@ -140,8 +143,8 @@ def test_what_holds_of_every_task(dataset, seed):
     task = sampler.draw(dataset, np.random.default_rng(seed))
     n_rows, n_columns = task.X.shape
     assert len(task.y) == len(task.labelled) == len(task.context) == n_rows <= 300
-    assert 2 <= task.n_classes <= min(dataset.n_classes, 10)
-    assert set(task.y[task.labelled]) == set(range(task.n_classes)) == set(task.y)
+    assert 2 <= task.n_label_columns <= min(dataset.n_classes, 10)
+    assert set(task.y[task.labelled]) == set(range(task.n_label_columns)) == set(task.y)
     assert 1 <= n_columns <= dataset.X.shape[1] and task.X.dtype == np.float32
     assert (task.context | ~task.labelled).all() and not task.labelled.all()
     # Any cell that is left says the same of its row and its column, whatever its sign.
@@ -168,13 +171,13 @@ def test_bounds_on_rows_columns_and_classes(dataset, shots, n_unlabelled, max_ro
     task = sampler.draw(dataset, np.random.default_rng(seed))
     n_rows, n_columns = task.X.shape
     # Labelled rows, and one more a class, are never left out; nor are two columns.
-    assert n_rows <= max(max_rows, (max(shots) + 1) * task.n_classes)
+    assert n_rows <= max(max_rows, (max(shots) + 1) * task.n_label_columns)
     assert (
         n_columns == 2
-        or n_rows * (n_columns + task.n_classes) <= 2 * max_rows
+        or n_rows * (n_columns + task.n_label_columns) <= 2 * max_rows
         or (n_columns == dataset.X.shape[1] == 1)
     )
-    assert task.n_classes <= 5
+    assert task.n_label_columns <= 5
 
 
 @given(drawn_datasets, seeds)
@@ -214,7 +217,7 @@ def share_of(holds, dataset, **switches):
     "switch, holds",
     [
         ("column_subset", lambda task: task.X.shape[1] < 12),
-        ("class_subset", lambda task: task.n_classes < 9),
+        ("class_subset", lambda task: task.n_label_columns < 9),
         ("missing", lambda task: 0 < np.isnan(task.X).mean() < 0.3),
         ("inductive", lambda task: not task.context.all()),
         ("flip", lambda task: (task.X < 0).any()),

@@ -13,16 +13,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from labels import label_matrix
 from safetensors import safe_open
 from skorch.callbacks import Callback
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.checkpoint import CHECKPOINT
+from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
-from sklearn_meta.training import EpisodeStream, episode_loss, meta_train, rate_at, task_scores
+from sklearn_meta.training import EpisodeStream, meta_train, n_shots, rate_at
 
 SMALL = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
 
@@ -138,9 +140,9 @@ def test_loss_is_the_mean_over_rows_then_over_tasks():
     log_p = logits.log_softmax(-1)
     first = -(log_p[0, 1, 2] + log_p[0, 2, 0] + log_p[0, 3, 1]) / 3
     expected = (first - log_p[1, 3, 1]) / 2
-    torch.testing.assert_close(episode_loss(logits, target), expected)
+    torch.testing.assert_close(ClassificationHead.loss(logits, target), expected)
     nothing_asked = torch.full((1, 4), IGNORE)
-    assert episode_loss(logits[:1], nothing_asked) == 0
+    assert ClassificationHead.loss(logits[:1], nothing_asked) == 0
 
 
 def test_history_holds_the_rates_and_every_epoch(whole):
@@ -479,10 +481,11 @@ def test_the_average_is_that_of_the_weights_after_each_step():
 
 
 def test_scores_by_shots_average_to_the_score_of_all(whole):
-    inputs = {"y": torch.tensor([[0, 1, -1, -1], [0, 0, 1, 1]]), "classes": torch.ones(2, 2)}
+    labels = label_matrix([[0, 1, -1, -1], [0, 0, 1, 1]], 2)
     target = torch.tensor([[IGNORE, IGNORE, 1, 0], [IGNORE, 1, IGNORE, IGNORE]])
     logits = torch.tensor([[[0.0, 1.0]] * 4, [[1.0, 0.0]] * 4])
-    assert task_scores(logits, inputs, target) == [(1, 0.5), (2, 0.0)]
+    assert n_shots({"labels": labels, "classes": torch.ones(2, 2)}) == [1, 2]
+    assert ClassificationHead.score(logits, target).tolist() == [0.5, 0.0]
     epoch = whole[1][-1]
     assert {"valid_accuracy_1_shots", "valid_accuracy_2_shots"} <= epoch.keys()
     one, two = epoch["valid_accuracy_1_shots"], epoch["valid_accuracy_2_shots"]

@@ -1,14 +1,16 @@
 """Variable-feature self-attention: the backbone of paper 000 (Iwata and Kumagai, section 3).
 
-Shape legend: B tasks, N rows, M attributes, C classes, S = M + C slices of the second mode
-(attributes first, then labels), D width of the third mode, R heads, H width of a head.
+Shape legend: B tasks, N rows, M attributes, C label columns (classes, or targets of a regression),
+S = M + C slices of the second mode (attributes first, then labels), D width of the third mode,
+R heads, H width of a head.
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import nn
+
+from .standardisation import moments_of, standardise
 
 
 class MVSA(nn.Module):
@@ -212,22 +214,27 @@ class VSA(nn.Module):
             for mode, w_in, w_out in zip(modes, widths_in, widths_out, strict=True)
         )
 
-    def forward(self, x, y, readable, columns, classes, memory=None):
+    def n_embedding(self, n_columns):
+        """Length of the embedding of a row with ``n_columns`` attributes, an int."""
+        return n_columns * self.config["last_width"]
+
+    def forward(self, x, labels, readable, columns, classes, memory=None):
         """Embed the rows of a batch of tasks.
 
         Parameters
         ----------
         x : float tensor of shape (B, N, M)
             Attributes; NaN marks a missing cell and padding.
-        y : int tensor of shape (B, N)
-            Class of each labelled row, -1 for every other row.
+        labels : float tensor of shape (B, N, C)
+            The Y of Eq. (5): one-hot classes, or standardised targets, of each labelled row; NaN
+            throughout every other row.
         readable : bool tensor of shape (B, N)
             Rows that every row may read: all of them in transductive mode, the context in
             inductive mode, never padding. Ignored when ``memory`` is given.
         columns : bool tensor of shape (B, M)
             Attributes that are not padding.
         classes : bool tensor of shape (B, C)
-            Classes that are not padding.
+            Label columns that are not padding.
         memory : list, optional
             Second result of an earlier call on the context alone: the rows of ``x`` then read
             that context and nothing else, at a cost linear in N.
@@ -240,7 +247,7 @@ class VSA(nn.Module):
             What later rows need of this call: the standardisation, then one tuple a block.
         """
         moments, *blocks = memory or [moments_of(x, readable)] + [None] * len(self.blocks)
-        z = self.input_tensor(standardise(x, moments), y, classes.shape[1])
+        z = self.input_tensor(standardise(x, moments), labels)
         columns = columns & moments.varied  # nothing can be read off a constant or unseen attribute
         slices = torch.cat([columns, classes], dim=1)
         remembered = [moments]
@@ -250,93 +257,15 @@ class VSA(nn.Module):
         z = z[:, :, : x.shape[2]]  # only the attributes make the embedding
         return z.masked_fill(~columns[:, None, :, None], 0), remembered
 
-    def input_tensor(self, x, y, n_classes):
+    def input_tensor(self, x, labels):
         """Tensor Z^(1) of Eq. (5): value, observed?, attribute?, label?; (B, N, S, channels)."""
-        B, N, M = x.shape
-        labels = y[..., None] == torch.arange(n_classes, device=y.device)  # (B, N, C)
-        value = torch.cat([x.nan_to_num(0.0), labels.to(x.dtype)], dim=2)
-        channels = [value]
+        cells = torch.cat([x, labels.to(x.dtype)], dim=2)
+        channels = [cells.nan_to_num(0.0)]
         if self.config["observed_indicator"]:
-            labelled = (y >= 0)[..., None].expand(B, N, n_classes)
-            channels.append(torch.cat([~x.isnan(), labelled], dim=2).to(x.dtype))
+            channels.append((~cells.isnan()).to(x.dtype))
         if self.config["kind_indicator"]:
-            is_label = torch.arange(M + n_classes, device=x.device) >= M
-            is_label = is_label.to(x.dtype).expand(B, N, -1)
+            is_label = torch.arange(cells.shape[2], device=x.device) >= x.shape[2]
+            is_label = is_label.to(x.dtype).expand(cells.shape)
             channels += [1 - is_label, is_label]
         z = torch.stack(channels, dim=-1)
         return z.to(self.blocks[0].attention.project.weight.dtype)
-
-
-class Moments(NamedTuple):
-    """What standardisation needs of the readable rows; tensors of shape (B, 1, M).
-
-    Parameters
-    ----------
-    median, spread : tensors
-        Median and interquartile range of each attribute.
-    mean, scale : tensors
-        Mean and standard deviation of its bent values (see :func:`bend`); for a two-valued
-        attribute scale is the distance of the two (a rare category would otherwise outweigh all
-        others), for a constant one it is 1.
-    varied : bool tensor of shape (B, M)
-        Attributes of which readable rows hold two values or more.
-    """
-
-    median: torch.Tensor
-    spread: torch.Tensor
-    mean: torch.Tensor
-    scale: torch.Tensor
-    varied: torch.Tensor
-
-
-def moments_of(x, readable):
-    """Moments over the observed cells of readable rows.
-
-    Parameters
-    ----------
-    x : tensor of shape (B, N, M)
-        NaN marks unobserved cells.
-    readable : bool tensor of shape (B, N)
-
-    Returns
-    -------
-    Moments
-    """
-    observed = ~x.isnan() & readable[..., None]
-    levels = torch.tensor([0.25, 0.5, 0.75], dtype=x.dtype, device=x.device)
-    cells = x.masked_fill(~observed, math.nan)
-    low, median, high = torch.nanquantile(cells, levels, dim=1, keepdim=True)
-    spread = high - low
-    x = bend(x, median, spread)
-    count = observed.sum(1, keepdim=True).clamp(min=1)
-    mean = x.masked_fill(~observed, 0.0).sum(1, keepdim=True) / count
-    deviation = (x - mean).masked_fill(~observed, 0.0)
-    scale = (deviation.square().sum(1, keepdim=True) / count).sqrt()
-    low = x.masked_fill(~observed, math.inf).amin(1, keepdim=True)
-    high = x.masked_fill(~observed, -math.inf).amax(1, keepdim=True)
-    two_valued = (~observed | (x == low) | (x == high)).all(1, keepdim=True)
-    scale = torch.where(two_valued, high - low, scale)
-    varied = high > low  # the deviation of a constant attribute may be off zero by rounding
-    return Moments(median, spread, mean, scale.masked_fill(~varied, 1.0), varied[:, 0])
-
-
-def bend(x, median, spread):
-    """Heavy tails bent: linear within one interquartile range of the median, then logarithmic.
-
-    The core stays linear because figures in several attributes, such as circles, live there. An
-    attribute of which half the cells are equal has no spread and stays as it is.
-    """
-    u = (x - median) / spread.masked_fill(spread == 0, 1.0)
-    beyond = (u.abs() - 1).clamp(min=0)
-    return torch.where(spread > 0, u.sign() * (u.abs() - beyond + beyond.log1p()), x)
-
-
-def standardise(x, moments, bound=4.0):
-    """Z-scores of bent values, squeezed so that none is beyond ``bound``.
-
-    Of a few context rows the scale may be far too small, and one table in three has heavy tails:
-    unbounded values would make unbounded distances in Eq. (9), and training unstable.
-    """
-    z = (bend(x, moments.median, moments.spread) - moments.mean) / moments.scale
-    z = z.clamp(-1e6, 1e6)  # beyond, the square overflows in float32
-    return z * torch.rsqrt(1 + (z / bound).square())

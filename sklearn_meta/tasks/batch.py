@@ -5,7 +5,7 @@ import torch
 
 from .dataset import Task
 
-#: Held-out label of rows that do not count in the loss (padding, labelled and context rows).
+#: Held-out class of rows that do not count in the loss (padding, labelled and context rows).
 IGNORE = -100
 
 
@@ -15,48 +15,62 @@ def collate(tasks, dtype=torch.float32):
     Parameters
     ----------
     tasks : sequence of Task
-    dtype : torch.dtype, default=torch.float32
-        Type of the attributes.
+        All of them of classification, or all of regression.
+    dtype : {torch.float32, torch.float64}, default=torch.float32
+        Type of attributes and labels.
 
     Returns
     -------
     inputs : dict of tensors
         The arguments of a backbone's call: ``x`` (B, N, M) with NaN for missing cells and
-        padding, ``y`` (B, N) with -1 for rows without a label, ``readable`` (B, N),
+        padding, ``labels`` (B, N, C) with NaN for rows without a label, ``readable`` (B, N),
         ``columns`` (B, M) and ``classes`` (B, C).
-    target : int tensor of shape (B, N)
-        Held-out labels of the rows to be predicted, ``IGNORE`` elsewhere.
+    target : tensor
+        Held-out labels of the rows to be predicted: int of shape (B, N), ``IGNORE`` elsewhere;
+        or for regression of shape (B, N, C), NaN elsewhere.
     """
     B = len(tasks)
     N = max(len(task.y) for task in tasks)
     M = max(task.X.shape[1] for task in tasks)
-    C = max(task.n_classes for task in tasks)
-    x = np.full((B, N, M), np.nan, dtype=np.float64 if dtype == torch.float64 else np.float32)
-    y = np.full((B, N), -1)
+    C = max(task.n_label_columns for task in tasks)
+    precision = np.float64 if dtype == torch.float64 else np.float32
+    x = np.full((B, N, M), np.nan, dtype=precision)
+    labels = np.full((B, N, C), np.nan, dtype=precision)
     target = np.full((B, N), IGNORE)
+    if tasks[0].is_regression:
+        target = np.full((B, N, C), np.nan, dtype=precision)
     readable = np.zeros((B, N), dtype=bool)
     columns = np.zeros((B, M), dtype=bool)
     classes = np.zeros((B, C), dtype=bool)
     for b, task in enumerate(tasks):
         n, m = task.X.shape
         x[b, :n, :m] = task.X
-        y[b, :n] = np.where(task.labelled, task.y, -1)
+        labels[b, :n][task.labelled] = _label_matrix(task, C)[task.labelled]
         readable[b, :n] = task.context
         columns[b, :m] = True
-        classes[b, : task.n_classes] = True
-        held_out = ~task.labelled & (task.y >= 0)
+        classes[b, : task.n_label_columns] = True
+        held_out = ~task.labelled & task.has_label
         if not task.context.all():  # inductive: the context's own rows are not asked for
             held_out &= ~task.context
-        target[b, :n][held_out] = task.y[held_out]
-    inputs = {"x": x, "y": y, "readable": readable, "columns": columns, "classes": classes}
-    inputs = {name: torch.from_numpy(array) for name, array in inputs.items()}
-    inputs["x"] = inputs["x"].to(dtype)
-    return inputs, torch.from_numpy(target)
+        known = _label_matrix(task, C, fill=np.nan) if task.is_regression else task.y
+        target[b, :n][held_out] = known[held_out]
+    arrays = {"x": x, "labels": labels, "readable": readable, "columns": columns}
+    inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return {**inputs, "classes": torch.from_numpy(classes)}, torch.from_numpy(target)
 
 
-def context_task(X, y, n_classes):
-    """The task of an estimator's context: every row readable, labels where ``y >= 0``."""
-    return Task(X, y, y >= 0, np.ones(len(y), dtype=bool), n_classes)
+def _label_matrix(task, width, fill=0.0):
+    """Y of Eq. (5) of paper 000: one-hot classes or targets, filled up to a number of columns."""
+    if not task.is_regression:
+        return task.y[:, None] == np.arange(width)
+    y = task.y.reshape(len(task.y), -1)
+    return np.pad(y, ((0, 0), (0, width - y.shape[1])), constant_values=fill)
+
+
+def context_task(X, y, n_label_columns):
+    """The task of an estimator's context: every row readable, labels where ``y`` knows them."""
+    task = Task(X, y, None, np.ones(len(y), dtype=bool), n_label_columns)
+    return task._replace(labelled=task.has_label)
 
 
 def groups_of_like_size(tasks, max_cells):
@@ -66,13 +80,13 @@ def groups_of_like_size(tasks, max_cells):
     ----------
     tasks : sequence of Task
     max_cells : int
-        Bound on tasks x rows x (columns + classes) of a padded group.
+        Bound on tasks x rows x (columns + label columns) of a padded group.
 
     Returns
     -------
     list of lists of int
     """
-    sizes = [(len(task.y), task.X.shape[1] + task.n_classes) for task in tasks]
+    sizes = [(len(task.y), task.X.shape[1] + task.n_label_columns) for task in tasks]
     groups, group, rows, slices = [], [], 0, 0
     for i in sorted(range(len(tasks)), key=lambda i: (sizes[i][1], sizes[i][0])):
         n, s = sizes[i]

@@ -52,6 +52,29 @@ class Dataset(NamedTuple):
         return int(self.y.max()) + 1
 
 
+def column_as_target(dataset, rng):
+    """A random column of ten values or more in place of the target, which is left out.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Dataset or None
+        A regression table of the rows that have a value; None if there is no such column, or no
+        two columns besides.
+    """
+    n_columns = dataset.X.shape[1]
+    for j in rng.permutation(n_columns) if n_columns > 2 else ():
+        column = dataset.X[:, j]
+        known = np.isfinite(column)
+        if len(np.unique(column[known][:200])) >= 10:
+            return Dataset(dataset.name, np.delete(dataset.X[known], j, axis=1), column[known])
+    return None
+
+
 class Task(NamedTuple):
     """One few-shot task: rows with labels, rows without, and what may be read.
 
@@ -60,9 +83,10 @@ class Task(NamedTuple):
     X : ndarray of shape (n_rows, n_columns), float
         The attributes; NaN is a missing cell.
 
-    y : ndarray of shape (n_rows,), int64
-        Class codes; -1 where no class is known. Labels of rows that are not ``labelled`` are
-        held out: they serve the loss and are never shown to the backbone.
+    y : ndarray
+        int64 class codes of shape (n_rows,), -1 where no class is known; or float targets of
+        shape (n_rows,) or (n_rows, n_targets), NaN where none is known. Labels of rows that are
+        not ``labelled`` are held out: they serve the loss and are never shown to the backbone.
 
     labelled : ndarray of shape (n_rows,), bool
         Rows whose label the learner may read (the support set).
@@ -71,12 +95,24 @@ class Task(NamedTuple):
         Rows that other rows may read: all of them in transductive mode; in inductive mode the
         labelled rows and the unlabelled rows known beforehand.
 
-    n_classes : int
-        Number of classes.
+    n_label_columns : int
+        Number of classes, or of targets.
     """
 
     X: np.ndarray
     y: np.ndarray
     labelled: np.ndarray
     context: np.ndarray
-    n_classes: int
+    n_label_columns: int
+
+    @property
+    def is_regression(self):
+        """Whether ``y`` holds targets rather than classes."""
+        return self.y.dtype.kind == "f"
+
+    @property
+    def has_label(self):
+        """Rows whose label is known, shown or held out: bool ndarray of shape (n_rows,)."""
+        if self.is_regression:
+            return ~np.isnan(self.y.reshape(len(self.y), -1)).any(1)
+        return self.y >= 0

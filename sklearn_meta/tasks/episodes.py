@@ -5,10 +5,66 @@ import math
 import numpy as np
 
 from .batch import collate
-from .dataset import Task
+from .dataset import Dataset, Task
 
 
-class EpisodeSampler:
+class RowSampler:
+    """What samplers of few-shot tasks share: how many rows and columns, which gaps and context.
+
+    The parameters are documented by the samplers themselves.
+    """
+
+    def __init__(
+        self,
+        n_shots,
+        n_unlabelled,
+        *,
+        max_rows,
+        max_cells,
+        inductive,
+        column_subset,
+        missing,
+        flip,
+    ):
+        self.n_shots = tuple(n_shots)
+        self.n_unlabelled = n_unlabelled
+        self.max_rows = max_rows
+        self.max_cells = max_cells
+        self.inductive = inductive
+        self.column_subset = column_subset
+        self.missing = missing
+        self.flip = flip
+
+    def _n_unlabelled(self, rng):
+        if np.isscalar(self.n_unlabelled):
+            return self.n_unlabelled
+        low, high = self.n_unlabelled
+        return int(round(np.exp(rng.uniform(np.log(low), np.log(high)))))
+
+    def _attributes(self, X, rows, n_label_columns, rng):
+        """The cells of these rows: some columns, with random signs, some hidden."""
+        n_columns = X.shape[1]
+        most = min(n_columns, max(self.max_cells // len(rows) - n_label_columns, 2))
+        if most > 2 and rng.random() < self.column_subset:
+            most = int(rng.integers(2, most + 1))
+        X = X[np.ix_(rows, rng.permutation(n_columns)[:most])]
+        if self.flip:
+            X = X * rng.choice(np.float32([-1, 1]), size=X.shape[1])
+        if rng.random() < self.missing:
+            X = np.where(rng.random(X.shape) < rng.uniform(0, 0.25), np.float32(np.nan), X)
+        return X
+
+    def _context(self, labelled, rng):
+        """Which rows may be read: all, or in inductive tasks some of the unlabelled ones only."""
+        context = np.ones(len(labelled), dtype=bool)
+        if rng.random() < self.inductive:
+            context[rng.random(len(labelled)) > rng.choice([0, rng.random()])] = False
+            context[-1] = False  # something must be left to predict
+            context |= labelled
+        return context
+
+
+class EpisodeSampler(RowSampler):
     """Draws few-shot tasks; ways, shots, unlabelled rows, columns and gaps are random.
 
     Parameters
@@ -60,17 +116,19 @@ class EpisodeSampler:
         missing=0.15,
         flip=True,
     ):
-        self.n_shots = tuple(n_shots)
-        self.n_unlabelled = n_unlabelled
+        super().__init__(
+            n_shots,
+            n_unlabelled,
+            max_rows=max_rows,
+            max_cells=max_cells,
+            inductive=inductive,
+            column_subset=column_subset,
+            missing=missing,
+            flip=flip,
+        )
         self.max_classes = max_classes
-        self.max_rows = max_rows
-        self.max_cells = max_cells
-        self.inductive = inductive
         self.imbalanced = imbalanced
-        self.column_subset = column_subset
         self.class_subset = class_subset
-        self.missing = missing
-        self.flip = flip
 
     def draw(self, dataset, rng):
         """One task from one dataset.
@@ -78,30 +136,25 @@ class EpisodeSampler:
         Parameters
         ----------
         dataset : Dataset
-            A classification table with at least two rows of two classes.
+            A classification table with at least two rows of two classes, or a regression table,
+            whose target is cut into classes at random quantiles.
         rng : numpy.random.Generator
 
         Returns
         -------
         Task
         """
+        if dataset.y.dtype.kind == "f":
+            dataset = cut_into_classes(dataset, rng)
         classes = self._classes(dataset, rng)
         shots = int(rng.choice(self.n_shots))
         labelled, unlabelled = self._rows(dataset.y, classes, shots, rng)
         rows = np.concatenate([labelled, unlabelled])
-        X = dataset.X[np.ix_(rows, self._columns(dataset, len(rows), len(classes), rng))]
-        if self.flip:
-            X = X * rng.choice(np.float32([-1, 1]), size=X.shape[1])
-        if rng.random() < self.missing:
-            X = np.where(rng.random(X.shape) < rng.uniform(0, 0.25), np.float32(np.nan), X)
+        X = self._attributes(dataset.X, rows, len(classes), rng)
         code = np.full(dataset.n_classes, -1)
         code[classes] = np.arange(len(classes))
         is_labelled = np.arange(len(rows)) < len(labelled)
-        context = np.ones(len(rows), dtype=bool)
-        if rng.random() < self.inductive:
-            context[rng.random(len(rows)) > rng.choice([0, rng.random()])] = False
-            context[-1] = False  # something must be left to predict
-            context |= is_labelled
+        context = self._context(is_labelled, rng)
         return Task(X, code[dataset.y[rows]], is_labelled, context, len(classes))
 
     def _classes(self, dataset, rng):
@@ -111,10 +164,7 @@ class EpisodeSampler:
         return rng.choice(dataset.n_classes, n_classes, replace=False)
 
     def _rows(self, y, classes, shots, rng):
-        n_unlabelled = self.n_unlabelled
-        if not np.isscalar(n_unlabelled):
-            low, high = n_unlabelled
-            n_unlabelled = int(round(np.exp(rng.uniform(np.log(low), np.log(high)))))
+        n_unlabelled = self._n_unlabelled(rng)
         n_unlabelled = max(min(n_unlabelled, self.max_rows // len(classes) - shots), 1)
         members = [rng.permutation(np.flatnonzero(y == c)) for c in classes]
         if rng.random() < self.imbalanced:
@@ -129,12 +179,19 @@ class EpisodeSampler:
         unlabelled = [m[cut : cut + n_unlabelled] for m, cut in zip(members, cuts, strict=True)]
         return np.concatenate(labelled), np.concatenate(unlabelled)
 
-    def _columns(self, dataset, n_rows, n_classes, rng):
-        n_columns = dataset.X.shape[1]
-        most = min(n_columns, max(self.max_cells // n_rows - n_classes, 2))
-        if most > 2 and rng.random() < self.column_subset:
-            most = int(rng.integers(2, most + 1))
-        return rng.permutation(n_columns)[:most]
+
+def cut_into_classes(dataset, rng):
+    """Classes from a continuous target: intervals between random quantiles, none too small."""
+    n_classes = 2 if rng.random() < 0.6 else int(rng.integers(3, 6))
+    shares = rng.dirichlet(np.full(n_classes, 4.0)) * 0.6 + 0.4 / n_classes
+    y = np.searchsorted(np.quantile(dataset.y, np.cumsum(shares)[:-1]), dataset.y)
+    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    if len(classes) > 1 and counts.min() > 1:  # repeated values can swallow a class
+        return Dataset(dataset.name, dataset.X, codes.astype(np.int64))
+    half = dataset.y > np.median(dataset.y)
+    if half.sum() < 2:
+        half = dataset.y >= np.median(dataset.y)
+    return Dataset(dataset.name, dataset.X, half.astype(np.int64))
 
 
 def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups=4, share=(0, 1)):
@@ -183,4 +240,4 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
 
 def _size(task):
     n_rows, n_columns = task.X.shape
-    return int(2 * np.log2(n_columns + task.n_classes)), n_rows
+    return int(2 * np.log2(n_columns + task.n_label_columns)), n_rows

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
-from .dataset import Dataset
+from .dataset import Dataset, column_as_target
 from .encoding import TableEncoder, is_missing
 
 
@@ -19,12 +19,11 @@ class Tables(Mapping):
     Parameters
     ----------
     datasets : mapping of str to Dataset
-        The tables. A regression table (float ``y``) is cut into classes at random quantiles each
-        time it is drawn.
+        The tables.
 
     retarget : float in [0, 1], default=0
-        Probability that a numeric column, cut into classes at random quantiles, takes the place
-        of the target: many more tasks from the same real tables.
+        Probability that a numeric column takes the place of the target: many more tasks from the
+        same real tables.
     """
 
     def __init__(self, datasets, *, retarget=0.0):
@@ -47,8 +46,8 @@ class Tables(Mapping):
         """One table, chosen uniformly."""
         dataset = self.datasets[self._names[rng.integers(len(self._names))]]
         if rng.random() < self.retarget:
-            dataset = _retarget(dataset, rng)
-        return _cut(dataset, rng) if dataset.y.dtype.kind == "f" else dataset
+            return column_as_target(dataset, rng) or dataset
+        return dataset
 
 
 class Mixture:
@@ -80,7 +79,7 @@ def names_in(source):
     return list(source) if isinstance(source, Tables) else [type(source).__name__]
 
 
-def as_source(datasets, *, retarget=0.0):
+def as_source(datasets, *, task=None, retarget=0.0):
     """Whatever ``meta_fit`` was given, as a source.
 
     A dataset that cannot be loaded or used is left out, and a warning says which and why.
@@ -91,6 +90,8 @@ def as_source(datasets, *, retarget=0.0):
         An object with ``draw(rng)`` is returned as it is. The values of a mapping, among them
         the collections of :mod:`sklearn_meta.tasks.collections`, or the items of an iterable are
         :class:`Dataset`, :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
+    task : {"classification", "regression"}, default=None
+        What targets are where no metadata say so; None goes by their values.
     retarget : float in [0, 1], default=0
         See :class:`Tables`.
 
@@ -112,7 +113,7 @@ def as_source(datasets, *, retarget=0.0):
     tables, reasons = {}, []
     for name in datasets:
         try:
-            tables[str(name)] = _dataset(str(name), datasets[name])
+            tables[str(name)] = _dataset(str(name), datasets[name], task)
         except (OSError, ValueError) as error:
             reasons.append(str(error))
     if reasons and not tables:
@@ -125,9 +126,13 @@ def as_source(datasets, *, retarget=0.0):
     return Tables(tables, retarget=retarget)
 
 
-def _dataset(name, item):
+def _dataset(name, item, task):
     """One item of a collection, encoded and checked."""
-    dataset = item if isinstance(item, Dataset) else as_dataset(*item[:2], name, *item[2:])
+    if isinstance(item, Dataset):
+        dataset = item
+    else:
+        X, y, *metadata = item
+        dataset = as_dataset(X, y, name, {"task": task, **(metadata[0] if metadata else {})})
     if dataset.y.dtype.kind == "f":
         if not np.nanmin(dataset.y) < np.nanmax(dataset.y):
             raise ValueError(f"Dataset {name!r} has a constant target: remove it.")
@@ -188,28 +193,3 @@ def _single_precision(X):
     mean = np.where(observed, X, 0).sum(0) / count
     scale = np.sqrt((np.where(observed, X - mean, 0) ** 2).sum(0) / count)
     return np.where(observed, (X - mean) / np.where(scale > 0, scale, 1), np.nan).astype(np.float32)
-
-
-def _retarget(dataset, rng):
-    """A numeric column in place of the target, if a column with ten values or more is found."""
-    for j in rng.permutation(dataset.X.shape[1])[:8]:
-        column = dataset.X[:, j]
-        known = np.isfinite(column)
-        if len(np.unique(column[known][:200])) >= 10 and dataset.X.shape[1] > 2:
-            X = np.delete(dataset.X[known], j, axis=1)
-            return Dataset(dataset.name, X, column[known])
-    return dataset
-
-
-def _cut(dataset, rng):
-    """Classes from a continuous target: intervals between random quantiles, none too small."""
-    n_classes = 2 if rng.random() < 0.6 else int(rng.integers(3, 6))
-    shares = rng.dirichlet(np.full(n_classes, 4.0)) * 0.6 + 0.4 / n_classes
-    y = np.searchsorted(np.quantile(dataset.y, np.cumsum(shares)[:-1]), dataset.y)
-    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
-    if len(classes) > 1 and counts.min() > 1:  # repeated values can swallow a class
-        return Dataset(dataset.name, dataset.X, codes.astype(np.int64))
-    half = dataset.y > np.median(dataset.y)
-    if half.sum() < 2:
-        half = dataset.y >= np.median(dataset.y)
-    return Dataset(dataset.name, dataset.X, half.astype(np.int64))

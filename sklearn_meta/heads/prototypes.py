@@ -1,16 +1,14 @@
-"""Heads: what turns a backbone's embeddings into predictions, in closed form.
-
-Shape legend as in the backbones: B tasks, N rows, M attributes, C classes, H embedding width of
-an attribute.
-"""
+"""Prototypical classifier: the head of paper 000 for classification (section 3.4)."""
 
 import math
 
 import torch
 from torch import nn
 
+from .base import ClassificationHead, known_classes
 
-class Prototypes(nn.Module):
+
+class Prototypes(ClassificationHead):
     """Prototypical classifier in the embedding space, Eq. (9) of paper 000.
 
     Parameters
@@ -30,30 +28,13 @@ class Prototypes(nn.Module):
         else:
             self.register_buffer("log_temperature", torch.zeros(()))
 
-    def adapt(self, z, y, classes):
-        """Class means over the labelled rows.
-
-        Parameters
-        ----------
-        z : tensor of shape (B, N, M, H)
-            Embeddings.
-        y : int tensor of shape (B, N)
-            Class of each labelled row, -1 for every other row.
-        classes : bool tensor of shape (B, C)
-            Classes that are not padding.
-
-        Returns
-        -------
-        prototypes : tensor of shape (B, C, M * H)
-        known : bool tensor of shape (B, C)
-            Classes with at least one labelled row.
-        """
+    def adapt(self, z, labels, classes, readable):
+        """Class means over the labelled rows, (B, C, M * H), and the classes that have one."""
         z = z.flatten(2).to(self.log_temperature.dtype)
-        member = y[..., None] == torch.arange(classes.shape[1], device=y.device)  # (B, N, C)
-        count = member.sum(1)
-        weights = member.to(z.dtype) / count.clamp(min=1)[:, None].to(z.dtype)
+        member = labels.nan_to_num(0).to(z.dtype)
+        weights = member / member.sum(1, keepdim=True).clamp(min=1)
         with torch.autocast(z.device.type, enabled=False):
-            return weights.transpose(1, 2) @ z, (count > 0) & classes
+            return weights.transpose(1, 2) @ z, known_classes(labels, classes)
 
     def forward(self, z, state):
         """Logits of Eq. (9): (B, N, M, H) and the result of ``adapt`` to (B, N, C).
@@ -70,7 +51,3 @@ class Prototypes(nn.Module):
         with torch.autocast(z.device.type, enabled=False):
             logits = 2 * z @ prototypes.transpose(1, 2) - prototypes.square().sum(-1)[:, None]
         return (logits * self.log_temperature.exp()).masked_fill(~known[:, None], -math.inf)
-
-
-#: Heads by the name that ``head=`` and the weight cards use.
-HEADS = {"prototypes": Prototypes}

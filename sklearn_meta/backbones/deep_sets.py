@@ -1,0 +1,154 @@
+"""Deep sets: each row embedded by itself from the set of its attributes.
+
+The backbone of Proto and MetaGP in paper 000, and what its MAML and HML are made of.
+
+Shape legend as in the other backbones: B tasks, N rows, M attributes, C label columns, H width.
+"""
+
+from torch import nn
+
+from .standardisation import moments_of, standardise
+
+
+def feed_forward(width_in, width):
+    """Three layers of ``width`` units, as paper 000 has them throughout.
+
+    Weights start at He's scale: at torch's own, a third of it in variance, what a row differs by
+    is gone after a few such networks, and nothing is learned for long.
+    """
+    linear = [nn.Linear(width_in, width), nn.Linear(width, width), nn.Linear(width, width)]
+    for layer in linear:
+        nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
+    return nn.Sequential(linear[0], nn.ReLU(), linear[1], nn.ReLU(), linear[2])
+
+
+def masked_mean(values, observed, dim, keepdim=False):
+    """Mean over those elements of ``values`` (..., H) that are ``observed`` (...); 0 of none.
+
+    ``dim``, counted from the front, may be one dimension or several.
+    """
+    weights = observed.to(values.dtype)[..., None]
+    count = weights.sum(dim, keepdim).clamp(min=1)
+    return (values * weights).sum(dim, keepdim) / count
+
+
+def observed_cells(x, moments, columns):
+    """Standardised attributes, and which cells are there to be read.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, M)
+        NaN marks missing cells and padding.
+    moments : Moments
+    columns : bool tensor of shape (B, M)
+
+    Returns
+    -------
+    values : tensor of shape (B, N, M)
+        Zero where a cell is not there.
+    observed : bool tensor of shape (B, N, M)
+        Neither missing, nor padding, nor of an attribute that is constant over readable rows.
+    """
+    observed = ~x.isnan() & (columns & moments.varied)[:, None]
+    return standardise(x, moments).masked_fill(~observed, 0.0), observed
+
+
+def labelled_rows(values, observed, labels, classes):
+    """The labelled rows of each task, padded to their largest number L.
+
+    They are the fewer by far, so what reads only them runs on a fraction of the rows.
+
+    Parameters
+    ----------
+    values, observed : tensors of shape (B, N, M)
+        See :func:`observed_cells`.
+    labels : tensor of shape (B, N, C)
+        NaN where there is none.
+    classes : bool tensor of shape (B, C)
+
+    Returns
+    -------
+    x, observed : tensors of shape (B, L, M)
+        Attributes; none is observed in a padded row.
+    y, known : tensors of shape (B, L, C)
+        Labels, zero where not known.
+    """
+    known = ~labels.isnan() & classes[:, None]
+    labels = labels.masked_fill(~known, 0.0).to(values.dtype)
+    labelled = known.any(2)
+    n_labelled = max(int(labelled.sum(1).max()), 1)
+    order = labelled.int().argsort(dim=1, descending=True, stable=True)[:, :n_labelled, None]
+    observed = observed & labelled[..., None]
+    return tuple(
+        cells.gather(1, order.expand(-1, -1, cells.shape[2]))
+        for cells in (values, observed, labels, known)
+    )
+
+
+class DeepSet(nn.Module):
+    """Embedding of a set: ``rho(mean(phi(element)))``.
+
+    Parameters
+    ----------
+    width_in : int
+        Width D of an element.
+    width : int
+        Width H of the embedding and of the hidden layers of phi and rho.
+
+    References
+    ----------
+    M. Zaheer et al. Deep sets. NeurIPS 2017.
+    """
+
+    def __init__(self, width_in, width):
+        super().__init__()
+        self.phi = feed_forward(width_in, width)
+        self.rho = feed_forward(width, width)
+
+    def forward(self, elements, observed):
+        """Sets of K elements (..., K, D), of which some are there (..., K), to (..., H)."""
+        elements = elements.to(self.phi[0].weight.dtype)
+        return self.rho(masked_mean(self.phi(elements), observed, observed.ndim - 1))
+
+
+class DeepSets(nn.Module):
+    """Deep sets over the attributes of a row.
+
+    A row is embedded from its own observed cells: of other rows it knows the standardisation, of
+    labels nothing. Since the set has no names for its elements, which attribute holds a value is
+    lost; it is the heterogeneous baseline of paper 000 for exactly that reason.
+
+    Parameters
+    ----------
+    width : int, default=32
+        Width of the embedding and of the hidden layers; the paper's hidden width.
+
+    References
+    ----------
+    M. Zaheer et al. Deep sets. NeurIPS 2017; as in section 4.2 of paper 000 (Proto, MetaGP).
+    """
+
+    def __init__(self, *, width=32):
+        super().__init__()
+        self.config = {"width": width}
+        self.network = DeepSet(1, width)
+
+    def n_embedding(self, n_columns):
+        """Length of the embedding of a row, whatever the number of attributes; an int."""
+        return self.config["width"]
+
+    def forward(self, x, labels, readable, columns, classes, memory=None):
+        """Embed the rows of a batch of tasks.
+
+        Parameters are those of :class:`sklearn_meta.backbones.VSA`; ``labels`` and ``classes``
+        are not looked at.
+
+        Returns
+        -------
+        z : tensor of shape (B, N, 1, width)
+        memory : list
+            The standardisation.
+        """
+        (moments,) = memory or [moments_of(x, readable)]
+        values, observed = observed_cells(x, moments, columns)
+        return self.network(values[..., None], observed)[:, :, None], [moments]

@@ -1,0 +1,84 @@
+"""Standardisation of a task's attributes, by which every backbone begins.
+
+Shape legend as in the backbones: B tasks, N rows, M attributes.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+
+class Moments(NamedTuple):
+    """What standardisation needs of the readable rows; tensors of shape (B, 1, M).
+
+    Parameters
+    ----------
+    median, spread : tensors
+        Median and interquartile range of each attribute.
+    mean, scale : tensors
+        Mean and standard deviation of its bent values (see :func:`bend`); for a two-valued
+        attribute scale is the distance of the two (a rare category would otherwise outweigh all
+        others), for a constant one it is 1.
+    varied : bool tensor of shape (B, M)
+        Attributes of which readable rows hold two values or more.
+    """
+
+    median: torch.Tensor
+    spread: torch.Tensor
+    mean: torch.Tensor
+    scale: torch.Tensor
+    varied: torch.Tensor
+
+
+def moments_of(x, readable):
+    """Moments over the observed cells of readable rows.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, M)
+        NaN marks unobserved cells.
+    readable : bool tensor of shape (B, N)
+
+    Returns
+    -------
+    Moments
+    """
+    observed = ~x.isnan() & readable[..., None]
+    levels = torch.tensor([0.25, 0.5, 0.75], dtype=x.dtype, device=x.device)
+    cells = x.masked_fill(~observed, math.nan)
+    low, median, high = torch.nanquantile(cells, levels, dim=1, keepdim=True)
+    spread = high - low
+    x = bend(x, median, spread)
+    count = observed.sum(1, keepdim=True).clamp(min=1)
+    mean = x.masked_fill(~observed, 0.0).sum(1, keepdim=True) / count
+    deviation = (x - mean).masked_fill(~observed, 0.0)
+    scale = (deviation.square().sum(1, keepdim=True) / count).sqrt()
+    low = x.masked_fill(~observed, math.inf).amin(1, keepdim=True)
+    high = x.masked_fill(~observed, -math.inf).amax(1, keepdim=True)
+    two_valued = (~observed | (x == low) | (x == high)).all(1, keepdim=True)
+    scale = torch.where(two_valued, high - low, scale)
+    varied = high > low  # the deviation of a constant attribute may be off zero by rounding
+    return Moments(median, spread, mean, scale.masked_fill(~varied, 1.0), varied[:, 0])
+
+
+def bend(x, median, spread):
+    """Heavy tails bent: linear within one interquartile range of the median, then logarithmic.
+
+    The core stays linear because figures in several attributes, such as circles, live there. An
+    attribute of which half the cells are equal has no spread and stays as it is.
+    """
+    u = (x - median) / spread.masked_fill(spread == 0, 1.0)
+    beyond = (u.abs() - 1).clamp(min=0)
+    return torch.where(spread > 0, u.sign() * (u.abs() - beyond + beyond.log1p()), x)
+
+
+def standardise(x, moments, bound=4.0):
+    """Z-scores of bent values, squeezed so that none is beyond ``bound``.
+
+    Of a few context rows the scale may be far too small, and one table in three has heavy tails:
+    unbounded values would make unbounded distances in Eq. (9), and training unstable.
+    """
+    z = (bend(x, moments.median, moments.spread) - moments.mean) / moments.scale
+    z = z.clamp(-1e6, 1e6)  # beyond, the square overflows in float32
+    return z * torch.rsqrt(1 + (z / bound).square())

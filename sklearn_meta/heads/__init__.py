@@ -1,0 +1,25 @@
+"""Heads: what turns a backbone's embeddings into predictions, in closed form."""
+
+from .gaussian_process import GaussianProcess
+from .label_propagation import LabelPropagation
+from .linear import LinearClassifier, LinearRegressor
+from .prototypes import Prototypes
+
+#: Heads by task and by the name that ``head=`` and the weight cards use.
+HEADS = {
+    "classification": {
+        "prototypes": Prototypes,
+        "label_propagation": LabelPropagation,
+        "linear": LinearClassifier,
+    },
+    "regression": {"gp": GaussianProcess, "linear": LinearRegressor},
+}
+
+__all__ = [
+    "HEADS",
+    "GaussianProcess",
+    "LabelPropagation",
+    "LinearClassifier",
+    "LinearRegressor",
+    "Prototypes",
+]

@@ -1,0 +1,147 @@
+"""What heads of a kind share: their loss, their score, and how labels and embeddings reach them.
+
+Shape legend of all heads: B tasks, N rows, M attributes, C label columns (classes or targets),
+H embedding width of an attribute, L labelled rows.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Head(nn.Module):
+    """Base class: ``adapt`` reads labelled rows, a call predicts rows."""
+
+    def adapt(self, z, labels, classes, readable):
+        """What predictions need of a context.
+
+        Parameters
+        ----------
+        z : tensor of shape (B, N, M, H)
+            Embeddings.
+        labels : tensor of shape (B, N, C)
+            One-hot classes or standardised targets; NaN throughout rows without a label.
+        classes : bool tensor of shape (B, C)
+            Label columns that are not padding.
+        readable : bool tensor of shape (B, N)
+            Rows of the context, labelled or not; never padding.
+
+        Returns
+        -------
+        state : tuple of tensors
+        """
+        raise NotImplementedError
+
+    def joint(self, z, labels, classes, readable):
+        """Predictions for the very rows that were read."""
+        return self(z, self.adapt(z, labels, classes, readable))
+
+
+class ClassificationHead(Head):
+    """A head whose output are logits (B, N, C), -inf for classes without a labelled row."""
+
+    task = "classification"
+    score_name = "accuracy"
+
+    @staticmethod
+    def loss(logits, target):
+        """Eq. (10) of paper 000: mean over the rows to be predicted of a task, then over tasks.
+
+        Parameters
+        ----------
+        logits : tensor of shape (B, N, C)
+        target : int tensor of shape (B, N)
+            -100 for rows that are not to be predicted.
+        """
+        loss = F.cross_entropy(logits.float().transpose(1, 2), target, reduction="none")
+        return (loss.sum(1) / (target >= 0).sum(1).clamp(min=1)).mean()
+
+    @staticmethod
+    def score(logits, target):
+        """Accuracy of each task, (B,)."""
+        asked = target >= 0
+        hit = (logits.argmax(-1) == target) & asked
+        return hit.sum(1) / asked.sum(1).clamp(min=1)
+
+
+class RegressionHead(Head):
+    """A head whose output are mean and variance of each target, stacked: (B, N, C, 2)."""
+
+    task = "regression"
+    score_name = "mse"
+
+    @staticmethod
+    def loss(output, target):
+        """Mean negative log density of Eq. (11) over the rows to be predicted, then over tasks.
+
+        Parameters
+        ----------
+        output : tensor of shape (B, N, C, 2)
+        target : tensor of shape (B, N, C)
+            NaN for rows that are not to be predicted.
+        """
+        mean, variance = output.unbind(-1)
+        asked = ~target.isnan()
+        error = (target.nan_to_num() - mean).square()
+        loss = 0.5 * (error / variance + variance.log() + math.log(2 * math.pi))
+        count = asked.sum((1, 2)).clamp(min=1)
+        return (loss.masked_fill(~asked, 0).sum((1, 2)) / count).mean()
+
+    @staticmethod
+    def score(output, target):
+        """Mean squared error of each task, (B,)."""
+        asked = ~target.isnan()
+        error = (target.nan_to_num() - output[..., 0]).square().masked_fill(~asked, 0)
+        return error.sum((1, 2)) / asked.sum((1, 2)).clamp(min=1)
+
+
+class Labelled(NamedTuple):
+    """The labelled rows of each task, moved together and padded.
+
+    Parameters
+    ----------
+    z : tensor of shape (B, L, M * H)
+    labels : tensor of shape (B, L, C)
+        Zero in padded rows and label columns.
+    known : bool tensor of shape (B, L)
+        Rows that are not padding.
+    """
+
+    z: torch.Tensor
+    labels: torch.Tensor
+    known: torch.Tensor
+
+
+def labelled_rows(z, labels, classes):
+    """Gather the labelled rows, since the algebra of closed-form heads is cubic in their number."""
+    known = ~labels.isnan().all(-1)
+    count = max(int(known.sum(1).max()), 1)
+    order = known.int().argsort(dim=1, descending=True, stable=True)[:, :count]
+    known = known.gather(1, order)
+    z = z.flatten(2)
+    z = z.gather(1, order[..., None].expand(-1, -1, z.shape[2]))
+    labels = labels.gather(1, order[..., None].expand(-1, -1, labels.shape[2]))
+    return Labelled(
+        z.masked_fill(~known[..., None], 0),
+        labels.nan_to_num(0).masked_fill(~(known[..., None] & classes[:, None]), 0),
+        known,
+    )
+
+
+def known_classes(labels, classes):
+    """Classes with at least one labelled row, (B, C)."""
+    return (labels == 1).any(1) & classes
+
+
+def squared_distances(a, b):
+    """Squared distances between rows, (B, I, D) and (B, J, D) to (B, I, J).
+
+    Taken around the mean of ``b``: a large common offset would drown the differences.
+    """
+    origin = b.mean(1, keepdim=True)
+    a, b = a - origin, b - origin
+    squares = a.square().sum(-1)[..., None] + b.square().sum(-1)[:, None]
+    return (squares - 2 * a @ b.transpose(1, 2)).clamp(min=0)

@@ -1,0 +1,128 @@
+"""Gaussian process in the embedding space: the head of paper 000 for regression (section 3.6)."""
+
+import math
+
+import torch
+from torch import nn
+
+from .base import RegressionHead, labelled_rows, squared_distances
+
+
+class GaussianProcess(RegressionHead):
+    """Gaussian process regression with an RBF kernel on embeddings, Eq. (11) of paper 000.
+
+    Amplitude, length scale and noise are learned while meta-training. One set of them for all
+    tasks would give a clean and a noisy task the same variance. Therefore several sets are
+    learned, and each task weighs their predictions by the marginal likelihood of its labelled
+    rows times a learned prior; with ``n_kernels=1`` this is Eq. (11) as it stands. The mean and
+    variance of the mixture are given.
+
+    Parameters
+    ----------
+    n_kernels : int, default=1
+        Sets of amplitude, length scale and noise.
+    length_scale, noise : float, default=8.0 and 0.1
+        Where training starts; the noise is a variance, in units of the labelled targets'.
+    jitter : float, default=1e-4
+        Least variance of the noise, in units of the amplitude: with it, equal rows are no harm.
+
+    Attributes
+    ----------
+    log_amplitude, log_length_scale, log_noise, log_prior : Parameter of shape (n_kernels,)
+        Logarithms of the kernel's variance, of its length scale, of the noise's variance, and of
+        the (unnormalised) prior.
+    """
+
+    def __init__(self, *, n_kernels=1, length_scale=8.0, noise=0.1, jitter=1e-4):
+        super().__init__()
+        self.config = {
+            "n_kernels": n_kernels,
+            "length_scale": length_scale,
+            "noise": noise,
+            "jitter": jitter,
+        }
+        spread = torch.arange(n_kernels, dtype=torch.float32)
+        self.log_amplitude = nn.Parameter(torch.zeros(n_kernels))
+        self.log_length_scale = nn.Parameter(torch.full((n_kernels,), math.log(length_scale)))
+        # From the given noise up to that of a target that cannot be told from the attributes.
+        steps = spread / max(n_kernels - 1, 1) * -math.log(noise)
+        self.log_noise = nn.Parameter(math.log(noise) + steps)
+        self.log_prior = nn.Parameter(torch.zeros(n_kernels))
+
+    def kernel(self, a, b):
+        """RBF kernels of rows (B, I, D) and (B, J, D): (B, K, I, J)."""
+        distances = squared_distances(a, b)[:, None] / self._square(self.log_length_scale)
+        return torch.exp(-0.5 * distances) * self.log_amplitude.exp()[:, None, None]
+
+    def prior_variance(self, z):
+        """Kernels of rows (B, I, D) with themselves: (B, K, I)."""
+        return self.log_amplitude.exp()[:, None].expand(len(z), -1, z.shape[1])
+
+    def noise(self):
+        """Variance of the noise, (K,)."""
+        return self.log_noise.exp() + self.config["jitter"] * self.log_amplitude.exp()
+
+    @staticmethod
+    def _square(log_scale):
+        return (2 * log_scale).exp()[:, None, None]
+
+    def adapt(self, z, labels, classes, readable):
+        """Cholesky factors of the labelled rows' kernel matrices, and what follows from them.
+
+        Returns
+        -------
+        z : tensor of shape (B, L, D)
+            Embeddings of the labelled rows.
+        factor : tensor of shape (B, K, L, L)
+        weights : tensor of shape (B, K, L, C)
+            K^-1 y of Eq. (11).
+        log_posterior : tensor of shape (B, K)
+            Of the sets of hyperparameters.
+        known : bool tensor of shape (B, L)
+        """
+        dtype = self.log_noise.dtype
+        with torch.autocast(z.device.type, enabled=False):
+            rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
+            pairs = (rows.known[:, :, None] & rows.known[:, None])[:, None]
+            covariance = self.kernel(rows.z, rows.z).masked_fill(~pairs, 0)
+            # A padded row has variance one and nothing to do with the others: its log is zero.
+            diagonal = torch.where(rows.known[:, None], self.noise()[:, None], 1.0)
+            factor = torch.linalg.cholesky(covariance + torch.diag_embed(diagonal))
+            targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
+            weights = torch.cholesky_solve(targets, factor)
+            # log p(y): the term in 2 pi is the same for every set of hyperparameters.
+            fit = (targets * weights).sum((-1, -2))
+            log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            n_targets = classes.sum(1, keepdim=True)
+            log_posterior = (self.log_prior - 0.5 * (fit + n_targets * log_det)).log_softmax(-1)
+        return rows.z, factor, weights, log_posterior, rows.known
+
+    def forward(self, z, state):
+        """Mean and variance of Eq. (11), noise included: (B, N, M, H) to (B, N, C, 2)."""
+        with torch.autocast(z.device.type, enabled=False):
+            means, explained, share = self._posterior(z, state)
+            left = self.prior_variance(z.flatten(2).to(means.dtype)) - explained.square().sum(-2)
+            variances = (left.clamp(min=0) + self.noise()[:, None])[..., None]  # (B, K, N, 1)
+            mean = (share * means).sum(1)
+            variance = (share * (variances + (means - mean[:, None]).square())).sum(1)
+        return torch.stack([mean, variance], dim=-1)
+
+    def covariance(self, z, state):
+        """Covariance of the rows' targets, noise included: (B, N, M, H) to (B, C, N, N)."""
+        with torch.autocast(z.device.type, enabled=False):
+            means, explained, share = self._posterior(z, state)
+            rows = z.flatten(2).to(means.dtype)
+            own = self.kernel(rows, rows) - explained.transpose(-1, -2) @ explained  # (B, K, N, N)
+            own = own + self.noise()[:, None, None] * torch.eye(z.shape[1]).to(own)
+            within = (share * own).sum(1)
+            deviation = (means - (share * means).sum(1, keepdim=True)) * share.sqrt()
+            between = torch.einsum("bknc,bkmc->bcnm", deviation, deviation)
+        return within[:, None] + between
+
+    def _posterior(self, z, state):
+        """Means (B, K, N, C), factor^-1 k_n (B, K, L, N), and shares (B, K, 1, 1) of the sets."""
+        labelled, factor, weights, log_posterior, known = state
+        cross = self.kernel(z.flatten(2).to(labelled.dtype), labelled)
+        cross = cross.masked_fill(~known[:, None, None], 0)  # (B, K, N, L)
+        explained = torch.linalg.solve_triangular(factor, cross.transpose(-1, -2), upper=False)
+        return cross @ weights, explained, log_posterior.exp()[..., None, None]

@@ -1,0 +1,82 @@
+"""Label propagation in the embedding space, as in transductive propagation networks."""
+
+import math
+
+import torch
+from torch import nn
+
+from .base import ClassificationHead, known_classes, squared_distances
+
+
+class LabelPropagation(ClassificationHead):
+    """Labels spread over a graph of labelled and unlabelled rows, in closed form.
+
+    With the RBF graph W of the context's embeddings (no row is its own neighbour), its degrees D
+    and S = D^-1/2 W D^-1/2, the scores are F = (I - alpha S)^-1 Y (Zhou et al. 2003; Liu et al.
+    2019, "Learning to propagate labels", Eq. 3). A row outside the graph takes one step from it:
+    its scores are the sum of its neighbours', as those of a row inside are. Scores become
+    probabilities by dividing by their sum. Length scale and alpha are learned.
+
+    Parameters
+    ----------
+    length_scale : float, default=1.0
+        Where the RBF kernel's length scale starts.
+    alpha : float, default=0.9
+        Where the share of a row's scores that comes from its neighbours starts; in (0, 1).
+    """
+
+    def __init__(self, *, length_scale=1.0, alpha=0.9):
+        super().__init__()
+        self.config = {"length_scale": length_scale, "alpha": alpha}
+        self.log_length_scale = nn.Parameter(torch.tensor(math.log(length_scale)))
+        self.logit_alpha = nn.Parameter(torch.tensor(math.log(alpha / (1 - alpha))))
+
+    def adapt(self, z, labels, classes, readable):
+        """Spread the labels over the graph of the readable rows.
+
+        Returns
+        -------
+        z : tensor of shape (B, N, D)
+        scores : tensor of shape (B, N, C)
+            F, over the root of each row's degree; zero at rows that are not readable.
+        known : bool tensor of shape (B, C)
+        readable : bool tensor of shape (B, N)
+        """
+        dtype = self.logit_alpha.dtype
+        with torch.autocast(z.device.type, enabled=False):
+            z = z.flatten(2).to(dtype).masked_fill(~readable[..., None], 0)
+            loops = torch.eye(z.shape[1], dtype=torch.bool, device=z.device)
+            pairs = readable[..., None] & readable[:, None] & ~loops
+            graph = self._log_affinity(z, z).exp().masked_fill(~pairs, 0)
+            degree = graph.sum(-1)
+            root = degree.clamp(min=torch.finfo(dtype).tiny).rsqrt().masked_fill(degree == 0, 0)
+            smooth = root[..., None] * graph * root[:, None]  # S
+            system = loops.to(dtype) - self.logit_alpha.sigmoid() * smooth
+            scores = torch.linalg.solve(system, labels.nan_to_num(0).to(dtype))
+        return z, root[..., None] * scores, known_classes(labels, classes), readable
+
+    def forward(self, z, state):
+        """Log probabilities of rows outside the graph: (B, N, M, H) to (B, N, C)."""
+        return self._predict(z, state, neighbours=state[3][:, None])
+
+    def joint(self, z, labels, classes, readable):
+        """Log probabilities of rows of which the readable ones make the graph."""
+        loops = torch.eye(z.shape[1], dtype=torch.bool, device=z.device)
+        state = self.adapt(z, labels, classes, readable)
+        return self._predict(z, state, neighbours=readable[:, None] & ~loops)
+
+    def _predict(self, z, state, neighbours):
+        """One step from the graph, which for an unlabelled row inside is its own F again."""
+        context, scores, known, _ = state
+        with torch.autocast(z.device.type, enabled=False):
+            affinity = self._log_affinity(z.flatten(2).to(context.dtype), context)
+            # A factor common to a row is lost in the end: its nearest neighbour counts one.
+            affinity = affinity.masked_fill(~neighbours, -math.inf)
+            nearest = affinity.amax(-1, keepdim=True).detach().clamp(min=-1e30)
+            scores = (affinity - nearest).exp() @ scores
+            floor = torch.finfo(scores.dtype).eps
+            scores = scores / scores.sum(-1, keepdim=True).clamp(min=floor**2) + floor
+            return scores.clamp(min=floor).log().masked_fill(~known[:, None], -math.inf)
+
+    def _log_affinity(self, a, b):
+        return -0.5 * squared_distances(a, b) * (-2 * self.log_length_scale).exp()

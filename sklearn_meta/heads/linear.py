@@ -1,0 +1,81 @@
+"""Linear models on embeddings, solved in closed form (Bertinetto et al. 2018)."""
+
+import math
+
+import torch
+from torch import nn
+
+from .base import ClassificationHead, known_classes, labelled_rows
+from .gaussian_process import GaussianProcess
+
+
+class LinearClassifier(ClassificationHead):
+    """Ridge regression on one-hot labels, whose outputs are logits up to a learned factor.
+
+    The dual form is solved, in which the embedding may be longer than the labelled rows are many.
+    Embeddings are centred at the labelled rows' mean, and so are the labels.
+
+    Parameters
+    ----------
+    penalty : float, default=1.0
+        Where the learned penalty starts, relative to the mean squared norm of the labelled rows.
+    scale : float, default=4.0
+        Where the learned factor of the logits starts.
+    """
+
+    def __init__(self, *, penalty=1.0, scale=4.0):
+        super().__init__()
+        self.config = {"penalty": penalty, "scale": scale}
+        self.log_penalty = nn.Parameter(torch.tensor(math.log(penalty)))
+        self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
+
+    def adapt(self, z, labels, classes, readable):
+        """Coefficients of ridge regression.
+
+        Returns
+        -------
+        coef : tensor of shape (B, D, C)
+        origin : tensor of shape (B, 1, D)
+            Mean embedding of the labelled rows.
+        intercept : tensor of shape (B, 1, C)
+        known : bool tensor of shape (B, C)
+        """
+        dtype = self.log_scale.dtype
+        with torch.autocast(z.device.type, enabled=False):
+            rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
+            count = rows.known.sum(1)[:, None, None]
+            padding = ~rows.known[..., None]
+            origin = rows.z.sum(1, keepdim=True) / count
+            intercept = rows.labels.sum(1, keepdim=True) / count
+            z = (rows.z - origin).masked_fill(padding, 0)
+            gram = z @ z.transpose(1, 2)
+            power = gram.diagonal(dim1=1, dim2=2).sum(-1)[:, None] / count[..., 0]
+            ridge = self.log_penalty.exp() * power + torch.finfo(dtype).eps
+            system = gram + torch.diag_embed(ridge.expand(-1, gram.shape[1]))
+            targets = (rows.labels - intercept).masked_fill(padding, 0)
+            coef = z.transpose(1, 2) @ torch.linalg.solve(system, targets)
+        return coef, origin, intercept, known_classes(labels, classes)
+
+    def forward(self, z, state):
+        """Logits: (B, N, M, H) and the result of ``adapt`` to (B, N, C)."""
+        coef, origin, intercept, known = state
+        with torch.autocast(z.device.type, enabled=False):
+            scores = (z.flatten(2).to(coef.dtype) - origin) @ coef + intercept
+        return (scores * self.log_scale.exp()).masked_fill(~known[:, None], -math.inf)
+
+
+class LinearRegressor(GaussianProcess):
+    """Bayesian linear regression: a Gaussian process whose kernel is linear, with an intercept.
+
+    Parameters are those of :class:`GaussianProcess`; a length scale divides the embeddings.
+    """
+
+    def kernel(self, a, b):
+        """Linear kernels of rows (B, I, D) and (B, J, D): (B, K, I, J)."""
+        product = (a @ b.transpose(1, 2))[:, None] / self._square(self.log_length_scale)
+        return (1 + product) * self.log_amplitude.exp()[:, None, None]
+
+    def prior_variance(self, z):
+        """Kernels of rows (B, I, D) with themselves: (B, K, I)."""
+        product = z.square().sum(-1)[:, None] / self._square(self.log_length_scale)[..., 0]
+        return (1 + product) * self.log_amplitude.exp()[:, None]

@@ -1,0 +1,452 @@
+"""What every backbone promises, and the equations of the rivals of VSA, in float64."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.functional import pad
+
+from sklearn_meta.backbones import BACKBONES
+from sklearn_meta.backbones.att_hml import EncoderLayer, SetTransformer
+from sklearn_meta.backbones.deep_sets import DeepSet, labelled_rows, observed_cells
+from sklearn_meta.backbones.exchangeable import ExchangeableLayer
+from sklearn_meta.backbones.maml import prototype_loss, ridge_loss
+from sklearn_meta.backbones.standardisation import moments_of
+
+#: Small, and none of it a default.
+CONFIGS = {
+    "vsa": {"width": 8, "n_layers": 2, "n_heads": 2, "head_width": 4, "last_width": 3},
+    "deep_sets": {"width": 8},
+    "exchangeable": {"width": 8, "n_layers": 4, "last_width": 3},
+    "hml": {"width": 8, "n_iterations": 2},
+    "att_hml": {"width": 8, "n_iterations": 2, "n_layers": 2, "n_heads": 2},
+    "maml": {"width": 8, "n_steps": 2, "inner_rate": 0.01},
+}
+POOLED = {"deep_sets", "hml", "att_hml", "maml"}  # one embedding a row, whatever its attributes
+
+same = {"rtol": 0, "atol": 1e-9}
+
+
+def build(name, **config):
+    torch.manual_seed(0)
+    return BACKBONES[name](**{**CONFIGS[name], **config}).double().eval()
+
+
+MODELS = {name: build(name) for name in BACKBONES}
+MODELS["maml of regression"] = build("maml", inner="regression")
+
+every = pytest.mark.parametrize("name", MODELS)
+
+
+@st.composite
+def drawn_tasks(draw, n_tasks=None, inductive=None):
+    """Inputs of a backbone's call: sizes and kinds are drawn, numbers are random.
+
+    All tasks are of the same size; some rows hold labels, among the rows that may be read.
+    """
+    B = n_tasks or draw(st.integers(1, 3))
+    N, M, C = draw(st.integers(3, 12)), draw(st.integers(1, 6)), draw(st.integers(1, 4))
+    one_hot = draw(st.booleans())
+    missing = draw(st.sampled_from([0, 0.1, 0.5]))
+    inductive = draw(st.booleans()) if inductive is None else inductive
+    n_labelled = draw(st.integers(1, N - 1))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    x = rng.standard_normal((B, N, M)) * 10 ** rng.uniform(-2, 2, M)
+    x[rng.random(x.shape) < missing] = np.nan
+    y = np.eye(C)[rng.integers(0, C, (B, N))] if one_hot else rng.standard_normal((B, N, C))
+    rows = rng.permuted(np.tile(np.arange(N), (B, 1)), axis=1)
+    y[rows >= n_labelled] = np.nan
+    readable = (rows < n_labelled) | (not inductive) | (rng.random((B, N)) < 0.4)
+    if inductive:
+        readable &= rows < N - 1  # something is left to be embedded from the rest
+    inputs = {"x": x, "labels": y, "readable": readable}
+    inputs |= {"columns": np.ones((B, M), bool), "classes": np.ones((B, C), bool)}
+    return {key: torch.from_numpy(array) for key, array in inputs.items()}
+
+
+def suited(name, inputs):
+    """The same inputs; the inner loss of MAML for classification needs indicators for labels."""
+    if name != "maml":
+        return inputs
+    y = inputs["labels"]
+    return {**inputs, "labels": (y > 0).to(y).masked_fill(y.isnan(), math.nan)}
+
+
+@torch.no_grad()
+def embed(name, inputs):
+    return MODELS[name](**suited(name, inputs))[0]
+
+
+def fixed_task(n_rows=14, n_columns=4):
+    """Two classes, a third of the rows without a label, all of them readable."""
+    rng = np.random.default_rng(0)
+    labels = torch.eye(2, dtype=torch.float64)[torch.arange(n_rows) % 2][None].clone()
+    labels[:, ::3] = math.nan
+    return {
+        "x": torch.from_numpy(rng.standard_normal((1, n_rows, n_columns))),
+        "labels": labels,
+        "readable": torch.ones(1, n_rows, dtype=torch.bool),
+        "columns": torch.ones(1, n_columns, dtype=torch.bool),
+        "classes": torch.ones(1, 2, dtype=torch.bool),
+    }
+
+
+# Symmetries
+
+
+@every
+@given(inputs=drawn_tasks(), random=st.randoms(use_true_random=False))
+def test_equivariance_over_rows(name, inputs, random):
+    order = random.sample(range(inputs["x"].shape[1]), inputs["x"].shape[1])
+    moved = {key: inputs[key][:, order] for key in ("x", "labels", "readable")}
+    found = embed(name, {**inputs, **moved})
+    torch.testing.assert_close(found, embed(name, inputs)[:, order], **same)
+
+
+@every
+@given(inputs=drawn_tasks(), random=st.randoms(use_true_random=False))
+def test_equivariance_over_attributes(name, inputs, random):
+    order = random.sample(range(inputs["x"].shape[2]), inputs["x"].shape[2])
+    z = embed(name, inputs)
+    found = embed(name, {**inputs, "x": inputs["x"][:, :, order]})
+    torch.testing.assert_close(found, z if z.shape[2] == 1 else z[:, :, order], **same)
+
+
+@every
+@given(inputs=drawn_tasks(), random=st.randoms(use_true_random=False))
+def test_invariance_over_label_columns(name, inputs, random):
+    order = random.sample(range(inputs["labels"].shape[2]), inputs["labels"].shape[2])
+    found = embed(name, {**inputs, "labels": inputs["labels"][:, :, order]})
+    torch.testing.assert_close(found, embed(name, inputs), **same)
+
+
+@every
+def test_what_is_read(name):
+    """Labels by all but deep sets; unlabelled rows, apart from scales, by VSA and exchangeable.
+
+    Without this the symmetries above would hold of a constant.
+    """
+    inputs = fixed_task()
+    z = embed(name, inputs)
+    assert (z[:, 1:] - z[:, :-1]).abs().max() > 1e-4
+    swapped = inputs["labels"].clone()
+    swapped[:, [1, 2]] = inputs["labels"][:, [2, 1]]
+    moved = (embed(name, {**inputs, "labels": swapped}) - z).abs().max()
+    assert moved == 0 if name == "deep_sets" else moved > 1e-6
+    # Two unlabelled rows exchange a cell, so no attribute has other moments.
+    inputs["x"][0, [0, 3], 0] = inputs["x"][0, [3, 0], 0]
+    moved = (embed(name, inputs) - z)[0, 1:3].abs().max()
+    assert moved > 1e-6 if name in {"vsa", "exchangeable"} else moved < 1e-9
+
+
+# Padding and batches
+
+
+@every
+@given(
+    inputs=drawn_tasks(),
+    rows=st.integers(0, 4),
+    columns=st.integers(0, 3),
+    classes=st.integers(0, 3),
+)
+def test_padding_changes_nothing(name, inputs, rows, columns, classes):
+    z, (_, N, M) = embed(name, inputs), inputs["x"].shape
+    labels = pad(inputs["labels"], (0, classes))  # as the batches have it: 0 in labelled rows
+    labels[inputs["labels"].isnan().all(2)] = math.nan
+    padded = {
+        "x": pad(inputs["x"], (0, columns, 0, rows), value=math.nan),
+        "labels": pad(labels, (0, 0, 0, rows), value=math.nan),
+        "readable": pad(inputs["readable"], (0, rows)),
+        "columns": pad(inputs["columns"], (0, columns)),
+        "classes": pad(inputs["classes"], (0, classes)),
+    }
+    found = embed(name, padded)
+    torch.testing.assert_close(found[:, :N, : z.shape[2]], z, **same)
+    assert found.isfinite().all() and not found[:, :, M:].any()
+
+
+@every
+@given(inputs=drawn_tasks())
+def test_batched_tasks_equal_one_by_one(name, inputs):
+    singles = [
+        {key: tensor[b : b + 1] for key, tensor in inputs.items()} for b in range(len(inputs["x"]))
+    ]
+    found = torch.cat([embed(name, single) for single in singles])
+    torch.testing.assert_close(found, embed(name, inputs), **same)
+
+
+@every
+@given(inputs=drawn_tasks())
+def test_length_of_the_embedding(name, inputs):
+    z, (B, N, M) = embed(name, inputs), inputs["x"].shape
+    assert z.shape[:3] == (B, N, 1 if name.split()[0] in POOLED else M)
+    assert MODELS[name].n_embedding(M) == z.flatten(2).shape[2]
+
+
+# Memory
+
+
+@every
+@given(inputs=drawn_tasks(n_tasks=1, inductive=True), n_chunk=st.integers(1, 3))
+def test_memory_equals_the_full_pass(name, inputs, n_chunk):
+    """Rows in one go, in chunks, and one by one, without their labels and without each other."""
+    context = inputs["readable"][0]
+    inputs = suited(name, inputs)
+    known = {key: inputs[key][:, context] for key in ("x", "labels", "readable")}
+    rest = {key: inputs[key] for key in ("columns", "classes")}
+    x, nobody = inputs["x"][:, ~context], inputs["readable"][:, ~context]
+    labels = torch.full_like(inputs["labels"][:, ~context], math.nan)
+    with torch.no_grad():
+        z, memory = MODELS[name](**known, **rest)
+        whole = embed(name, inputs)
+        torch.testing.assert_close(z, whole[:, context], **same)
+        for size in (x.shape[1], n_chunk):
+            chunks = zip(x.split(size, 1), labels.split(size, 1), nobody.split(size, 1))
+            found = [MODELS[name](*chunk, **rest, memory=memory)[0] for chunk in chunks]
+            torch.testing.assert_close(torch.cat(found, dim=1), whole[:, ~context], **same)
+
+
+@every
+@given(inputs=drawn_tasks(inductive=True))
+def test_rows_outside_the_context_are_read_by_nobody(name, inputs):
+    context = inputs["readable"]
+    changed = {**inputs, "x": torch.where(context[..., None], inputs["x"], 1e3)}
+    torch.testing.assert_close(embed(name, changed)[context], embed(name, inputs)[context], **same)
+
+
+# Missing cells
+
+
+@every
+@given(inputs=drawn_tasks(), value=st.sampled_from([0.0, 1e9 + 0.1, math.nan]))
+def test_a_constant_or_unseen_column_is_no_column(name, inputs, value):
+    B, N, M = inputs["x"].shape
+    extra = torch.full((B, N, 1), value, dtype=torch.float64)
+    extra[~inputs["readable"]] += 1  # what is read does not vary
+    wider = {
+        **inputs,
+        "x": torch.cat([inputs["x"], extra], dim=2),
+        "columns": pad(inputs["columns"], (0, 1), value=True),
+    }
+    z, found = embed(name, inputs), embed(name, wider)
+    torch.testing.assert_close(found[:, :, : z.shape[2]], z, **same)
+    assert not found[:, :, M:].any()
+
+
+@every
+def test_missing_cells(name):
+    """A row, a column and some cells missing: finite, and not what a mean in their place is."""
+    inputs = fixed_task()
+    full = embed(name, inputs)
+    x = inputs["x"].clone()
+    for cells in ((4, slice(None)), (5, slice(None)), (slice(None), 1), (slice(7, 9), 2)):
+        x[(0, *cells)] = math.nan
+    z = embed(name, {**inputs, "x": x})
+    assert z.isfinite().all() and (z - full).abs().max() > 1e-4
+    x = inputs["x"].clone()
+    x[0, 6, 0] = math.nan
+    z = embed(name, {**inputs, "x": x})
+    x[0, 6, 0] = x[0, :, 0].nanmean()
+    assert (embed(name, {**inputs, "x": x}) - z)[0, 6].abs().max() > 1e-4
+
+
+@every
+@pytest.mark.parametrize("emptied", ["x", "labels"])
+def test_nothing_to_read(name, emptied):
+    """No cell at all, or no label: finite, and so are the gradients."""
+    inputs = fixed_task()
+    inputs[emptied] = torch.full_like(inputs[emptied], math.nan)
+    model = copy.deepcopy(MODELS[name])
+    z, _ = model(**inputs)
+    z.square().sum().backward()
+    assert z.isfinite().all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+# Weights, modes, configuration
+
+
+@every
+def test_gradient_reaches_every_parameter(name):
+    model = copy.deepcopy(MODELS[name])
+    inputs = fixed_task()
+    inputs["x"][0, 2, 1] = math.nan
+    z, _ = model(**inputs)
+    (z * torch.linspace(-1, 1, z.numel()).view(z.shape)).sum().backward()
+    reached = {key: p.grad is not None and p.grad.any() for key, p in model.named_parameters()}
+    assert all(reached.values()), [key for key, there in reached.items() if not there]
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+@every
+def test_without_gradients(name):
+    """MAML takes its steps all the same; and a memory kept there can be read there."""
+    inputs = fixed_task()
+    expected = MODELS[name](**inputs)[0].detach()
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            z, memory = MODELS[name](**inputs)
+            again, _ = MODELS[name](**inputs, memory=memory)
+        assert not z.requires_grad
+        torch.testing.assert_close(z, expected, **same)
+        torch.testing.assert_close(again, expected, **same)
+
+
+@every
+def test_config_builds_it_again(name):
+    model = MODELS[name]
+    again = type(model)(**model.config).double()
+    again.load_state_dict(model.state_dict())
+    assert again.config == model.config
+    torch.testing.assert_close(again(**fixed_task()), model(**fixed_task()), rtol=0, atol=0)
+    default = type(model)()
+    assert type(model)(**default.config).config == default.config
+
+
+@every
+def test_single_precision_and_autocast(name):
+    model = copy.deepcopy(MODELS[name]).float()
+    inputs = fixed_task()
+    inputs |= {"x": inputs["x"].float(), "labels": inputs["labels"].float()}
+    expected = embed(name, fixed_task())
+    with torch.no_grad():
+        torch.testing.assert_close(model(**inputs)[0].double(), expected, rtol=0, atol=1e-3)
+    with torch.autocast("cpu", torch.bfloat16):
+        z, _ = model(**inputs)
+        z.float().square().sum().backward()
+    assert z.isfinite().all()
+    assert (z.double() - expected).abs().max() < 0.1 * expected.abs().max() + 0.1
+
+
+# The equations of the rivals
+
+
+def test_deep_set_is_phi_mean_rho():
+    torch.manual_seed(0)
+    network = DeepSet(3, 5).double()
+    elements = torch.randn(4, 6, 3, dtype=torch.float64)
+    observed = torch.rand(4, 6) < 0.6
+    observed[0] = False
+    for found, row, there in zip(network(elements, observed), elements, observed):
+        mean = network.phi(row[there]).sum(0) / max(int(there.sum()), 1)
+        torch.testing.assert_close(found, network.rho(mean), **same)
+
+
+def test_exchangeable_layer_is_four_linear_maps():
+    """Of a cell and the means over its row, its column and the matrix, index by index."""
+    torch.manual_seed(0)
+    layer = ExchangeableLayer(3, 5).double()
+    z = torch.randn(1, 6, 4, 3, dtype=torch.float64)
+    observed = torch.rand(1, 6, 4) < 0.7
+    readable = observed & torch.tensor([True, True, False, True, True, False])[:, None]
+    found, _ = layer(z, observed, readable)
+    matrix = z[readable].mean(0)
+    for n in range(6):
+        for s in range(4):
+            row, column = z[0, n][observed[0, n]].mean(0), z[0, :, s][readable[0, :, s]].mean(0)
+            expected = layer.linear(torch.cat([z[0, n, s], row, column, matrix]))
+            torch.testing.assert_close(found[0, n, s], expected, **same)
+
+
+def test_encoder_layer_is_torchs():
+    torch.manual_seed(0)
+    ours = EncoderLayer(8, 2).double()
+    theirs = torch.nn.TransformerEncoderLayer(
+        8, 2, 8, dropout=0, batch_first=True, norm_first=True, dtype=torch.float64
+    )
+    norm, up, _, down = ours.feed_forward
+    pairs = {
+        theirs.self_attn.in_proj_weight: ours.project.weight,
+        theirs.self_attn.in_proj_bias: ours.project.bias,
+        theirs.self_attn.out_proj.weight: ours.merge.weight,
+        theirs.self_attn.out_proj.bias: ours.merge.bias,
+        **{getattr(theirs.linear1, key): getattr(up, key) for key in ("weight", "bias")},
+        **{getattr(theirs.linear2, key): getattr(down, key) for key in ("weight", "bias")},
+        **{getattr(theirs.norm2, key): getattr(norm, key) for key in ("weight", "bias")},
+    }
+    z = torch.randn(3, 7, 8, dtype=torch.float64)
+    readable = torch.rand(3, 7) < 0.7
+    with torch.no_grad():
+        for there, here in pairs.items():
+            there.copy_(here)
+        expected = theirs(z, src_key_padding_mask=~readable)
+    torch.testing.assert_close(ours(z, readable), expected, **same)
+
+
+def test_a_set_transformer_does_not_see_what_is_not_there():
+    torch.manual_seed(0)
+    network = SetTransformer(3, 8, 2, 2).double()
+    elements = torch.randn(2, 4, 6, 3, dtype=torch.float64)
+    observed = torch.rand(2, 4, 6) < 0.6
+    observed[0, 0] = False
+    found = network(elements, observed)
+    elements = torch.where(observed[..., None], elements, 100.0)
+    torch.testing.assert_close(network(elements, observed), found, **same)
+
+
+@pytest.mark.parametrize("name", ["maml", "maml of regression"])
+def test_maml_is_gradient_descent_by_hand(name):
+    """On one task at a time, with autograd through the steps: embeddings and their gradients."""
+    model = MODELS[name]
+    loss_of = {"maml": prototype_loss, "maml of regression": ridge_loss}[name]
+    inputs = fixed_task()
+    moments = moments_of(inputs["x"], inputs["readable"])
+    values, observed = observed_cells(inputs["x"], moments, inputs["columns"])
+    labels, classes = inputs["labels"], inputs["classes"]
+    x, there, y, known = (t[0] for t in labelled_rows(values, observed, labels, classes))
+    initial = dict(model.network.named_parameters())
+    weights, network = dict(initial), model.network
+    for _ in range(model.config["n_steps"]):
+        z = torch.func.functional_call(network, weights, (x[..., None], there))
+        slopes = torch.autograd.grad(
+            loss_of(z, y, known), list(weights.values()), create_graph=True
+        )
+        steps = zip(weights.items(), slopes)
+        weights = {key: w - model.config["inner_rate"] * slope for (key, w), slope in steps}
+    expected = torch.func.functional_call(network, weights, (values[0, ..., None], observed[0]))
+    found = model(**inputs)[0][0, :, 0]
+    torch.testing.assert_close(found, expected, **same)
+    assert (found - network(values[0, ..., None], observed[0])).abs().max() > 1e-4
+    slopes = [torch.autograd.grad(z.square().sum(), initial.values()) for z in (found, expected)]
+    torch.testing.assert_close(*slopes, rtol=1e-9, atol=1e-9)
+
+
+def test_prototype_loss_is_equation_9():
+    rng = np.random.default_rng(0)
+    z, classes = rng.standard_normal((7, 3)), np.array([0, 1, 1, 0, 3, 3, 3])  # none of class 2
+    losses = []
+    for row, c in zip(z, classes):
+        p = np.zeros(4)
+        for k in (0, 1, 3):
+            p[k] = np.exp(-np.square(row - z[classes == k].mean(0)).sum())
+        losses.append(-np.log(p[c] / p.sum()))
+    # A row without a label and a padded label column do not count.
+    padded = np.vstack([z, np.full((1, 3), 9.0)])
+    y = np.vstack([np.pad(np.eye(4)[classes], ((0, 0), (0, 1))), np.zeros((1, 5))])
+    found = prototype_loss(torch.from_numpy(padded), torch.from_numpy(y), torch.from_numpy(y) == 1)
+    assert found.item() == pytest.approx(np.mean(losses), rel=1e-9)
+
+
+def test_ridge_loss_leaves_each_row_out():
+    rng = np.random.default_rng(0)
+    z, y = rng.standard_normal((7, 3)), rng.standard_normal((7, 2))
+    features = np.hstack([z, np.ones((7, 1))])
+    errors = []
+    for n in range(7):
+        rest, target = np.delete(features, n, 0), np.delete(y, n, 0)
+        w = np.linalg.solve(rest.T @ rest + 0.5 * np.eye(4), rest.T @ target)
+        errors.append(y[n] - features[n] @ w)
+    padded = torch.from_numpy(np.vstack([z, np.full((1, 3), 9.0)]))
+    targets = torch.from_numpy(np.vstack([y, np.zeros((1, 2))]))
+    known = torch.arange(8)[:, None].expand(8, 2) < 7
+    found = ridge_loss(padded, targets, known, penalty=0.5)
+    assert found.item() == pytest.approx(np.square(errors).mean(), rel=1e-9)
+
+
+def test_an_unknown_inner_loss_is_an_error():
+    with pytest.raises(ValueError, match="inner must be one of"):
+        BACKBONES["maml"](inner="both")

@@ -1,0 +1,201 @@
+"""Heads of regression, and those of classification that solve a system, against other code."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from labels import label_matrix
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
+from sklearn.linear_model import RidgeClassifier
+
+from sklearn_meta.heads import (
+    HEADS,
+    GaussianProcess,
+    LabelPropagation,
+    LinearClassifier,
+    LinearRegressor,
+)
+from sklearn_meta.heads.base import RegressionHead
+
+ALL = [(task, name) for task, heads in HEADS.items() for name in heads]
+
+
+@st.composite
+def drawn_contexts(draw, task="regression"):
+    """Embeddings of a batch of tasks with the labels that some of the rows have."""
+    n_tasks, n_rows = draw(st.integers(1, 3)), draw(st.integers(3, 20))
+    n_columns, width, n_labels = (draw(st.integers(1, high)) for high in (5, 4, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    z = torch.from_numpy(rng.standard_normal((n_tasks, n_rows, n_columns, width)))
+    classes = torch.ones(n_tasks, n_labels, dtype=torch.bool)
+    readable = torch.from_numpy(rng.random((n_tasks, n_rows)) < 0.8)
+    labelled = readable & torch.from_numpy(rng.random((n_tasks, n_rows)) < 0.5)
+    readable[:, 0] = labelled[:, 0] = True
+    if task == "regression":
+        labels = torch.from_numpy(rng.standard_normal((n_tasks, n_rows, n_labels)))
+    else:
+        labels = label_matrix(rng.integers(0, n_labels, (n_tasks, n_rows)), n_labels)
+    return z, labels.masked_fill(~labelled[..., None], math.nan), classes, readable
+
+
+def shaken(head, seed=0):
+    """A head in double precision whose parameters are not those it starts with."""
+    head = head.double().requires_grad_(False)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in head.parameters():
+        parameter += 0.3 * torch.randn(parameter.shape, generator=generator).double()
+    return head
+
+
+def by_scikit_learn(head, kernel, z, labels):
+    """Mean, standard deviation and covariance of scikit-learn's process with the same kernel."""
+    rows, known = z.flatten(1).numpy(), ~labels.isnan().any(1).numpy()
+    # The noise is in alpha while fitting, and must be added to what is predicted.
+    noise = head.noise().item()
+    process = GaussianProcessRegressor(kernel, alpha=noise, optimizer=None)
+    process.fit(rows[known], labels.numpy()[known, 0])
+    mean, cov = process.predict(rows, return_cov=True)
+    return mean, cov + noise * np.eye(len(rows))
+
+
+@pytest.mark.parametrize("kind", [GaussianProcess, LinearRegressor])
+@given(drawn_contexts(), st.integers(0, 99))
+def test_one_kernel_is_scikit_learns_gaussian_process(kind, context, seed):
+    head = shaken(kind(length_scale=2.0), seed)
+    amplitude, scale = head.log_amplitude.exp().item(), head.log_length_scale.exp().item()
+    z, labels, classes, readable = context
+    labels, classes = labels[..., :1], classes[:, :1]
+    state = head.adapt(z, labels, classes, readable)
+    mean, variance = head(z, state).unbind(-1)
+    cov = head.covariance(z, state)
+    for b in range(len(z)):
+        if kind is GaussianProcess:
+            kernel, rows = ConstantKernel(amplitude) * RBF(scale), z[b]
+        else:
+            kernel, rows = ConstantKernel(amplitude) * DotProduct(1.0), z[b] / scale
+        expected, expected_cov = by_scikit_learn(head, kernel, rows, labels[b])
+        np.testing.assert_allclose(mean[b, :, 0], expected, atol=1e-6)
+        np.testing.assert_allclose(cov[b, 0], expected_cov, atol=1e-6)
+        np.testing.assert_allclose(variance[b, :, 0], np.diag(expected_cov), atol=1e-6)
+
+
+@given(drawn_contexts(), st.integers(0, 99))
+def test_several_kernels_are_weighed_by_their_evidence(context, seed):
+    """The mixture from processes of one kernel each, and scikit-learn's marginal likelihood."""
+    head = shaken(GaussianProcess(n_kernels=3), seed)
+    z, labels, classes, readable = context
+    labels, classes = labels[..., :1], classes[:, :1]
+    state = head.adapt(z, labels, classes, readable)
+    found, cov = head(z, state), head.covariance(z, state)
+    for b in range(len(z)):
+        known = ~labels[b].isnan().any(1).numpy()
+        rows = z[b].flatten(1).numpy()
+        parts, log_weights = [], head.log_prior.numpy().copy()
+        for k in range(3):
+            kernel = ConstantKernel(head.log_amplitude[k].exp().item())
+            kernel = kernel * RBF(head.log_length_scale[k].exp().item())
+            noise = head.noise()[k].item()
+            process = GaussianProcessRegressor(kernel + WhiteKernel(noise), optimizer=None, alpha=0)
+            process.fit(rows[known], labels[b].numpy()[known, 0])
+            log_weights[k] += process.log_marginal_likelihood_value_
+            mean, own = process.predict(rows, return_cov=True)
+            parts.append((mean, own))  # the white kernel's noise is within
+        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+        mean = sum(w * m for w, (m, _) in zip(weights, parts))
+        total = sum(w * (c + np.outer(m - mean, m - mean)) for w, (m, c) in zip(weights, parts))
+        np.testing.assert_allclose(found[b, :, 0, 0], mean, atol=1e-6)
+        np.testing.assert_allclose(found[b, :, 0, 1], np.diag(total), atol=1e-6)
+        np.testing.assert_allclose(cov[b, 0], total, atol=1e-6)
+
+
+@given(drawn_contexts("classification"), st.integers(0, 99))
+def test_label_propagation_is_its_closed_form(context, seed):
+    head = shaken(LabelPropagation(length_scale=2.0), seed)
+    scale, alpha = head.log_length_scale.exp().item(), head.logit_alpha.sigmoid().item()
+    found = head.joint(*context).exp()
+    for b, (z, labels, _, readable) in enumerate(zip(*context)):
+        rows, Y = z.flatten(1).numpy()[readable], labels.numpy()[readable]
+        W = np.exp(-((rows[:, None] - rows[None]) ** 2).sum(-1) / (2 * scale**2))
+        np.fill_diagonal(W, 0)
+        if len(rows) < 2:
+            continue
+        S = W / np.sqrt(np.outer(W.sum(0), W.sum(0)))
+        F = np.linalg.inv(np.eye(len(rows)) - alpha * S) @ np.nan_to_num(Y)
+        unlabelled = np.isnan(Y).all(1)
+        expected = (F / F.sum(1, keepdims=True))[unlabelled]
+        np.testing.assert_allclose(found[b][readable][unlabelled], expected, atol=1e-6)
+
+
+@given(drawn_contexts("classification"), st.integers(0, 99))
+def test_linear_classifier_is_ridge_regression(context, seed):
+    head = shaken(LinearClassifier(), seed)
+    logits = head.joint(*context) / head.log_scale.exp()
+    for b, (z, labels, _, _) in enumerate(zip(*context)):
+        known = ~labels.isnan().any(1).numpy()
+        rows = z.flatten(1).numpy()
+        code = labels.numpy()[known].argmax(1)
+        present = np.unique(code)
+        if len(present) < 2:
+            continue
+        power = ((rows[known] - rows[known].mean(0)) ** 2).sum(1).mean()
+        ridge = RidgeClassifier(alpha=head.log_penalty.exp().item() * power)
+        score = ridge.fit(rows[known], code).decision_function(rows)  # of labels -1 and 1
+        if len(present) == 2:
+            score = np.column_stack([-score, score])
+        np.testing.assert_allclose(logits[b][:, present], (score + 1) / 2, atol=1e-6)
+        assert torch.isneginf(logits[b][:, np.setdiff1d(np.arange(labels.shape[1]), present)]).all()
+
+
+@pytest.mark.parametrize(("task", "name"), ALL)
+@given(st.data())
+def test_padding_and_batch_change_nothing_and_state_serves_later_rows(task, name, data):
+    head = shaken(HEADS[task][name]())
+    z, labels, classes, readable = data.draw(drawn_contexts(task))
+    readable |= True  # the context; what comes later is read by nobody
+    state = head.adapt(z, labels, classes, readable)
+    new = torch.randn(len(z), 4, *z.shape[2:], generator=torch.Generator().manual_seed(0)).double()
+    later = head(new, state)
+    pad = torch.nn.functional.pad
+    both = pad(torch.cat([z, new], 1), (0, 0, 0, 2))
+    grown = pad(labels, (0, 1, 0, 4), value=math.nan)
+    joint = head.joint(both, grown, pad(classes, (0, 1)), pad(readable, (0, 4)))
+    kept = joint[:, -4:, : classes.shape[1]]
+    torch.testing.assert_close(kept, later, rtol=0, atol=1e-8)
+    for b in range(len(z)):
+        one = [tensor[b : b + 1] for tensor in (z, labels, classes, readable)]
+        alone = head(new[b : b + 1], head.adapt(*one))[0]
+        torch.testing.assert_close(alone, later[b], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(("task", "name"), ALL)
+def test_gradients_reach_everything_and_are_finite_with_equal_rows(task, name):
+    head = HEADS[task][name]()
+    z = torch.randn(2, 8, 3, 2).repeat_interleave(2, dim=1).requires_grad_()
+    y = torch.arange(16) // 2 % 2
+    labels = label_matrix(torch.where(torch.arange(16) < 6, y, -1).expand(2, -1), 2, torch.float32)
+    classes, readable = torch.ones(2, 2, dtype=torch.bool), torch.ones(2, 16, dtype=torch.bool)
+    target = torch.where(torch.arange(16) < 6, -100, y).expand(2, -1)
+    if task == "regression":
+        target = torch.where(target < 0, math.nan, target.float())[..., None].expand(-1, -1, 2)
+    loss = head.loss(head.joint(z, labels, classes, readable), target)
+    loss.backward()
+    gradients = [z.grad, *(parameter.grad for parameter in head.parameters())]
+    assert all(g is not None and g.isfinite().all() for g in gradients)
+    assert z.grad.any()
+
+
+def test_loss_and_score_of_regression():
+    """Mean over what is asked of a task, then over tasks."""
+    mean, variance = torch.randn(2, 4, 1), torch.rand(2, 4, 1) + 0.1
+    target = torch.tensor([[math.nan, 1.0, 2.0, math.nan], [0.5] + [math.nan] * 3])[..., None]
+    density = -torch.distributions.Normal(mean, variance.sqrt()).log_prob(target.nan_to_num())
+    expected = ((density[0, 1] + density[0, 2]) / 2 + density[1, 0]) / 2
+    output = torch.stack([mean, variance], -1)
+    torch.testing.assert_close(RegressionHead.loss(output, target), expected[0])
+    error = (mean - target).square()[..., 0]
+    score = torch.stack([(error[0, 1] + error[0, 2]) / 2, error[1, 0]])
+    torch.testing.assert_close(RegressionHead.score(output, target), score)
