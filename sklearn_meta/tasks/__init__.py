@@ -8,6 +8,8 @@ from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler, batches
 from .openml import OpenMLCollection
 from .prior import TablePrior
+from .regression_episodes import RegressionSampler, target_scale
+from .regression_prior import RegressionPrior
 from .sources import Mixture, Tables, as_dataset, as_source, names_in
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "Mixture",
     "OpenMLCollection",
     "RawTable",
+    "RegressionPrior",
+    "RegressionSampler",
     "TableEncoder",
     "TablePrior",
     "Tables",
@@ -33,4 +37,5 @@ __all__ = [
     "select",
     "split",
     "stack_tables",
+    "target_scale",
 ]

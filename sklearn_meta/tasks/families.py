@@ -81,7 +81,7 @@ def _noisy(rng, scores, counts):
     return standardise(scores) + noise * rng.standard_normal(scores.shape)
 
 
-def _roots(rng, n_rows, n_columns):
+def root_causes(rng, n_rows, n_columns):
     """Columns that nothing causes: Gaussian, uniform, skewed, in clumps, or correlated."""
     X = rng.standard_normal((n_rows, n_columns))
     kind = rng.integers(5)
@@ -100,7 +100,7 @@ def _roots(rng, n_rows, n_columns):
     return X
 
 
-_ACTIVATIONS = (
+ACTIVATIONS = (
     np.tanh,
     lambda h: np.maximum(h, 0),
     np.sin,
@@ -122,7 +122,7 @@ def structural(rng, counts, n_columns):
     width = max(int(log_uniform(rng, 4, 20)), -(-(n_columns + 4) // n_layers))
     noise = log_uniform(rng, 0.03, 0.7) / len(counts) ** 0.75
     gain, keep = log_uniform(rng, 0.5, 2), log_uniform(rng, 0.25, 1)
-    layer = _roots(rng, n_rows, int(log_uniform(rng, 2, 9)))
+    layer = root_causes(rng, n_rows, int(log_uniform(rng, 2, 9)))
     nodes = []
     for _ in range(n_layers):
         weight = rng.standard_normal((layer.shape[1], width))
@@ -132,9 +132,9 @@ def structural(rng, counts, n_columns):
         weight *= gain / np.sqrt((weight**2).sum(axis=0))
         layer = layer @ weight + 0.5 * rng.standard_normal(width)
         half = width // 2
-        first, second = rng.integers(len(_ACTIVATIONS), size=2)
+        first, second = rng.integers(len(ACTIVATIONS), size=2)
         for part, k in ((slice(half), first), (slice(half, None), second)):
-            layer[:, part] = _ACTIVATIONS[k](layer[:, part])
+            layer[:, part] = ACTIVATIONS[k](layer[:, part])
         layer = standardise(layer)
         layer += noise * rng.standard_normal(layer.shape)
         nodes.append(layer)
@@ -157,7 +157,7 @@ def structural(rng, counts, n_columns):
 def trees(rng, counts, n_columns):
     """A sum of few shallow oblivious trees: one split a level, on few of the columns."""
     n_rows, n_scores = counts.sum(), _n_scores(rng, counts)
-    X = standardise(_roots(rng, n_rows, n_columns))
+    X = standardise(root_causes(rng, n_rows, n_columns))
     n_trees, depth = int(log_uniform(rng, 1, 12)), rng.integers(1, 5)
     relevant = rng.permutation(n_columns)[: int(log_uniform(rng, 1, n_columns + 1))]
     split = relevant[rng.integers(len(relevant), size=(n_trees, depth))]
@@ -171,7 +171,7 @@ def trees(rng, counts, n_columns):
 def linear(rng, counts, n_columns):
     """Noisy linear scores of few columns, in half the tables with products of columns."""
     n_rows, n_scores = counts.sum(), _n_scores(rng, counts)
-    X = standardise(_roots(rng, n_rows, n_columns))
+    X = standardise(root_causes(rng, n_rows, n_columns))
     weight = rng.standard_normal((n_columns, n_scores))
     weight *= (np.arange(1, n_columns + 1) ** -rng.uniform(0, 2))[:, None]
     scores = X @ weight

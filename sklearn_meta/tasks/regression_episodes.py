@@ -1,0 +1,155 @@
+"""Few-shot regression tasks drawn at random from tables, and the scale of their targets."""
+
+import numpy as np
+
+from .dataset import Task, column_as_target
+from .episodes import RowSampler
+
+# Bound of held-out targets in training, in labelled standard deviations: labelled rows that
+# happen to lie close together would make all others enormous.
+CLIP = 6.0
+
+
+def target_scale(y_labelled):
+    """Mean and standard deviation by which the targets of a task are standardised.
+
+    Parameters
+    ----------
+    y_labelled : array-like of shape (n_labelled,) or (n_labelled, n_targets)
+        Targets of the labelled rows alone, finite and at least one. Any magnitude that float64
+        holds will do: nothing overflows on the way.
+
+    Returns
+    -------
+    mean, scale : float64 or ndarray of shape (n_targets,)
+        ``(y - mean) / scale`` has zero mean and unit variance over the labelled rows; the scale of
+        a target that is the same in all of them is 1.
+    """
+    y = np.asarray(y_labelled, dtype=np.float64)
+    largest = np.abs(y).max(axis=0)
+    unit = np.where(largest > 0, largest, 1.0)
+    mean = np.clip((y / unit).mean(axis=0), -1, 1)
+    deviation = np.sqrt(((y / unit - mean) ** 2).mean(axis=0))
+    # The mean of equal numbers may differ from them by rounding, so they are compared directly.
+    constant = (y == y[0]).all(axis=0) | (deviation * unit == 0)
+    return np.where(constant, y[0], mean * unit)[()], np.where(constant, 1.0, deviation * unit)[()]
+
+
+class RegressionSampler(RowSampler):
+    """Draws few-shot regression tasks; rows, shots, columns, signs and gaps are random.
+
+    Targets are standardised by the labelled rows, as :func:`target_scale` says, and negated in
+    half of the tasks; held-out ones are clipped at 6 labelled standard deviations.
+
+    Parameters
+    ----------
+    n_shots : sequence of int, default=(5, 10, 15, 20, 40)
+        Labelled rows of a task, in all; one of them is drawn for each task. A table with too few
+        rows keeps one to be predicted.
+
+    n_unlabelled : int or (int, int), default=(20, 100)
+        Unlabelled rows in all, or a range from which their number is drawn log-uniformly.
+
+    max_rows : int, default=150
+        Bound on the rows of a task: unlabelled rows are left out above it.
+
+    max_cells : int, default=6000
+        Bound on rows x (columns + targets) of a task: columns are left out at random above it.
+
+    inductive : float in [0, 1], default=0.3
+        Share of tasks in which rows to be predicted may not be read by other rows.
+
+    column_subset : float in [0, 1], default=0.5
+        Share of tasks drawn from a random subset of columns.
+
+    missing : float in [0, 1], default=0.15
+        Share of tasks in which up to a quarter of the cells are hidden.
+
+    flip : bool, default=True
+        Whether each column's sign, and each target's, is flipped with probability one half.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta.tasks.regression_episodes import RegressionSampler
+    >>> from sklearn_meta.tasks.regression_prior import RegressionPrior
+    >>> rng = np.random.default_rng(0)
+    >>> sampler = RegressionSampler(n_shots=(10,), n_unlabelled=50)
+    >>> task = sampler.draw(RegressionPrior().draw(rng), rng)
+    >>> task.y.shape, int(task.labelled.sum())
+    ((60,), 10)
+    """
+
+    def __init__(
+        self,
+        n_shots=(5, 10, 15, 20, 40),
+        n_unlabelled=(20, 100),
+        *,
+        max_rows=150,
+        max_cells=6000,
+        inductive=0.3,
+        column_subset=0.5,
+        missing=0.15,
+        flip=True,
+    ):
+        super().__init__(
+            n_shots,
+            n_unlabelled,
+            max_rows=max_rows,
+            max_cells=max_cells,
+            inductive=inductive,
+            column_subset=column_subset,
+            missing=missing,
+            flip=flip,
+        )
+
+    def draw(self, dataset, rng):
+        """One task from one dataset.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            A regression table of two rows or more, ``y`` finite and of shape (n_rows,) or
+            (n_rows, n_targets). Of a classification table (integer ``y``), a random numeric column
+            of ten values or more is the target, and its classes are not used.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Task
+            ``y`` is float32 and standardised, of as many dimensions as the dataset's.
+
+        Raises
+        ------
+        ValueError
+            If a classification table has no column to take as the target.
+        """
+        if dataset.y.dtype.kind != "f":
+            turned = column_as_target(dataset, rng)
+            if turned is None:
+                raise ValueError(
+                    f"Dataset {dataset.name!r} has classes for a target, and no column with 10 "
+                    "values or more that could take its place in regression: leave it out."
+                )
+            dataset = turned
+        n_labelled = max(min(int(rng.choice(self.n_shots)), len(dataset.y) - 1), 1)
+        n_unlabelled = max(min(self._n_unlabelled(rng), self.max_rows - n_labelled), 1)
+        rows = rng.permutation(len(dataset.y))[: n_labelled + n_unlabelled]
+        labelled = np.arange(len(rows)) < n_labelled
+        n_targets = 1 if dataset.y.ndim == 1 else dataset.y.shape[1]
+        X = self._attributes(dataset.X, rows, n_targets, rng)
+        context = self._context(labelled, rng)
+        y = self._targets(dataset.y, rows, n_labelled, rng)
+        return Task(X, y, labelled, context, n_targets)
+
+    def _targets(self, y, rows, n_labelled, rng):
+        y = y.astype(np.float64)
+        # The table's unit: what "1" means where all labelled rows are alike.
+        spread = y.std(axis=0)
+        y = (y / np.where(spread > 0, spread, 1))[rows]
+        mean, scale = target_scale(y[:n_labelled])
+        y = (y - mean) / scale
+        y[n_labelled:] = np.clip(y[n_labelled:], -CLIP, CLIP)
+        if self.flip:
+            y = y * rng.choice([-1.0, 1.0], size=y.shape[1:])
+        return y.astype(np.float32)
