@@ -10,9 +10,12 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 # Public name -> the module that defines it.
-_HOMES = {"MetaSemiSupervisedClassifier": "sklearn_meta.semi_supervised"}
+_HOMES = {
+    "MetaSemiSupervisedClassifier": "sklearn_meta.semi_supervised",
+    "MetaGPRegressor": "sklearn_meta.gaussian_process",
+}
 
-__all__ = ["MetaSemiSupervisedClassifier"]
+__all__ = ["MetaSemiSupervisedClassifier", "MetaGPRegressor"]
 
 
 def __getattr__(name):

@@ -12,9 +12,12 @@ from torch import nn
 
 from .backbones import BACKBONES
 from .learner import Learner
-from .tasks import EpisodeSampler, as_source
+from .tasks import EpisodeSampler, RegressionSampler, as_source
 from .training import autocast, meta_train
 from .weights import available_weights, load_learner, save_pretrained
+
+#: How tasks are drawn while meta-training.
+SAMPLERS = {"classification": EpisodeSampler, "regression": RegressionSampler}
 
 #: Copies of learners by device and dtype, for as long as the learner itself lives.
 _PLACED = weakref.WeakKeyDictionary()
@@ -25,8 +28,15 @@ class MetaEstimator(BaseEstimator):
 
     Subclasses have the parameters ``backbone``, ``head``, ``device``, ``dtype`` and
     ``random_state``. What ``meta_fit`` learned is the attribute ``learner_``; ``clone`` keeps it,
-    and a new ``backbone`` or ``head`` forgets it.
+    and a new ``backbone`` or ``head`` forgets it. They say what their ``_task`` is, which
+    ``_default_head`` an architecture without weights gets, and which weights of the package
+    ``"default"`` means.
     """
+
+    _default_weights = "default"
+    #: What the targets of datasets are taken for; None goes by their values, since a classifier
+    #: can cut those of a regression into classes.
+    _expected_targets = None
 
     def meta_fit(
         self,
@@ -34,8 +44,8 @@ class MetaEstimator(BaseEstimator):
         *,
         validation_datasets=None,
         max_steps=20_000,
-        n_shots=(1, 3, 5, 10),
-        n_unlabelled=20,
+        n_shots=None,
+        n_unlabelled=None,
         batch_size=8,
         learning_rate=1e-3,
         eval_every=500,
@@ -65,10 +75,12 @@ class MetaEstimator(BaseEstimator):
             the last weights are kept.
         max_steps : int, default=20000
             Steps of ``batch_size`` tasks each.
-        n_shots : sequence of int, default=(1, 3, 5, 10)
-            Labelled rows a class; one of them is drawn for each task.
-        n_unlabelled : int or (int, int), default=20
-            Unlabelled rows a class, or the range to draw it from.
+        n_shots : sequence of int, default=None
+            Labelled rows, of a classifier for each class; one of them is drawn for each task. None
+            is (1, 3, 5, 10) for a classifier and (5, 10, 15, 20, 40) for a regressor.
+        n_unlabelled : int or (int, int), default=None
+            Unlabelled rows, of a classifier for each class, or the range to draw it from. None is
+            20 for a classifier and (20, 100) for a regressor.
         batch_size : int, default=8
             Tasks a step.
         learning_rate : float, default=1e-3
@@ -102,14 +114,15 @@ class MetaEstimator(BaseEstimator):
         """
         self._validate_params()
         seed = 0 if self.random_state is None else self.random_state
+        episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         history = meta_train(
             learner,
-            as_source(datasets),
-            EpisodeSampler(n_shots, n_unlabelled),
+            as_source(datasets, task=self._expected_targets),
+            SAMPLERS[self._task](**{k: v for k, v in episodes.items() if v is not None}),
             validation_source=None
             if validation_datasets is None
-            else as_source(validation_datasets),
+            else as_source(validation_datasets, task=self._expected_targets),
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -210,12 +223,17 @@ class MetaEstimator(BaseEstimator):
         return super().set_params(**params)
 
     def _starting_learner(self, seed):
-        if isinstance(self.backbone, str) and self.backbone in BACKBONES:
-            if not hasattr(self, "learner_"):
-                with torch.random.fork_rng():
-                    torch.manual_seed(seed)
-                    return Learner(self.backbone, self.head or "prototypes")
+        if self._names_an_architecture() and not hasattr(self, "learner_"):
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                return self._new_learner(self.backbone)
         return self._learner()
+
+    def _new_learner(self, backbone):
+        return Learner(backbone, self.head or self._default_head, task=self._task)
+
+    def _names_an_architecture(self):
+        return isinstance(self.backbone, str) and self.backbone in BACKBONES
 
     def _learner(self):
         """The learner in use: meta-fitted, given, or loaded."""
@@ -225,20 +243,29 @@ class MetaEstimator(BaseEstimator):
         if isinstance(backbone, Learner):
             learner = backbone
         elif isinstance(backbone, nn.Module):
-            learner = Learner(backbone, self.head or "prototypes")
-        elif isinstance(backbone, str) and backbone in BACKBONES:
+            learner = self._new_learner(backbone)
+        elif self._names_an_architecture():
             raise NotFittedError(
                 f"backbone={backbone!r} names an architecture without weights: call meta_fit "
                 f"first, or choose weights from {available_weights()}."
             )
         else:
-            learner = load_learner(backbone)
+            learner = load_learner(self._weights_name())
+        if learner.task != self._task:
+            raise ValueError(
+                f"backbone={backbone!r} was meta-trained for {learner.task}, and "
+                f"{type(self).__name__} is for {self._task}. Choose other weights."
+            )
         if self.head is not None and self.head != learner.names["head"]:
             raise ValueError(
                 f"head={self.head!r} asked for, but backbone={backbone!r} was meta-trained with "
                 f"head={learner.names['head']!r}. Leave head=None, or meta_fit anew."
             )
         return learner
+
+    def _weights_name(self):
+        """The weights that ``backbone`` names."""
+        return self._default_weights if self.backbone == "default" else self.backbone
 
     def _module(self, learner):
         """The learner on this estimator's device and in its dtype."""
@@ -270,7 +297,7 @@ class MetaEstimator(BaseEstimator):
         learner = state.get("learner_")
         card = getattr(learner, "card", None)
         shipped = isinstance(self.backbone, str | Path) and (
-            str(self.backbone) in available_weights()
+            str(self._weights_name()) in available_weights()
         )
         if learner is not None and card is not None and shipped:
             del state["learner_"]
@@ -282,7 +309,7 @@ class MetaEstimator(BaseEstimator):
         sha256 = state.pop("_sha256", None)
         super().__setstate__(state)
         if sha256 is not None:
-            self.learner_ = load_learner(self.backbone)
+            self.learner_ = load_learner(self._weights_name())
             if self.learner_.card["sha256"] != sha256:
                 warnings.warn(
                     f"The estimator was pickled with other weights {self.backbone!r} than are "

@@ -48,8 +48,8 @@ A recipe holds the same arguments by name; those given here as well win:
 # Parameter of meta_fit -> type, default (that of meta_fit) and help.
 SETTINGS = {
     "max_steps": (positive, 20_000, "steps of --batch-size tasks each"),
-    "n_shots": (integers, (1, 3, 5, 10), "labelled rows a class, drawn for each task"),
-    "n_unlabelled": (integers, 20, "unlabelled rows a class, or least and most: 5,60"),
+    "n_shots": (integers, None, "labelled rows (a class) of a task, drawn from these: 1,3,5,10"),
+    "n_unlabelled": (integers, None, "unlabelled rows (a class), or least and most: 5,60"),
     "batch_size": (positive, 8, "tasks a step"),
     "learning_rate": (float, 1e-3, "peak of the learning rate"),
     "eval_every": (positive, 500, "steps between validations, and between checkpoints"),

@@ -1,0 +1,275 @@
+"""Fit-free regression of tables with uncertainty (paper 000, section 3.6)."""
+
+import numpy as np
+import torch
+from scipy.stats import norm
+from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.utils import check_random_state, check_X_y
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .tables import TableEstimator
+from .tasks import target_scale
+from .tasks.encoding import is_missing
+
+
+class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
+    """Regressor that already knows how to learn from few labelled and many unlabelled rows.
+
+    A variable-feature self-attention network, meta-trained over many tables, embeds labelled and
+    unlabelled rows of a new table together; a Gaussian process in that space predicts mean and
+    variance (Eq. 1-8 and 11 of paper 000). ``fit`` takes no gradient step: it stores the context.
+    Targets are standardised inside, by the labelled rows.
+
+    Parameters
+    ----------
+    backbone : str, path or torch.nn.Module, default="default"
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
+        a file or folder, a hub id ``"owner/name@revision"`` (see
+        :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
+        ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
+    head : {"gp", "linear"}, default=None
+        How embeddings become predictions; None is the head the weights were trained with, and
+        ``"gp"`` for an architecture without weights.
+    transductive : bool, default=True
+        Whether the rows given to ``predict`` act as unlabelled data for each other. If False,
+        every row is predicted from the context of ``fit`` alone, so its answer does not depend
+        on the rows beside it, the context is encoded once, and time is linear in the rows.
+    chunk_size : int, default=1000
+        Rows of ``predict`` read at a time at most, which bounds memory. In transductive mode the
+        rows of one chunk, and of the context, see each other.
+    device : str, default="auto"
+        Torch device; "auto" is the GPU if there is one.
+    dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
+        Precision of the forward pass. "auto" is bfloat16 where the device gains from it.
+    random_state : int, default=None
+        Seed of ``meta_fit``. Prediction has no randomness.
+
+    Attributes
+    ----------
+    learner_ : Learner
+        The meta-trained backbone and head in use.
+    history_ : skorch.history.History
+        Losses of ``meta_fit``, if it was called.
+    X_ : ndarray or DataFrame of shape (n_context, n_features)
+        The rows given to ``fit``.
+    y_ : ndarray of shape (n_context,) or (n_context, n_targets)
+        Their targets, NaN for unlabelled rows.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if they are strings.
+
+    References
+    ----------
+    T. Iwata, A. Kumagai. Meta-learning of semi-supervised learning from tasks with heterogeneous
+    attribute spaces. 2023.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn_meta import MetaGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> regressor = MetaGPRegressor().fit(X[:30], y[:30])
+    >>> mean, std = regressor.predict(X[30:], return_std=True)
+    >>> bool(regressor.score(X[30:], y[30:]) > 0.2)
+    True
+    """
+
+    _task = "regression"
+    _default_head = "gp"
+    _default_weights = "default_regression"
+    _expected_targets = "regression"
+    _parameter_constraints = {
+        **TableEstimator._parameter_constraints,
+        "head": [StrOptions({"gp", "linear"}), None],
+    }
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Store labelled and unlabelled rows as the context of predictions.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_context, n_features)
+            Rows. NaN and None are missing cells; columns of strings or of dtype category are
+            categorical.
+        y : array-like of shape (n_context,) or (n_context, n_targets)
+            Targets; NaN, in all targets of a row, marks an unlabelled row.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If no row is labelled, a row has some of its targets only, a target or a cell is
+            infinite, or no cell is observed.
+        """
+        X, y = self._labelled_table(X, y)
+        self.y_ = y
+        self._scale = self._target_scale(y)
+        self._store_context(X)
+        return self
+
+    def predict(self, X, return_std=False, return_cov=False, *, quantiles=None):
+        """Predict the target of each row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            Rows to predict; in transductive mode they are each other's unlabelled data.
+        return_std : bool, default=False
+            Whether to return the standard deviation of each row's target, noise included.
+        return_cov : bool, default=False
+            Whether to return the covariance of the rows' targets, noise included.
+        quantiles : sequence of float in (0, 1), default=None
+            Quantiles of the predictive normal distribution, to be returned in place of its mean.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,) or (n_rows, n_targets)
+        std : ndarray of the same shape
+            If ``return_std``.
+        cov : ndarray of shape (n_rows, n_rows) or (n_rows, n_rows, n_targets)
+            If ``return_cov``.
+        quantiles : ndarray of shape (n_quantiles, n_rows) or (n_quantiles, n_rows, n_targets)
+            If ``quantiles`` are given, alone.
+
+        Raises
+        ------
+        ValueError
+            If more than one of ``return_std``, ``return_cov`` and ``quantiles`` is asked for, or
+            a quantile is not between 0 and 1.
+        """
+        if return_std + return_cov + (quantiles is not None) > 1:
+            raise ValueError("Ask for one of return_std, return_cov and quantiles at most.")
+        output, cov = self._read_jointly(X) if return_cov else (self._read(X)[1], None)
+        mean, std = self._in_units(output, self._scale, self.y_.ndim)
+        if return_cov:
+            cov = cov * self._scale[1] ** 2
+            return mean, cov if self.y_.ndim == 2 else cov[..., 0]
+        if quantiles is not None:
+            levels = np.asarray(quantiles, dtype=float)
+            if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+                raise ValueError(f"quantiles must be numbers between 0 and 1, got {quantiles!r}.")
+            return np.stack([mean + norm.ppf(level) * std for level in levels])
+        return (mean, std) if return_std else mean
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Draw samples of the rows' targets from their joint normal distribution.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+        n_samples : int, default=1
+        random_state : int, RandomState instance or None, default=0
+            As in :class:`sklearn.gaussian_process.GaussianProcessRegressor`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_samples) or (n_rows, n_targets, n_samples)
+        """
+        rng = check_random_state(random_state)
+        mean, cov = self.predict(X, return_cov=True)
+        if mean.ndim == 1:
+            return rng.multivariate_normal(mean, cov, n_samples).T
+        samples = [
+            rng.multivariate_normal(mean[:, t], cov[..., t], n_samples).T
+            for t in range(mean.shape[1])
+        ]
+        return np.stack(samples, axis=1)
+
+    def predict_batch(self, tasks, return_std=False):
+        """Targets for many small tasks in a few forward passes.
+
+        No ``fit`` is needed and nothing is stored. Tasks are grouped by size and padded, which
+        changes no answer.
+
+        Parameters
+        ----------
+        tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
+            One triple of array-likes a task; columns may differ between tasks.
+        return_std : bool, default=False
+            Whether to return the standard deviations, too.
+
+        Returns
+        -------
+        list of ndarray of shape (n_unlabelled,), or of pairs (mean, std) of them
+            Of shape (n_unlabelled, n_targets) where the task's targets are a matrix.
+
+        Raises
+        ------
+        ValueError
+            If a task is malformed: says which.
+        """
+        answers = [
+            self._in_units(output, scale, n_dims)
+            for (scale, n_dims), output in self._read_tasks(tasks)
+        ]
+        return answers if return_std else [mean for mean, _ in answers]
+
+    def _labelled_table(self, X, y):
+        """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
+        options = {"multi_output": True, "y_numeric": True}
+        unlabelled = is_missing(np.ravel(y)).reshape(np.shape(y))
+        known = None if y is None else np.where(unlabelled, 0, np.asarray(y))
+        if hasattr(X, "iloc"):
+            validate_data(self, X, known, skip_check_array=True)
+            _, y = check_X_y(np.zeros(X.shape), known, estimator=self, **options)
+        else:
+            X, y = validate_data(self, X, known, dtype=None, ensure_all_finite=False, **options)
+        return X, np.where(unlabelled, np.nan, y.astype(np.float64))
+
+    @staticmethod
+    def _target_scale(y):
+        """Mean and scale of the labelled rows' targets."""
+        unlabelled = np.isnan(y.reshape(len(y), -1))
+        torn = unlabelled.any(1) & ~unlabelled.all(1)
+        if torn.any():
+            raise ValueError(
+                f"Row {torn.argmax()} of y has some of its targets only: give all of them, or NaN "
+                "for all to leave the row unlabelled."
+            )
+        if unlabelled.all():
+            raise ValueError("No row is labelled: y holds nothing but NaN. Label some rows.")
+        return target_scale(y[~unlabelled[:, 0]])
+
+    def _context_labels(self):
+        mean, scale = self._scale
+        y = (self.y_ - mean) / scale
+        return y, 1 if y.ndim == 1 else y.shape[1]
+
+    def _small_labels(self, y):
+        y = y.astype(np.float64)
+        if y.ndim not in (1, 2) or not len(y) or not np.isfinite(y).all():
+            raise ValueError("targets must be finite numbers, a vector or a matrix, and not empty.")
+        mean, scale = target_scale(y)
+        return ((mean, scale), y.ndim), (y - mean) / scale, 1 if y.ndim == 1 else y.shape[1]
+
+    @staticmethod
+    def _in_units(output, scale, n_dims):
+        """Mean and standard deviation in the units of the target."""
+        mean, variance = output.double().cpu().numpy().transpose(2, 0, 1)
+        mean, std = (mean[:, 0], variance[:, 0]) if n_dims == 1 else (mean, variance)
+        return mean * scale[1] + scale[0], np.sqrt(std) * scale[1]
+
+    @torch.inference_mode()
+    def _read_jointly(self, X):
+        """Output of all rows, read at once, and their covariance (n_rows, n_rows, n_targets)."""
+        check_is_fitted(self)
+        X = self._table(X)
+        learner = self._module(self._learner())
+        if self.transductive:
+            (task,) = self._tasks_with(X, len(X))
+            inputs = self._inputs([task])
+            with self._autocast():
+                z, output = learner.embed_and_predict(**inputs)
+            state = learner.head.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
+            z, output = z[:, len(self.X_) :], output[0, len(self.X_) :]
+        else:
+            z, output = self._read_rows(X)
+            z, (_, state) = z[None], self._context[0]
+        cov = learner.head.covariance(z, state)[0].double().cpu().numpy().transpose(1, 2, 0)
+        return output, (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding

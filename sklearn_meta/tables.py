@@ -1,0 +1,227 @@
+"""What the estimators of tables share: validation, encoding, and the two ways of reading rows."""
+
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .base import MetaEstimator
+from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
+
+
+class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimator):
+    """Base class of the estimators whose task is one table.
+
+    Subclasses say in ``_context_labels`` what labels the rows given to ``fit`` have.
+    """
+
+    _parameter_constraints = {
+        "backbone": "no_validation",
+        "transductive": ["boolean"],
+        "chunk_size": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "dtype": [StrOptions({"float32", "float64", "bfloat16", "auto"})],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        backbone="default",
+        *,
+        head=None,
+        transductive=True,
+        chunk_size=1000,
+        device="auto",
+        dtype="float32",
+        random_state=None,
+    ):
+        self.backbone = backbone
+        self.head = head
+        self.transductive = transductive
+        self.chunk_size = chunk_size
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    def transform(self, X):
+        """Embed rows: the z of section 3.3 of paper 000, on which the head works.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_embedding)
+            Of the default backbone ``n_embedding`` is the number of columns after one-hot
+            encoding times the width of the last block.
+        """
+        z, _ = self._read(X)
+        return z.flatten(1).double().cpu().numpy()
+
+    def __getstate__(self):
+        """Without the encoded context: it is larger than the rows and made from them."""
+        state = super().__getstate__()
+        state.pop("_context", None)
+        return state
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if hasattr(self, "X_") and not self.transductive:
+            self._context = self._read_context(self._encode(self.encoder_, self.X_))
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "X_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    def _context_labels(self):
+        """Labels of the rows given to ``fit`` as a Task holds them, and their columns' number."""
+        raise NotImplementedError
+
+    def _store_context(self, X):
+        """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
+        self.learner_ = self._learner()
+        self.X_ = X.copy()
+        self.encoder_ = TableEncoder().fit(X)
+        encoded = self._encode(self.encoder_, X)
+        if np.isnan(encoded).all():
+            raise ValueError("Every cell of X is missing: at least one must be observed.")
+        self._n_features_out = self.learner_.backbone.n_embedding(encoded.shape[1])
+        if not self.transductive:
+            self._context = self._read_context(encoded)
+
+    def _table(self, X):
+        """Validate rows of the same columns as in ``fit``."""
+        if not hasattr(X, "iloc"):
+            return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        check_array(np.zeros(X.shape), estimator=self)
+        return X
+
+    @staticmethod
+    def _encode(encoder, X):
+        encoded = encoder.transform(X)
+        if np.isinf(encoded).any():
+            raise ValueError("Input X contains infinity or a value too large for float64.")
+        return encoded
+
+    def _context_task(self, encoded):
+        return context_task(encoded, *self._context_labels())
+
+    def _inputs(self, tasks):
+        inputs, _ = collate(tasks, torch.float64)
+        return {name: tensor.to(self._device()) for name, tensor in inputs.items()}
+
+    @torch.inference_mode()
+    def _forward(self, tasks):
+        """Embeddings (B, N, M, H) and outputs (B, N, ...) of a padded batch of tasks."""
+        with self._autocast():
+            return self._module(self._learner()).embed_and_predict(**self._inputs(tasks))
+
+    def _read(self, X):
+        """Embeddings and outputs of the rows of ``X``, in the mode that was chosen."""
+        check_is_fitted(self)
+        X = self._table(X)
+        return self._read_together(X) if self.transductive else self._read_rows(X)
+
+    def _read_together(self, X):
+        """Transductive mode: the rows of a chunk and the context read each other."""
+        n_context = len(self.X_)
+        results = [
+            [result[0, n_context:] for result in self._forward([task])]
+            for task in self._tasks_with(X, self.chunk_size)
+        ]
+        return [torch.cat(parts) for parts in zip(*results, strict=True)]
+
+    def _tasks_with(self, X, chunk_size):
+        """Tasks of the context followed by the rows of ``X``, a chunk at a time."""
+        encoder = self.encoder_
+        if encoder.categorical_:  # categories that only new rows have are worth a column, too
+            encoder = TableEncoder().fit(stack_tables(self.X_, X))
+        context, rows = self._encode(encoder, self.X_), self._encode(encoder, X)
+        y, n_label_columns = self._context_labels()
+        for start in range(0, len(rows), chunk_size):
+            chunk = rows[start : start + chunk_size]
+            labels = _with_unlabelled(y, len(chunk))
+            yield context_task(np.vstack([context, chunk]), labels, n_label_columns)
+
+    @torch.inference_mode()
+    def _read_context(self, encoded):
+        """Inductive mode: what rows to come need of the context."""
+        inputs = self._inputs([self._context_task(encoded)])
+        masks = {name: inputs[name] for name in ("columns", "classes")}
+        with self._autocast():
+            state = self._module(self._learner()).encode(inputs["x"], inputs["labels"], **masks)
+        return state, masks
+
+    @torch.inference_mode()
+    def _read_rows(self, X):
+        """Inductive mode: each row from the encoded context alone, in chunks."""
+        learner = self._module(self._learner())
+        state, masks = self._context
+        rows = torch.from_numpy(self._encode(self.encoder_, X)).to(self._device())
+        results = []
+        for chunk in rows.split(self.chunk_size):
+            with self._autocast():
+                z, output = learner.continue_from(state, chunk[None], **masks)
+            results.append([z[0], output[0]])
+        return [torch.cat(parts) for parts in zip(*results, strict=True)]
+
+    def _read_tasks(self, tasks):
+        """Many small tasks in a few forward passes.
+
+        Parameters
+        ----------
+        tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
+
+        Returns
+        -------
+        list of (labels, output)
+            What ``_small_labels`` made of the labels of each task, and the output for its
+            unlabelled rows.
+        """
+        self._validate_params()
+        kept, prepared = [], []
+        for position, triple in enumerate(tasks):
+            try:
+                labels, task = self._small_task(*triple)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"Task {position}: {error}") from error
+            kept.append(labels)
+            prepared.append(task)
+        answers = [None] * len(prepared)
+        # A CPU is fastest on what its cache holds, a GPU on what fills it.
+        for group in groups_of_like_size(prepared, 8e3 if self._device() == "cpu" else 2e5):
+            _, output = self._forward([prepared[i] for i in group])
+            for i, one in zip(group, output, strict=True):
+                task = prepared[i]
+                rows = one[task.labelled.sum() : len(task.y), : task.n_label_columns]
+                answers[i] = kept[i], rows
+        return answers
+
+    def _small_task(self, X_labelled, y_labelled, X_unlabelled):
+        X = stack_tables(X_labelled, X_unlabelled)
+        X = self._encode(TableEncoder().fit(X), X)
+        if len(y_labelled) != len(X_labelled):
+            raise ValueError(f"{len(X_labelled)} labelled rows, but {len(y_labelled)} labels.")
+        labels, y, n_label_columns = self._small_labels(np.asarray(y_labelled))
+        labelled = np.arange(len(X)) < len(y)
+        context = np.ones(len(X), dtype=bool) if self.transductive else labelled
+        y = _with_unlabelled(y, len(X) - len(y))
+        return labels, Task(X, y, labelled, context, n_label_columns)
+
+
+def _with_unlabelled(y, n_rows):
+    """Labels followed by those of rows without one."""
+    nothing = np.nan if y.dtype.kind == "f" else -1
+    return np.concatenate([y, np.full((n_rows, *y.shape[1:]), nothing, y.dtype)])
