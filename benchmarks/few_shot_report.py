@@ -1,4 +1,4 @@
-"""The tables and pictures of benchmarks/few_shot_tables.py, made from its rows of scores."""
+"""Tables and pictures from rows of scores: of few_shot_tables.py, and parts for its siblings."""
 
 import pandas as pd
 from matplotlib import colormaps
@@ -42,20 +42,55 @@ def summarise(results, reference=None):
         # Rounded: means equal but for the order of addition are a tie.
         block["rank"] = by_table.round(9).rank(axis=1, ascending=False).mean()
         if reference is not None:
-            for method in block.index.drop(reference):
-                difference = (by_table[reference] - by_table[method]).round(9)
-                block.loc[method, "difference"] = difference.mean()
-                # Without a single difference neither test is defined.
-                if difference.any():
-                    block.loc[method, "p_t"] = ttest_1samp(difference, 0.0).pvalue
-                    block.loc[method, "p_wilcoxon"] = wilcoxon(difference).pvalue
-                else:
-                    block.loc[method, ["p_t", "p_wilcoxon"]] = 1.0
+            block = block.join(paired_tests(by_table, reference))
         block = block.sort_values("accuracy", ascending=False).reset_index(names="method")
         block.insert(0, "shots", setting[0])
         block.insert(1, "unlabelled", setting[1])
         blocks.append(block)
     return pd.concat(blocks, ignore_index=True)
+
+
+def paired_tests(by_table, reference):
+    """Two-sided paired tests over tables of one method against every other.
+
+    Parameters
+    ----------
+    by_table : DataFrame
+        A row for each table, a column for each method.
+    reference : str
+        One of the columns.
+
+    Returns
+    -------
+    DataFrame
+        A row for each other method: difference (the reference's mean less the method's), p_t and
+        p_wilcoxon, not corrected for the number of methods.
+    """
+    tests = {}
+    for method in by_table.columns.drop(reference):
+        difference = (by_table[reference] - by_table[method]).round(9)
+        # Without a single difference neither test is defined.
+        differs = difference.any()
+        tests[method] = {
+            "difference": difference.mean(),
+            "p_t": ttest_1samp(difference, 0.0).pvalue if differs else 1.0,
+            "p_wilcoxon": wilcoxon(difference).pvalue if differs else 1.0,
+        }
+    columns = ["difference", "p_t", "p_wilcoxon"]
+    return pd.DataFrame.from_dict(tests, orient="index", columns=columns, dtype=float)
+
+
+def markdown_table(block, headers, formats):
+    """Lines of a Markdown table: the columns of `headers` that `block` has, NaN left empty."""
+    columns = [column for column in headers if column in block]
+    lines = [
+        "| " + " | ".join(headers[c] for c in columns) + " |",
+        "|---|" + "---:|" * (len(columns) - 1),
+    ]
+    for row in block.to_dict("records"):
+        cells = ["" if pd.isna(row[c]) else formats.get(c, "{}").format(row[c]) for c in columns]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def to_markdown(summary):
@@ -81,17 +116,10 @@ def to_markdown(summary):
         "p_t": "{:.2g}",
         "p_wilcoxon": "{:.2g}",
     }
-    columns = [column for column in headers if column in summary]
     lines = []
     for (n_shots, n_unlabelled), block in summary.groupby(SETTING):
         lines += [f"### {n_shots} labelled, {n_unlabelled} unlabelled rows a class", ""]
-        lines.append("| " + " | ".join(headers[c] for c in columns) + " |")
-        lines.append("|---|" + "---:|" * (len(columns) - 1))
-        for row in block.to_dict("records"):
-            cells = [
-                "" if pd.isna(row[c]) else formats.get(c, "{}").format(row[c]) for c in columns
-            ]
-            lines.append("| " + " | ".join(cells) + " |")
+        lines += markdown_table(block, headers, formats)
         lines.append("")
         ours = block["method"].str.startswith("ours:")
         for row in block[ours].to_dict("records") if not ours.all() else ():
@@ -101,6 +129,27 @@ def to_markdown(summary):
     return "\n".join(lines)
 
 
+def draw_lines(ax, rows, x, y, methods):
+    """One line a method of column `y` against `x`, with the errors of column `y`_se if any."""
+    for i, method in enumerate(methods):
+        line = rows[rows["method"] == method].sort_values(x)
+        ours = method.startswith("ours:")
+        ax.errorbar(
+            line[x],
+            line[y],
+            line.get(f"{y}_se"),
+            label=method,
+            capsize=2,
+            color=colormaps["tab20"](i % 20),
+            marker="os^Dv"[i % 5],
+            markersize=4,
+            linewidth=2.5 if ours else 1.0,
+            zorder=3 if ours else 2,
+        )
+    ax.set_xticks(sorted(rows[x].unique()))
+    ax.grid(alpha=0.3)
+
+
 def plot_curves(summary, x, panels, path):
     """Accuracy with standard errors against `x`, a panel for each value of `panels`."""
     groups = list(summary.groupby(panels))
@@ -108,25 +157,9 @@ def plot_curves(summary, x, panels, path):
     axes = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
     methods = summary.groupby("method")["accuracy"].mean().sort_values(ascending=False).index
     for ax, (value, group) in zip(axes, groups, strict=True):
-        for i, method in enumerate(methods):
-            line = group[group["method"] == method].sort_values(x)
-            ours = method.startswith("ours:")
-            ax.errorbar(
-                line[x],
-                line["accuracy"],
-                line["accuracy_se"],
-                label=method,
-                capsize=2,
-                color=colormaps["tab20"](i % 20),
-                marker="os^Dv"[i % 5],
-                markersize=4,
-                linewidth=2.5 if ours else 1.0,
-                zorder=3 if ours else 2,
-            )
+        draw_lines(ax, group, x, "accuracy", methods)
         words = {"shots": "labelled rows a class", "unlabelled": "unlabelled rows a class"}
         ax.set(xlabel=words[x], title=f"{value} {words[panels]}")
-        ax.set_xticks(sorted(group[x].unique()))
-        ax.grid(alpha=0.3)
     axes[0].set_ylabel("accuracy, mean over tables")
     axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize="small")
     figure.savefig(path, dpi=120)

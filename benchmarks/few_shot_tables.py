@@ -14,7 +14,7 @@ import hashlib
 import os
 import sys
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,9 +22,7 @@ import numpy as np
 import pandas as pd
 import peers
 from few_shot_report import SETTING, plot_curves, summarise, to_markdown
-from joblib import Parallel, delayed
 from sklearn.metrics import accuracy_score, log_loss
-from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[1]
 # Mixed into everyone's probabilities: without it, one confident mistake of 1-NN is infinite.
@@ -32,7 +30,7 @@ UNIFORM = 0.01
 
 
 class Table(NamedTuple):
-    """A table: name, X (DataFrame), y (codes 0..n_classes-1) and the sha256 of its file."""
+    """A table: name, X (DataFrame), y (codes 0..n_classes-1, or floats) and its file's sha256."""
 
     name: str
     X: pd.DataFrame
@@ -48,8 +46,8 @@ class Episode(NamedTuple):
     scored: np.ndarray
 
 
-def read_tables(folder, split):
-    """Read the classification tables of one split.
+def read_tables(folder, split, task="classification"):
+    """Read the tables of one split and one kind of target.
 
     Parameters
     ----------
@@ -57,7 +55,8 @@ def read_tables(folder, split):
         Holds index.csv (columns name, task, split) and NAME.parquet for each name; the last
         column of a table is its target, columns that are not numbers are categorical.
     split : str
-        "test" or "valid".
+        "train", "valid" or "test".
+    task : {"classification", "regression"}, default="classification"
 
     Returns
     -------
@@ -65,13 +64,14 @@ def read_tables(folder, split):
         By name. Rows without a target are left out.
     """
     index = pd.read_csv(folder / "index.csv", dtype={"name": str}, keep_default_na=False)
-    index = index[(index["task"] == "classification") & (index["split"] == split)]
+    index = index[(index["task"] == task) & (index["split"] == split)]
     tables = []
     for name in sorted(index["name"]):
         path = folder / f"{name}.parquet"
         frame = pd.read_parquet(path)
         frame = frame[frame.iloc[:, -1].notna()].reset_index(drop=True)
-        y = pd.factorize(frame.iloc[:, -1], sort=True)[0]
+        y = frame.iloc[:, -1]
+        y = y.to_numpy(float) if task == "regression" else pd.factorize(y, sort=True)[0]
         sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
         tables.append(Table(name, frame.iloc[:, :-1], y, sha256))
     return tables
@@ -223,25 +223,11 @@ def run(tables, episodes, settings, n_scored, ours, peer_names, scores_cache, n_
         for setting in settings
         for episode in range(episodes)
     }
-    done = wanted & scores_cache.scores.keys()
-    key = peers.PeersCache.KEY
-    rows = [dict(zip(key, k, strict=True)) | scores_cache.scores[k] for k in done]
     units = [(table, episode) for table in tables for episode in range(episodes)]
-    jobs = (
-        delayed(run_unit)(
-            *unit,
-            settings,
-            n_scored,
-            ours,
-            peer_names,
-            {k for k in done if k[2] == unit[0].name and k[-1] == unit[1]},
-        )
-        for unit in units
+    compute = partial(
+        run_unit, settings=settings, n_scored=n_scored, ours=ours, peer_names=peer_names
     )
-    results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs)
-    for new in tqdm(results, total=len(units), desc="tables x episodes", mininterval=1):
-        scores_cache.append(row for row in new if row["method"] in peer_names)
-        rows += new
+    rows = peers.run_cached(compute, units, wanted, scores_cache, n_jobs)
     frame = pd.DataFrame(rows).drop(columns=["rules", "sha256"])
     columns = ["method", "dataset", *SETTING, "scored", "episode", *peers.PeersCache.VALUE]
     return frame[columns].sort_values(columns[:6], ignore_index=True)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import sklearn
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -24,6 +25,7 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
+from tqdm import tqdm
 
 from sklearn_meta.evaluation import preparation
 
@@ -192,6 +194,8 @@ class PeersCache:
     # The file's sha256 is in the key: a changed table is computed anew.
     KEY = ("rules", "method", "dataset", "sha256", "shots", "unlabelled", "scored", "episode")
     VALUE = ("accuracy", "log_loss", "milliseconds")
+    # Values that a method may not have; never the last, which tells a whole line from a torn one.
+    OPTIONAL = ()
 
     def __init__(self, path):
         self.path = None if path is None else Path(path)
@@ -211,7 +215,8 @@ class PeersCache:
         )
         numbers = [*self.KEY[4:], *self.VALUE]
         rows[numbers] = rows[numbers].apply(pd.to_numeric, errors="coerce")
-        rows = rows.dropna().astype(dict.fromkeys(self.KEY[4:], int))
+        needed = [c for c in columns if c not in self.OPTIONAL]
+        rows = rows.dropna(subset=needed).astype(dict.fromkeys(self.KEY[4:], int))
         for row in rows.itertuples(index=False):
             self.scores[tuple(row[: len(self.KEY)])] = dict(
                 zip(self.VALUE, row[len(self.KEY) :], strict=True)
@@ -237,3 +242,40 @@ class PeersCache:
             os.write(descriptor, block.encode())
         finally:
             os.close(descriptor)
+
+
+def run_cached(compute, units, wanted, scores_cache, n_jobs=1):
+    """Scores of all methods on all units, those of peers from the cache as far as it goes.
+
+    Parameters
+    ----------
+    compute : callable
+        `(table, episode, done=)` -> list of rows (dicts with the cache's fields) of one unit:
+        of every method, less those whose keys are in the set `done`.
+    units : list of (table, episode)
+    wanted : set of tuple
+        Keys of all peers' scores; only rows of these methods are added to the cache.
+    scores_cache : PeersCache
+        Its keys have the table's name third and the episode last.
+    n_jobs : int, default=1
+
+    Returns
+    -------
+    list of dict
+        In no particular order.
+    """
+    done = wanted & scores_cache.scores.keys()
+    peer_names = {key[1] for key in wanted}
+    rows = [dict(zip(scores_cache.KEY, k, strict=True)) | scores_cache.scores[k] for k in done]
+    done_of = {}
+    for key in done:
+        done_of.setdefault((key[2], key[-1]), set()).add(key)
+    jobs = (
+        delayed(compute)(table, episode, done=done_of.get((table.name, episode), set()))
+        for table, episode in units
+    )
+    results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs)
+    for new in tqdm(results, total=len(units), desc="tables x episodes", mininterval=1):
+        scores_cache.append(row for row in new if row["method"] in peer_names)
+        rows += new
+    return rows

@@ -1,0 +1,253 @@
+"""Few-shot regression of real tables: ours against scikit-learn's regressors.
+
+Paper 000's Table 4: of each table, k labelled rows and unlabelled ones up to a budget of rows, ten
+times; the score is that of the unlabelled rows. benchmarks/README.md says what is measured and
+how to read it.
+
+    python benchmarks/few_shot_regression.py --split test --peers-cache regression_peers.csv
+    python benchmarks/few_shot_regression.py --split valid --weights my_run.safetensors
+    python benchmarks/few_shot_regression.py --quick
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import regression_peers
+from few_shot_tables import ROOT, our_methods, read_tables
+from peers import prepare, run_cached
+from regression_peers import RegressionCache
+from regression_report import plot_curves, summarise, to_markdown
+from scipy.stats import cauchy, norm
+
+from sklearn_meta.tasks import target_scale
+
+# Mixed into everyone's predictive density, as a Cauchy distribution in the table's own units:
+# without it, one overconfident row decides the mean of all.
+CAUCHY = 0.01
+NOMINAL = 0.9
+
+
+def draw_episode(table, episode, n_labelled, n_rows):
+    """Draw the rows of one task; a function of the table's name, the numbers and nothing else.
+
+    Rows are shuffled once per table and episode. The first `n_rows` of them, or all if there are
+    fewer, are the episode's, and the first `n_labelled` of these are labelled, so a task with
+    fewer labelled rows has the same rows, and its labelled ones are part of any larger task's.
+
+    Returns
+    -------
+    labelled, unlabelled : ndarray of int
+        Row numbers.
+
+    Raises
+    ------
+    ValueError
+        If no row would be left to predict.
+    """
+    if len(table.y) <= n_labelled:
+        raise ValueError(f"{table.name} has no more than {n_labelled} rows")
+    seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
+    rows = np.random.default_rng([seed, episode]).permutation(len(table.y))[:n_rows]
+    return rows[:n_labelled], rows[n_labelled:]
+
+
+def score(mean, std, y):
+    """Scores of one task, all in units of the table's standard deviation.
+
+    Parameters
+    ----------
+    mean, y : ndarray of shape (n_rows,)
+        Predictions and targets, less the table's mean, divided by its standard deviation.
+    std : ndarray of shape (n_rows,) or None
+        Standard deviations of the predictive normal distributions.
+
+    Returns
+    -------
+    dict
+        mse: mean squared error, 1 for the table's own mean.
+        nlpd: mean negative logarithm of the predictive density.
+        nlpd_mixed: the same after mixing the density with 1 % of the standard Cauchy's.
+        coverage: share of targets in the central interval of nominally 90 %.
+        width: mean width of that interval.
+        All but the first are NaN without `std`.
+    """
+    scores = {"mse": np.mean((mean - y) ** 2)}
+    if std is None:
+        return scores | dict.fromkeys(RegressionCache.OPTIONAL, np.nan)
+    std = np.maximum(std, 1e-9)  # a peer that interpolates without noise
+    log_density = norm.logpdf(y, mean, std)
+    mixed = np.logaddexp(np.log(1 - CAUCHY) + log_density, np.log(CAUCHY) + cauchy.logpdf(y))
+    half = norm.ppf((1 + NOMINAL) / 2) * std
+    return scores | {
+        "nlpd": -log_density.mean(),
+        "nlpd_mixed": -mixed.mean(),
+        "coverage": np.mean(np.abs(y - mean) <= half),
+        "width": np.mean(2 * half),
+    }
+
+
+@cache
+def our_estimator(weights, transductive, device):
+    """Our regressor, already warm, so that no task's time holds imports or reading weights."""
+    from sklearn_meta import MetaGPRegressor
+
+    estimator = MetaGPRegressor(weights, transductive=transductive, device=device)
+    estimator.fit([[0.0], [1.0]], [0.0, 1.0]).predict([[0.5]])
+    return estimator
+
+
+def run_unit(table, episode, settings, n_rows, ours, peer_names, done):
+    """Run every method on one table and episode.
+
+    Parameters
+    ----------
+    settings : list of int
+        Numbers of labelled rows.
+    n_rows : int
+        Labelled and unlabelled rows of a task.
+    ours : dict of our methods, peer_names : list of str
+    done : set of cache keys not to compute again
+
+    Returns
+    -------
+    list of dict
+        One row a method and setting, with the fields of a `RegressionCache`.
+    """
+    results = []
+    centre, unit = table.y.mean(), table.y.std()
+    for n_labelled in settings:
+        setting = {
+            "rules": regression_peers.RULES,
+            "dataset": table.name,
+            "sha256": table.sha256,
+            "labelled": n_labelled,
+            "rows": n_rows,
+            "episode": episode,
+        }
+        rows = [setting | {"method": name} for name in [*ours, *peer_names]]
+        rows = [row for row in rows if tuple(row[k] for k in RegressionCache.KEY) not in done]
+        labelled, unlabelled = draw_episode(table, episode, n_labelled, n_rows)
+        X, X_new = table.X.iloc[labelled], table.X.iloc[unlabelled]
+        y, y_new = table.y[labelled], table.y[unlabelled]
+        location, scale = target_scale(y)
+        prepared = None
+        for row in rows:
+            name = row["method"]
+            if name in ours:  # raw rows and targets
+                estimator = our_estimator(*ours[name])
+                start = time.perf_counter()
+                mean, std = estimator.fit(X, y).predict(X_new, return_std=True)
+            else:
+                if prepared is None:
+                    prepared = np.split(prepare(pd.concat([X, X_new])), [n_labelled])
+                start = time.perf_counter()
+                mean, std = regression_peers.predict(
+                    name, prepared[0], (y - location) / scale, prepared[1]
+                )
+                mean, std = location + scale * mean, None if std is None else scale * std
+            row["milliseconds"] = 1e3 * (time.perf_counter() - start)
+            std = None if std is None else std / unit
+            results.append(row | score((mean - centre) / unit, std, (y_new - centre) / unit))
+    return results
+
+
+def run(tables, episodes, settings, n_rows, ours, peer_names, scores_cache, n_jobs=1):
+    """Run all methods on all tables and episodes, peers only where the cache has no score.
+
+    Returns
+    -------
+    DataFrame
+        Columns method, dataset, labelled, rows, episode, mse, nlpd, nlpd_mixed, coverage, width,
+        milliseconds; a row for each combination.
+    """
+    units = [(table, episode) for table in tables for episode in range(episodes)]
+    wanted = {
+        (regression_peers.RULES, name, table.name, table.sha256, n_labelled, n_rows, episode)
+        for table, episode in units
+        for name in peer_names
+        for n_labelled in settings
+    }
+    compute = partial(run_unit, settings=settings, n_rows=n_rows, ours=ours, peer_names=peer_names)
+    rows = run_cached(compute, units, wanted, scores_cache, n_jobs)
+    frame = pd.DataFrame(rows).drop(columns=["rules", "sha256"])
+    columns = ["method", "dataset", "labelled", "rows", "episode", *RegressionCache.VALUE]
+    frame["rows"] = n_rows
+    return frame[columns].sort_values(columns[:5], ignore_index=True)
+
+
+def parse_arguments(arguments=None):
+    names = list(regression_peers.PEERS)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
+    add("--folder", type=Path, default=folder, help="index.csv and the tables [%(default)s]")
+    add("--split", choices=["test", "valid", "train"], default="test")
+    add("--episodes", type=int, default=10, help="tasks drawn from each table")
+    add("--labelled", type=int, nargs="+", default=[10, 15, 20], help="labelled rows of a task")
+    add("--rows", type=int, default=100, help="labelled and unlabelled rows of a task")
+    add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
+    add("--inductive", action="store_true", help="also ours with transductive=False")
+    add("--device", default="auto", help="where ours runs")
+    add("--peers", nargs="*", default=names, choices=names, metavar="NAME", help="[%(default)s]")
+    add("--peers-cache", type=Path, help="CSV of peers' scores: read, and added to")
+    add("--output", type=Path, default=ROOT / "benchmarks/results/few_shot_regression")
+    add("--n-jobs", type=int, default=1, help="processes; more than 1 distorts the times")
+    add("--quick", action="store_true", help="3 episodes of 6 tables")
+    options = parser.parse_args(arguments)
+    if not (options.folder / "index.csv").is_file():
+        parser.error(f"no index.csv in {options.folder}: pass --folder or set SKLEARN_META_DATA")
+    if not options.weights and not options.peers:
+        parser.error("nothing to run: --weights and --peers are both empty")
+    if min(*options.labelled, options.episodes) < 1 or options.rows <= max(options.labelled):
+        parser.error("--labelled and --episodes are 1 at least, --rows more than any --labelled")
+    return options
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    settings = sorted(set(options.labelled))
+    tables = read_tables(options.folder, options.split, "regression")
+    # Every setting is measured on the same tables.
+    enough = [table for table in tables if len(table.y) > settings[-1]]
+    print(f"{len(enough)} of {len(tables)} {options.split} tables have over {settings[-1]} rows")
+    if not enough:
+        sys.exit("no table to run on")
+    if options.quick:
+        options.episodes = 3
+        enough = [enough[i] for i in np.unique(np.linspace(0, len(enough) - 1, 6).astype(int))]
+    ours = our_methods(options.weights, options.inductive, options.device)
+    results = run(
+        enough,
+        options.episodes,
+        settings,
+        options.rows,
+        ours,
+        list(dict.fromkeys(options.peers)),
+        RegressionCache(options.peers_cache),
+        options.n_jobs,
+    )
+    summary = summarise(results, next(iter(ours), None))
+    text = to_markdown(summary)
+    print(text)
+
+    options.output.mkdir(parents=True, exist_ok=True)
+    stem = options.output / options.split
+    results.to_csv(f"{stem}.csv", index=False, float_format="%.6g")
+    summary.to_csv(f"{stem}_summary.csv", index=False, float_format="%.6g")
+    Path(f"{stem}_summary.md").write_text(text)
+    plot_curves(summary, f"{stem}.png")
+    print(f"wrote {stem}.csv, _summary.csv, _summary.md and .png")
+
+
+if __name__ == "__main__":
+    # By its module name, so that joblib's worker processes find the functions.
+    import few_shot_regression
+
+    few_shot_regression.main()
