@@ -1,0 +1,298 @@
+"""Speed of meta-training: against a plain torch loop, what preparing tasks costs, two processes.
+
+    python benchmarks/meta_training.py
+    python benchmarks/meta_training.py --quick --output /tmp/meta_training
+
+Every figure is a ratio of runs that took turns, with the lowest and the highest that was seen.
+"""
+
+import argparse
+import copy
+import csv
+import math
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from skorch.callbacks import Callback
+from torch.nn.functional import cross_entropy
+
+from sklearn_meta.learner import Learner
+from sklearn_meta.tasks import EpisodeSampler, Folder, TablePrior, as_source, batches
+from sklearn_meta.tasks.batch import IGNORE
+from sklearn_meta.training import autocast, gains_from_bfloat16, meta_train
+from sklearn_meta.weights import available_weights, load_learner
+
+FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
+BATCH_SIZE = 8  # this and the rate are the defaults of meta_fit
+LEARNING_RATE = 1e-3
+N_WARMUP = 4  # so that a short run sees the cosine, too
+POOL = 16  # batches that are prepared at a time: runs are of whole pools
+FIELDS = ["benchmark", "case", "ours", "against", "episodes_per_s_ours", "episodes_per_s_against"]
+FIELDS += ["figure", "value", "lowest", "highest"]
+PARTS = ("preparation", "source.draw", "sampler.draw", "sort and collate")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="tiny network and tasks, one process")
+    parser.add_argument("--folder", default=FOLDER, help="of real tables; left out if not there")
+    parser.add_argument("--output", default="benchmarks/results/meta_training", help="no ending")
+    parser.add_argument("--process", choices=["together", "apart"], help=argparse.SUPPRESS)
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    if args.process:
+        return one_of_several(args.process)
+    load = os.getloadavg()[0]
+    rows = []
+    for measurement in (overhead_rows, preparation_rows, process_rows):
+        for row in measurement(args):
+            rows.append(row)
+            print(" | ".join(cells(row)), flush=True)
+    write(rows, Path(args.output), args, load)
+
+
+def in_turn(functions, n_repeats, n_unused=0):
+    """What each function returns, a list by name; they take turns."""
+    turns = [[f() for f in functions.values()] for _ in range(n_unused + n_repeats)]
+    return dict(zip(functions, map(list, zip(*turns[n_unused:]))))
+
+
+def row_of(benchmark, case, ours, against, figure, formula):
+    """A row of the result: names with paired lists of seconds, and a formula of two times."""
+    (mine, our_times), (other, their_times) = ours, against
+    values = [formula(a, b) for a, b in zip(our_times, their_times, strict=True)]
+    speeds = [POOL * BATCH_SIZE / median(times) for times in (our_times, their_times)]
+    cells = [benchmark, case, mine, other, *speeds, figure]
+    return dict(zip(FIELDS, [*cells, median(values), min(values), max(values)], strict=True))
+
+
+# The engine, and the same work in a plain loop
+
+
+class Clock(Callback):
+    """When training began, and when each step ended."""
+
+    def on_train_begin(self, net, **kwargs):
+        self.times = [time.perf_counter()]
+
+    def on_batch_end(self, net, **kwargs):
+        self.times.append(time.perf_counter())
+
+
+def engine(learner, source, sampler, n_steps, **settings):
+    """Losses by step of ``meta_train``, called as ``meta_fit`` and the command line call it."""
+    settings |= {"batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE, "n_warmup": N_WARMUP}
+    settings |= {"max_steps": n_steps, "patience": 10, "verbose": False}
+    history = meta_train(learner, source, sampler, **settings)
+    return history[-1, "batches", :, "train_loss"]
+
+
+def plain_loop(learner, source, sampler, n_steps):
+    """Losses by step of what one would write by hand for this one run."""
+    learner.train()
+    weights = list(learner.parameters())
+    optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=0.01)
+    losses = []
+    stream = batches(source, sampler, batch_size=BATCH_SIZE, seed=[0, 0])
+    for step, batch in enumerate(islice(stream, n_steps)):
+        rate = (step + 1) / N_WARMUP
+        if step >= N_WARMUP:
+            rate = 0.5 + 0.5 * math.cos(math.pi * (step - N_WARMUP) / (n_steps - N_WARMUP))
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * rate
+        optimizer.zero_grad()
+        losses.append(0.0)
+        for inputs, target in batch:
+            with autocast("cpu", "auto"):
+                logits = learner(**inputs).float().transpose(1, 2)
+            loss = cross_entropy(logits, target, ignore_index=IGNORE, reduction="none").sum(1)
+            loss = (loss / (target != IGNORE).sum(1).clamp(min=1)).mean() / len(batch)
+            loss.backward()
+            losses[-1] += loss.item()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+    learner.eval()
+    return losses
+
+
+class Known(EpisodeSampler):
+    """Tasks that were drawn beforehand; both source and sampler, for nothing is left to draw."""
+
+    def __init__(self, source, sampler):
+        rng = np.random.default_rng(0)
+        self.tasks = [sampler.draw(source.draw(rng), rng) for _ in range(POOL * BATCH_SIZE)]
+
+    def draw(self, *args):
+        return self.tasks[args[-1].integers(len(self.tasks))]
+
+
+def networks(quick):
+    """Learners by name, and the tasks that each is trained on."""
+    torch.manual_seed(0)
+    config = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4}
+    small = TablePrior(n_columns=(2, 5)), EpisodeSampler((1, 3), 5)
+    usual = TablePrior(), EpisodeSampler()
+    yield "vsa of one pair of blocks, width 8; small tasks", Learner(backbone_config=config), *small
+    if not quick:
+        yield "vsa", Learner(), *usual
+        if "default" in available_weights():
+            yield "default weights", load_learner("default").requires_grad_(True), *usual
+
+
+def overhead_rows(args):
+    """The engine against the plain loop, and this against itself, which says what noise is."""
+    for name, learner, source, sampler in networks(args.quick):
+        known = Known(source, sampler)
+        trained, losses = {}, {}
+
+        def run(name, loop):
+            trained[name] = copy.deepcopy(learner)  # noqa: B023
+            start = time.perf_counter()
+            losses[name] = loop(trained[name], known, known, POOL)  # noqa: B023
+            return time.perf_counter() - start
+
+        loops = {"meta_train": engine, "plain loop": plain_loop, "plain loop again": plain_loop}
+        functions = {name: partial(run, name, loop) for name, loop in loops.items()}
+        seconds = in_turn(functions, 2 if args.quick else 5, n_unused=1)
+        # The same work: the same loss in each step, and the same weights in the end.
+        np.testing.assert_allclose(losses["meta_train"], losses["plain loop"], rtol=1e-6)
+        for key, weights in trained["plain loop"].state_dict().items():
+            torch.testing.assert_close(trained["meta_train"].state_dict()[key], weights)
+        plain = ("plain loop", seconds["plain loop"])
+        case = f"{name}; {1000 * median(plain[1]) / POOL:.0f} ms a step"
+        for ours in ("meta_train", "plain loop again"):
+            pair = (ours, seconds[ours]), plain
+            yield row_of("overhead", case, *pair, "overhead", lambda a, b: a / b - 1)
+
+
+class Timed:
+    """A source or sampler that counts the seconds of its draws."""
+
+    def __init__(self, drawn_from):
+        self.drawn_from = drawn_from
+        self.seconds = 0.0
+
+    def draw(self, *args):
+        start = time.perf_counter()
+        drawn = self.drawn_from.draw(*args)
+        self.seconds += time.perf_counter() - start
+        return drawn
+
+
+def prepare(source, sampler):
+    """Seconds of preparing a pool: all, source.draw, sampler.draw, sort and collate."""
+    timed = Timed(source), Timed(sampler)
+    stream = batches(*timed, batch_size=BATCH_SIZE, seed=[0, 1])
+    start = time.perf_counter()
+    list(islice(stream, POOL))
+    total = time.perf_counter() - start
+    draws = [part.seconds for part in timed]
+    return total, *draws, total - sum(draws)
+
+
+def train(learner, source, sampler, **settings):
+    """Seconds of the first pool of steps, in which worker processes start, and of the next."""
+    clock = Clock()
+    engine(copy.deepcopy(learner), source, sampler, 2 * POOL, callbacks=[clock], **settings)
+    return clock.times[POOL] - clock.times[0], clock.times[-1] - clock.times[POOL]
+
+
+def preparation_rows(args):
+    """Share of a step that goes into its tasks, by part, and what a worker process hides of it."""
+    _, learner, tables, sampler = list(networks(args.quick))[not args.quick]
+    sources = {"TablePrior": tables}
+    if not args.quick and (Path(args.folder) / "index.csv").is_file():
+        tables = Folder(args.folder, split="train", task="classification")
+        sources["real tables"] = as_source(tables)
+    for name, source in sources.items():
+        functions = {
+            "prepare": partial(prepare, source, sampler),
+            "alone": partial(train, learner, source, sampler),
+            "worker": partial(train, learner, source, sampler, n_workers=1),
+        }
+        found = in_turn(functions, 1 if args.quick else 4)
+        seconds = {name: list(zip(*turns)) for name, turns in found.items()}
+        for part, times in zip(PARTS, seconds["prepare"]):
+            pair = (part, times), ("meta_train", seconds["alone"][1])
+            yield row_of("preparation", name, *pair, "share of a step", lambda a, b: a / b)
+        for what, mine, others in zip(("first", "next"), seconds["worker"], seconds["alone"]):
+            pair = ("meta_train, n_workers=1", mine), ("meta_train", others)
+            case = f"{name}, {what} {POOL} steps"
+            yield row_of("preparation", case, *pair, "speed-up", lambda a, b: b / a)
+
+
+def one_of_several(how):
+    """What each process that torchrun has started does: it prints its seconds of training."""
+    if how == "apart":  # each trains for itself, at the same time
+        torch.distributed.init_process_group("gloo")
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+        os.environ["WORLD_SIZE"] = "1"
+    torch.manual_seed(0)
+    sys.stdout.write(f"{train(Learner(), TablePrior(), EpisodeSampler())[1]} seconds\n")
+
+
+def torchrun(n_processes, how):
+    """Mean seconds of training of so many processes of one thread each."""
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_processes}"]
+    command = [sys.executable, *launch, __file__, "--process", how]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found = [float(line.split()[0]) for line in run.stdout.splitlines() if "seconds" in line]
+    assert len(found) == n_processes, run.stdout
+    return sum(found) / n_processes
+
+
+def process_rows(args):
+    """Two processes that share each batch against one, and two that have nothing in common."""
+    if args.quick or find_spec("accelerate") is None:
+        return print("processes: left out; they need accelerate, and are no part of --quick")
+    functions = {
+        "one process": partial(torchrun, 1, "together"),
+        "two processes": partial(torchrun, 2, "together"),
+        "two runs apart": partial(torchrun, 2, "apart"),
+    }
+    seconds = in_turn(functions, 5)
+    seconds["two runs apart"] = [s / 2 for s in seconds["two runs apart"]]  # twice the episodes
+    one = ("one process", seconds.pop("one process"))
+    for pair in seconds.items():
+        pair = "vsa, TablePrior", pair, one
+        yield row_of("processes", *pair, "efficiency", lambda a, b: b / (2 * a))
+
+
+# The report
+
+
+def cells(row):
+    return [f"{row[f]:.3g}" if isinstance(row[f], float) else row[f] for f in FIELDS]
+
+
+def write(rows, output, args, load):
+    """CSV of all rows, and Markdown."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with open(output.with_suffix(".csv"), "w", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        writer.writeheader()
+        writer.writerows(rows)
+    dtype = "bfloat16" if gains_from_bfloat16("cpu") else "float32"
+    lines = [
+        f"`python benchmarks/meta_training.py{' --quick' if args.quick else ''}`",
+        "",
+        f"torch {torch.__version__}, {dtype}, 1 thread a process of {os.cpu_count()} cores. Load "
+        f"{load:.2f} before, {os.getloadavg()[0]:.2f} after, ours included. Medians over pairs.",
+        "",
+        *(f"| {' | '.join(line)} |" for line in [FIELDS, ["---"] * len(FIELDS), *map(cells, rows)]),
+    ]
+    output.with_suffix(".md").write_text("\n".join([*lines, ""]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""benchmarks/meta_training.py in its quick form: it compares the same work, and writes figures."""
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+# Benchmarks are scripts, not part of the package.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import meta_training as benchmark
+
+
+@pytest.fixture
+def small():
+    """Learner, and tasks that were drawn beforehand."""
+    _, learner, source, sampler = next(benchmark.networks(quick=True))
+    return learner, benchmark.Known(source, sampler)
+
+
+def trained(loop, small, n_steps=12):
+    learner, known = small
+    start = {name: weights.clone() for name, weights in learner.state_dict().items()}
+    losses = loop(learner, known, known, n_steps)
+    after = {name: weights.clone() for name, weights in learner.state_dict().items()}
+    learner.load_state_dict(start)
+    assert not torch.equal(*(next(iter(weights.values())) for weights in (start, after)))
+    return losses, after
+
+
+def test_plain_loop_and_engine_do_the_same_work(small):
+    losses, weights = trained(benchmark.engine, small)
+    plain_losses, plain_weights = trained(benchmark.plain_loop, small)
+    assert len(set(losses)) == 12
+    np.testing.assert_allclose(losses, plain_losses, rtol=1e-6)
+    for name in weights:
+        torch.testing.assert_close(weights[name], plain_weights[name])
+
+
+def test_quick_form_writes_every_figure(tmp_path):
+    benchmark.main(["--quick", "--output", str(tmp_path / "quick")])
+    with open(tmp_path / "quick.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["ours"] for row in rows} == {
+        *("meta_train", "plain loop again", "meta_train, n_workers=1"),
+        *benchmark.PARTS,
+    }
+    for row in rows:
+        speeds = [float(row[f"episodes_per_s_{who}"]) for who in ("ours", "against")]
+        assert min(speeds) > 0
+        value, lowest, highest = (float(row[f]) for f in ("value", "lowest", "highest"))
+        assert lowest <= value <= highest
+        assert value > (-1 if row["figure"] == "overhead" else 0)
+    shares = {
+        row["ours"]: float(row["value"]) for row in rows if row["figure"] == "share of a step"
+    }
+    assert sum(shares[part] for part in benchmark.PARTS[1:]) == pytest.approx(shares["preparation"])
+    text = (tmp_path / "quick.md").read_text()
+    assert "--quick" in text and text.count("| overhead |") == 2 * 2  # benchmark and figure
