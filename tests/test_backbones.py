@@ -53,12 +53,13 @@ def drawn_tasks(draw, n_tasks=None, inductive=None):
     one_hot = draw(st.booleans())
     missing = draw(st.sampled_from([0, 0.1, 0.5]))
     inductive = draw(st.booleans()) if inductive is None else inductive
-    n_labelled = draw(st.integers(1, N - 1))
+    most = draw(st.integers(1, N - 1))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     x = rng.standard_normal((B, N, M)) * 10 ** rng.uniform(-2, 2, M)
     x[rng.random(x.shape) < missing] = np.nan
     y = np.eye(C)[rng.integers(0, C, (B, N))] if one_hot else rng.standard_normal((B, N, C))
     rows = rng.permuted(np.tile(np.arange(N), (B, 1)), axis=1)
+    n_labelled = rng.integers(1, most + 1, (B, 1))
     y[rows >= n_labelled] = np.nan
     readable = (rows < n_labelled) | (not inductive) | (rng.random((B, N)) < 0.4)
     if inductive:
