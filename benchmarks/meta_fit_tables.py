@@ -8,15 +8,14 @@ tables, and scores both weights on its `test` tables as few_shot_tables does.
 
 import argparse
 import os
-import re
 from pathlib import Path
 
 import few_shot_tables
 import torch
-from matplotlib.figure import Figure
 from meta_train_default import tables
 
 from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta.inspection import MetaLearningCurveDisplay
 from sklearn_meta.weights import save_learner
 
 ROOT = Path(__file__).parents[1]
@@ -48,28 +47,14 @@ def main():
         checkpoint_dir=args.checkpoint_dir,
     )
     args.output.mkdir(parents=True, exist_ok=True)
-    draw_learning_curve(classifier.history_, args.eval_every, args.output / "learning_curve.png")
+    display = MetaLearningCurveDisplay.from_estimator(classifier)
+    display.figure_.savefig(args.output / "learning_curve.png", dpi=150)
     fitted = save_learner(classifier.learner_, args.output / "meta_fitted.safetensors")
     few_shot_tables.main(
         ["--weights", args.start, str(fitted), "--peers"]
         + ["--folder", str(args.folder), "--episodes", str(args.episodes)]
         + ["--output", str(args.output)]
     )
-
-
-def draw_learning_curve(history, eval_every, path):
-    """Accuracy on validation tasks against steps, a line for each number of labelled rows."""
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    steps = [eval_every * (1 + i) for i in range(len(history))]
-    pattern = re.compile(r"valid_accuracy_(\d+)_shots")
-    shots = sorted({int(m[1]) for name in history[-1] if (m := pattern.fullmatch(name))})
-    for k in shots:
-        accuracy = [epoch.get(f"valid_accuracy_{k}_shots") for epoch in history]
-        axes.plot(steps, accuracy, marker=".", label=f"{k} labelled rows a class")
-    axes.set(xlabel="steps", ylabel="accuracy on validation tasks")
-    axes.legend()
-    figure.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.backbones import VSA
-from sklearn_meta.backbones.vsa import moments_of, standardise
+from sklearn_meta.backbones.standardisation import moments_of, standardise
 from sklearn_meta.weights import available_weights, load_learner
 
 #: (rows, columns) of the tasks the backbone reads.
@@ -117,26 +117,26 @@ def default_backbone(device):
 
 
 def random_task(n_rows, n_columns, device):
-    """x (1, N, M) and y (1, N) of a task with 5 labelled rows a class."""
+    """x (1, N, M) and labels (1, N, classes) of a task with 5 labelled rows a class."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, n_rows, n_columns, generator=generator)
-    y = torch.full((1, n_rows), -1)
-    y[0, : 5 * N_CLASSES] = torch.arange(5 * N_CLASSES) % N_CLASSES
-    return x.to(device), y.to(device)
+    labels = torch.full((1, n_rows, N_CLASSES), math.nan)
+    labels[0, : 5 * N_CLASSES] = torch.eye(N_CLASSES).repeat(5, 1)
+    return x.to(device), labels.to(device)
 
 
-def ours(backbone, x, y):
+def ours(backbone, x, labels):
     """Embeddings (N, M, last_width) by the package."""
-    readable = torch.ones_like(y, dtype=torch.bool)
+    readable = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     columns = readable.new_ones(1, x.shape[2])
     classes = readable.new_ones(1, N_CLASSES)
-    return backbone(x, y, readable, columns, classes)[0][0]
+    return backbone(x, labels, readable, columns, classes)[0][0]
 
 
-def einsum(backbone, x, y):
+def einsum(backbone, x, labels):
     """The same by Eq. (1)-(8) of paper 000 with the same weights, one einsum a formula."""
-    moments = moments_of(x, torch.ones_like(y, dtype=torch.bool))
-    z = backbone.input_tensor(standardise(x, moments), y, N_CLASSES)[0]
+    moments = moments_of(x, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
+    z = backbone.input_tensor(standardise(x, moments), labels)[0]
     for block in backbone.blocks:
         if block.mode == "examples":
             o = einsum_attention(block.attention, z)
@@ -162,14 +162,14 @@ def einsum_attention(layer, z):
 IMPLEMENTATIONS = {"ours": ours, "einsum": einsum}
 
 
-def step(name, backbone, x, y, dtype, direction):
+def step(name, backbone, x, labels, dtype, direction):
     """One forward pass, or one with its backward pass."""
     bf16 = dtype == "bfloat16"
     with torch.autocast(x.device.type, torch.bfloat16) if bf16 else nullcontext():
         if direction == "forward":
             with torch.no_grad():
-                return IMPLEMENTATIONS[name](backbone, x, y)
-        loss = IMPLEMENTATIONS[name](backbone, x, y).float().square().mean()
+                return IMPLEMENTATIONS[name](backbone, x, labels)
+        loss = IMPLEMENTATIONS[name](backbone, x, labels).float().square().mean()
     loss.backward()
     backbone.zero_grad(set_to_none=True)
 
@@ -178,15 +178,15 @@ def backbone_rows(shapes, n_repeats, args):
     """Time and peak memory of the whole backbone, ours against einsum."""
     backbone = default_backbone(args.device)
     for n_rows, n_columns in shapes:
-        x, y = random_task(n_rows, n_columns, args.device)
+        x, labels = random_task(n_rows, n_columns, args.device)
         with torch.no_grad():
             torch.testing.assert_close(
-                ours(backbone, x, y), einsum(backbone, x, y), rtol=1e-4, atol=1e-4
+                ours(backbone, x, labels), einsum(backbone, x, labels), rtol=1e-4, atol=1e-4
             )
         for dtype in ("float32", "bfloat16"):
             for direction in ("forward", "forward+backward"):
                 calls = {
-                    name: lambda name=name: step(name, backbone, x, y, dtype, direction)  # noqa: B023
+                    name: lambda name=name: step(name, backbone, x, labels, dtype, direction)  # noqa: B023
                     for name in IMPLEMENTATIONS
                 }
                 case = f"N={n_rows}, columns={n_columns}, {dtype}, {direction}"
@@ -211,14 +211,14 @@ def measure_peak(name, n_rows, n_columns, dtype, direction, device):
     backbone = default_backbone(device)
     # A first step on a tiny task: libraries that load late are no memory of the step.
     step(name, backbone, *random_task(20, 3, device), dtype, direction)
-    x, y = random_task(int(n_rows), int(n_columns), device)
+    x, labels = random_task(int(n_rows), int(n_columns), device)
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
-        step(name, backbone, x, y, dtype, direction)
+        step(name, backbone, x, labels, dtype, direction)
         return (torch.cuda.max_memory_allocated(device) - before) / 2**20
     before = high_water_mark()
-    step(name, backbone, x, y, dtype, direction)
+    step(name, backbone, x, labels, dtype, direction)
     return high_water_mark() - before
 
 

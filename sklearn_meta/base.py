@@ -253,13 +253,14 @@ class MetaEstimator(BaseEstimator):
             learner = load_learner(self._weights_name())
         if learner.task != self._task:
             raise ValueError(
-                f"backbone={backbone!r} was meta-trained for {learner.task}, and "
+                f"backbone={_as_text(backbone)} was meta-trained for {learner.task}, and "
                 f"{type(self).__name__} is for {self._task}. Choose other weights."
             )
         if self.head is not None and self.head != learner.names["head"]:
             raise ValueError(
-                f"head={self.head!r} asked for, but backbone={backbone!r} was meta-trained with "
-                f"head={learner.names['head']!r}. Leave head=None, or meta_fit anew."
+                f"head={self.head!r} asked for, but backbone={_as_text(backbone)} was "
+                f"meta-trained with head={learner.names['head']!r}. Leave head=None, or meta_fit "
+                "anew."
             )
         return learner
 
@@ -316,3 +317,8 @@ class MetaEstimator(BaseEstimator):
                     "installed here: its answers may differ.",
                     stacklevel=2,
                 )
+
+
+def _as_text(backbone):
+    """How errors call a backbone: a module's own text has a line for each of its layers."""
+    return f"{type(backbone).__name__}(...)" if isinstance(backbone, nn.Module) else repr(backbone)

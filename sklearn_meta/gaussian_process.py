@@ -123,7 +123,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return_std : bool, default=False
             Whether to return the standard deviation of each row's target, noise included.
         return_cov : bool, default=False
-            Whether to return the covariance of the rows' targets, noise included.
+            Whether to return the covariance of the rows' targets, noise included. All rows are
+            then read at once, whatever ``chunk_size`` is.
         quantiles : sequence of float in (0, 1), default=None
             Quantiles of the predictive normal distribution, to be returned in place of its mean.
 
@@ -140,19 +141,26 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Raises
         ------
         ValueError
-            If more than one of ``return_std``, ``return_cov`` and ``quantiles`` is asked for, or
-            a quantile is not between 0 and 1.
+            If more than one of ``return_std``, ``return_cov`` and ``quantiles`` is asked for,
+            there is no quantile or one that is not between 0 and 1, or the covariance, in the
+            square of the target's unit, is beyond float64.
         """
         if return_std + return_cov + (quantiles is not None) > 1:
             raise ValueError("Ask for one of return_std, return_cov and quantiles at most.")
         output, cov = self._read_jointly(X) if return_cov else (self._read(X)[1], None)
         mean, std = self._in_units(output, self._scale, self.y_.ndim)
         if return_cov:
-            cov = cov * self._scale[1] ** 2
+            with np.errstate(over="ignore"):
+                cov = cov * self._scale[1] * self._scale[1]
+            if not np.isfinite(cov).all():
+                raise ValueError(
+                    "The covariance is beyond float64 in the unit of y: divide y by its scale, or "
+                    "ask for return_std."
+                )
             return mean, cov if self.y_.ndim == 2 else cov[..., 0]
         if quantiles is not None:
             levels = np.asarray(quantiles, dtype=float)
-            if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+            if levels.ndim != 1 or not levels.size or not ((levels > 0) & (levels < 1)).all():
                 raise ValueError(f"quantiles must be numbers between 0 and 1, got {quantiles!r}.")
             return np.stack([mean + norm.ppf(level) * std for level in levels])
         return (mean, std) if return_std else mean
@@ -172,14 +180,16 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ndarray of shape (n_rows, n_samples) or (n_rows, n_targets, n_samples)
         """
         rng = check_random_state(random_state)
-        mean, cov = self.predict(X, return_cov=True)
-        if mean.ndim == 1:
-            return rng.multivariate_normal(mean, cov, n_samples).T
+        output, cov = self._read_jointly(X)
+        means = output[..., 0].double().cpu().numpy()
+        # Of standardised targets: the square of the target's unit may be beyond float64.
         samples = [
-            rng.multivariate_normal(mean[:, t], cov[..., t], n_samples).T
-            for t in range(mean.shape[1])
+            rng.multivariate_normal(means[:, t], cov[..., t], n_samples).T
+            for t in range(means.shape[1])
         ]
-        return np.stack(samples, axis=1)
+        mean, scale = (np.reshape(value, (-1, 1)) for value in self._scale)
+        samples = np.stack(samples, axis=1) * scale + mean
+        return samples if self.y_.ndim == 2 else samples[:, 0]
 
     def predict_batch(self, tasks, return_std=False):
         """Targets for many small tasks in a few forward passes.
@@ -213,13 +223,15 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     def _labelled_table(self, X, y):
         """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
         options = {"multi_output": True, "y_numeric": True}
-        unlabelled = is_missing(np.ravel(y)).reshape(np.shape(y))
-        known = None if y is None else np.where(unlabelled, 0, np.asarray(y))
+        if y is not None:
+            y = np.array(y)
+            unlabelled = is_missing(y.ravel()).reshape(y.shape)
+            y[unlabelled] = 0
         if hasattr(X, "iloc"):
-            validate_data(self, X, known, skip_check_array=True)
-            _, y = check_X_y(np.zeros(X.shape), known, estimator=self, **options)
+            validate_data(self, X, y, skip_check_array=True)
+            _, y = check_X_y(np.zeros(X.shape), y, estimator=self, **options)
         else:
-            X, y = validate_data(self, X, known, dtype=None, ensure_all_finite=False, **options)
+            X, y = validate_data(self, X, y, dtype=None, ensure_all_finite=False, **options)
         return X, np.where(unlabelled, np.nan, y.astype(np.float64))
 
     @staticmethod

@@ -145,15 +145,15 @@ def open_openml(suite, args, tasks=None):
     )
 
 
-def open_collection(spec, args):
+def open_collection(spec, args, task="classification"):
     """The collection, or source, that a text names, fetched and filtered.
 
-    What is left out is told on stderr.
+    What is left out is told on stderr. The task says which prior is meant.
     """
-    from ..tasks import Folder, TablePrior, select
+    from ..tasks import Folder, RegressionPrior, TablePrior, select
 
     if spec.kind == "prior":
-        return TablePrior()
+        return TablePrior() if task == "classification" else RegressionPrior()
     if spec.kind == "openml":
         collection = open_openml(spec.place, args).fetch()
     else:

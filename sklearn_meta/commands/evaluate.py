@@ -57,7 +57,12 @@ def run(args):
 
     estimators = {}
     for weights in args.weights or ["default"]:
-        load_learner(weights)  # an error now rather than one for each task
+        # An error now rather than one for each task.
+        if load_learner(weights).task != "classification":
+            raise ValueError(
+                f"Weights {weights!r} are for regression, and this command scores classifiers. "
+                f"Score them with: python benchmarks/few_shot_regression.py --weights {weights}"
+            )
         estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
     estimators |= {name: known[name] for name in chosen}
     with warnings.catch_warnings():

@@ -42,7 +42,8 @@ def run(args):
         print(f"\n{name}: {card['n_parameters']:,} parameters")
         print(f"  sha256: {card['sha256']}, as the file's")
         config = card["config"]
-        print(f"  architecture: {config['backbone']}, {config['head']}")
+        task = config.get("task", "classification")
+        print(f"  architecture: {config['backbone']}, {config['head']}, for {task}")
         for key, value in card.items():
             if key not in ("config", "n_parameters", "sha256"):
                 print(f"  {key}: {_as_text(value)}")

@@ -117,18 +117,19 @@ def run(args):
     if args.backbone not in BACKBONES:
         load_learner(args.backbone)  # an error now rather than after all tables are loaded
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    sources = [
-        as_source(open_collection(spec, args), retarget=args.retarget) for spec in args.collection
-    ]
-    validation = None
-    if args.validation is not None:
-        validation = as_source(open_collection(args.validation, args))
-    settings = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
-    if len(args.n_unlabelled or []) == 1:
-        settings["n_unlabelled"] = args.n_unlabelled[0]
     estimator = getattr(sklearn_meta, args.estimator)(
         backbone=args.backbone, device=args.device, random_state=args.seed
     )
+
+    def open_source(spec, **options):
+        collection = open_collection(spec, args, estimator._task)
+        return as_source(collection, task=estimator._expected_targets, **options)
+
+    sources = [open_source(spec, retarget=args.retarget) for spec in args.collection]
+    validation = None if args.validation is None else open_source(args.validation)
+    settings = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    if len(args.n_unlabelled or []) == 1:
+        settings["n_unlabelled"] = args.n_unlabelled[0]
     shares = [spec.share for spec in args.collection]
     with _interruptible(args):
         estimator.meta_fit(

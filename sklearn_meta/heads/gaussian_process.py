@@ -87,6 +87,9 @@ class GaussianProcess(RegressionHead):
             covariance = self.kernel(rows.z, rows.z).masked_fill(~pairs, 0)
             # A padded row has variance one and nothing to do with the others: its log is zero.
             diagonal = torch.where(rows.known[:, None], self.noise()[:, None], 1.0)
+            # Rounding of large entries, as linear kernels have them, may exceed the jitter.
+            largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True).detach()
+            diagonal = diagonal + torch.finfo(dtype).eps * diagonal.shape[-1] * largest
             factor = torch.linalg.cholesky(covariance + torch.diag_embed(diagonal))
             targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
             weights = torch.cholesky_solve(targets, factor)

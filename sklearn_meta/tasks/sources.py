@@ -165,13 +165,17 @@ def as_dataset(X, y, name="dataset", metadata=None):
     y = np.asarray(y)
     if len(X) != len(y):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
-    known = ~is_missing(y)
+    known = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)
     X, y = TableEncoder().fit_transform(X)[known], y[known]
     if y.dtype == object:
         y = y.astype(str) if any(isinstance(value, str) for value in y) else y.astype(float)
     task = (metadata or {}).get("task")
     if task == "regression" or (task is None and _is_continuous(y)):
-        return Dataset(name, _single_precision(X), y.astype(np.float32))
+        with np.errstate(over="ignore"):
+            y = y.astype(np.float32)
+        if not np.isfinite(y).all():
+            raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
+        return Dataset(name, _single_precision(X), y)
     labelled = np.ones(len(y), dtype=bool)
     if task is None:
         labelled = y != ("-1" if y.dtype.kind == "U" else -1)

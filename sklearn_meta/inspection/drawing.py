@@ -1,0 +1,49 @@
+"""What the pictures of tasks share: their axes, colours, markers and legend."""
+
+import numpy as np
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+
+def two_axes(ax, caller):
+    """Two axes, given or in a new figure, and their figure."""
+    check_matplotlib_support(caller)
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    ax = np.ravel(ax)
+    if len(ax) != 2:
+        raise ValueError(f"ax must be two matplotlib Axes, got {len(ax)}.")
+    return ax, ax[0].figure
+
+
+def colours(n_classes):
+    """An RGBA row a class."""
+    from matplotlib import colormaps
+
+    if n_classes <= 10:
+        return colormaps["tab10"](np.arange(n_classes))
+    return colormaps["turbo"](np.linspace(0.05, 0.95, n_classes))
+
+
+def scatter(ax, points, target, labelled, colours):
+    """Unlabelled rows as crosses (grey where the class is not known), labelled ones as circles."""
+    colours = np.vstack([colours, [0.35, 0.35, 0.35, 1]])  # position -1
+    unlabelled = ~labelled
+    ax.scatter(*points[unlabelled].T, c=colours[target[unlabelled]], marker="x", s=25, lw=1)
+    ax.scatter(
+        *points[labelled].T, c=colours[target[labelled]], marker="o", s=60, edgecolors="black"
+    )
+
+
+def legend(ax, classes):
+    """Colours of the classes and the two markers, beside the axes."""
+    from matplotlib.lines import Line2D
+
+    keys = [
+        Line2D([], [], marker="s", linestyle="", color=colour, label=str(label))
+        for label, colour in zip(classes, colours(len(classes)))
+    ]
+    for label, marker in (("labelled", "o"), ("unlabelled", "x")):
+        keys.append(Line2D([], [], marker=marker, linestyle="", color="0.35", label=label))
+    ax.legend(handles=keys, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)

@@ -1,0 +1,188 @@
+"""Attributes and learned embeddings of a task, side by side (Fig. 5 of paper 000)."""
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
+from sklearn.manifold import TSNE
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
+
+from ..model_selection import _stack
+from .drawing import colours, legend, scatter, two_axes
+
+
+class EmbeddingDisplay:
+    """Original attributes and learned embeddings of a task, each in two dimensions.
+
+    The picture of Fig. 5 (a) and (d) of paper 000: if meta-learning worked, classes that overlap
+    on the left are apart on the right. Labelled rows are circles, unlabelled ones crosses,
+    colours are classes.
+
+    Make one with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    original : ndarray of shape (n_rows, 2)
+        The rows in two dimensions, from their attributes.
+    embedding : ndarray of shape (n_rows, 2)
+        The same rows in two dimensions, from their embeddings.
+    target : ndarray of shape (n_rows,), int
+        Position in `classes` of the class of each row, which is its colour.
+    labelled : ndarray of shape (n_rows,), bool
+        Whether the estimator knew the label.
+    classes : ndarray of shape (n_classes,)
+        Class labels, for the legend.
+
+    Attributes
+    ----------
+    ax_ : ndarray of shape (2,) of matplotlib Axes
+        Axes of the original attributes and of the embeddings.
+    figure_ : matplotlib Figure
+        The figure that holds them.
+
+    See Also
+    --------
+    UnlabelledEffectDisplay : What unlabelled rows change, for two columns.
+
+    References
+    ----------
+    T. Iwata, A. Kumagai. Meta-learning of semi-supervised learning from tasks with heterogeneous
+    attribute spaces. 2023. Figure 5.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn_meta import MetaSemiSupervisedClassifier
+    >>> from sklearn_meta.inspection import EmbeddingDisplay
+    >>> X, y = load_wine(return_X_y=True)
+    >>> labelled = [0, 1, 2, 60, 61, 62, 140, 141, 142]
+    >>> classifier = MetaSemiSupervisedClassifier().fit(X[labelled], y[labelled])
+    >>> display = EmbeddingDisplay.from_estimator(classifier, X[::3], y[::3], reduction="pca")
+    >>> display.embedding.shape
+    (69, 2)
+    """
+
+    def __init__(self, *, original, embedding, target, labelled, classes):
+        self.original = original
+        self.embedding = embedding
+        self.target = target
+        self.labelled = labelled
+        self.classes = classes
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y=None, *, reduction="tsne", ax=None, random_state=None):
+        """Make and draw a display of the rows of ``fit`` and of further unlabelled rows.
+
+        Parameters
+        ----------
+        estimator : MetaSemiSupervisedClassifier
+            Fitted. All rows it was fitted on are shown.
+        X : array-like or DataFrame of shape (n_rows, n_features), or None
+            Unlabelled rows to show beside them, as they would be given to ``predict``: in
+            transductive mode they are embedded together with the rows of ``fit``. None shows the
+            rows of ``fit`` alone.
+        y : array-like of shape (n_rows,), default=None
+            True labels of the rows of `X`, for their colours only. If None, and for unlabelled
+            rows of ``fit``, colours are predictions.
+        reduction : {"tsne", "pca"} or transformer, default="tsne"
+            From many dimensions to two: t-SNE as in the paper, principal components, or any
+            transformer with two output columns, a clone of which is fitted on the attributes and
+            another on the embeddings.
+        ax : sequence of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        random_state : int, RandomState instance or None, default=None
+            Seed of t-SNE.
+
+        Returns
+        -------
+        display : EmbeddingDisplay
+
+        Raises
+        ------
+        TypeError
+            If `estimator` is not a MetaSemiSupervisedClassifier.
+        ValueError
+            If `y` holds labels that ``fit`` has not seen, or the reduction is unknown or has not
+            two columns.
+
+        Notes
+        -----
+        Before their reduction the attributes are prepared as usual: one column a category,
+        missing cells filled with the mean, zero mean and unit variance.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        from ..semi_supervised import MetaSemiSupervisedClassifier
+
+        if not isinstance(estimator, MetaSemiSupervisedClassifier):
+            raise TypeError(
+                f"The estimator must be a MetaSemiSupervisedClassifier, got {estimator!r}. Of a "
+                "pipeline, give the last step, and X as the steps before it transform it."
+            )
+        check_is_fitted(estimator)
+        n_context = len(estimator.y_)
+        rows, z, target = _embed(estimator, X)
+        if y is not None:
+            check_consistent_length(X, y)
+            unseen = np.setdiff1d(y, estimator.classes_)
+            if len(unseen):
+                raise ValueError(f"y holds labels that fit has not seen: {unseen.tolist()}.")
+            target[n_context:] = np.searchsorted(estimator.classes_, y)
+        labelled = np.arange(len(rows)) < n_context
+        labelled[:n_context] = estimator.y_ >= 0
+        prepare = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
+        display = cls(
+            original=_to_two(prepare.fit_transform(rows), reduction, random_state),
+            embedding=_to_two(z, reduction, random_state),
+            target=target,
+            labelled=labelled,
+            classes=estimator.classes_,
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the two panels, on two given axes or in a new figure; returns the display."""
+        self.ax_, self.figure_ = two_axes(ax, f"{type(self).__name__}.plot")
+        panels = {"original attributes": self.original, "learned embeddings": self.embedding}
+        for panel, (title, points) in zip(self.ax_, panels.items()):
+            scatter(panel, points, self.target, self.labelled, colours(len(self.classes)))
+            panel.set(title=title, xticks=[], yticks=[])
+        legend(self.ax_[1], self.classes)
+        return self
+
+
+def _embed(estimator, X):
+    """Encoded attributes, embeddings and predicted codes: of the rows of fit, then of X."""
+    if X is None:
+        rows = estimator._encode(estimator.encoder_, estimator.X_)
+        z, _ = estimator._forward([estimator._context_task(rows)])
+        predicted = estimator.label_distributions_.argmax(axis=1)
+        return rows, z[0].flatten(1).double().cpu().numpy(), predicted
+    if estimator.transductive:
+        # One pass over all rows, as predict makes it: embeddings of two passes do not compare.
+        codes = np.concatenate([estimator.y_, np.full(len(X), -1)])
+        return _embed(clone(estimator).fit(_stack(estimator.X_, X), codes), None)
+    rows, z, predicted = _embed(estimator, None)
+    rows = np.vstack([rows, estimator._encode(estimator.encoder_, X)])
+    predicted = np.concatenate([predicted, estimator.predict_proba(X).argmax(axis=1)])
+    return rows, np.vstack([z, estimator.transform(X)]), predicted
+
+
+def _to_two(matrix, reduction, random_state):
+    """A matrix of any number of columns in two dimensions."""
+    if matrix.shape[1] == 1:  # t-SNE starts from two principal components
+        matrix = np.column_stack([matrix, np.zeros(len(matrix))])
+    if reduction == "tsne":
+        # Its usual perplexity is too large for few rows: it must be less than their number.
+        perplexity = min(30, (len(matrix) - 1) / 3)
+        reduction = TSNE(perplexity=perplexity, random_state=random_state)
+    elif reduction == "pca":
+        reduction = PCA(2)
+    elif not hasattr(reduction, "fit_transform"):
+        raise ValueError(f"reduction must be 'tsne', 'pca' or a transformer, got {reduction!r}.")
+    points = clone(reduction).fit_transform(matrix)
+    if points.shape[1:] != (2,):
+        raise ValueError(f"{reduction!r} must make 2 columns, but made shape {points.shape}.")
+    return points

@@ -1,0 +1,200 @@
+"""How often predictive intervals hold the target, against how often they should."""
+
+import numpy as np
+from scipy.stats import norm
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+DIAGONAL = "perfectly calibrated"
+WIDTH = "mean width (dashed)"
+
+
+class IntervalCalibrationDisplay:
+    """Nominal against observed coverage of predictive intervals.
+
+    What :class:`sklearn.calibration.CalibrationDisplay` is to probabilities: of each nominal
+    coverage, the share of rows whose target lies in the central interval of their predictive
+    normal distribution. Above the diagonal intervals are too wide, below it too narrow. Narrow
+    intervals on the diagonal are the aim, and their mean width can be drawn as well.
+
+    Make one with :meth:`from_estimator` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    nominal : ndarray of shape (n_levels,)
+        Nominal coverage of the intervals, between 0 and 1.
+    observed : ndarray of shape (n_levels,)
+        Share of the targets within their interval.
+    width : ndarray of shape (n_levels,)
+        Mean width of the intervals, in the target's unit.
+    name : str, default=None
+        Name of the regressor, for the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The observed coverage.
+    width_line_ : matplotlib Line2D or None
+        The mean width, if it is drawn.
+    ax_ : matplotlib Axes
+        Axes of the coverage.
+    width_ax_ : matplotlib Axes or None
+        Axes of the width, on the right of ``ax_``.
+    figure_ : matplotlib Figure
+        The figure that holds them.
+
+    See Also
+    --------
+    sklearn.calibration.CalibrationDisplay : The same of a classifier's probabilities.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn_meta import MetaGPRegressor
+    >>> from sklearn_meta.inspection import IntervalCalibrationDisplay
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> regressor = MetaGPRegressor().fit(X[:30], y[:30])
+    >>> display = IntervalCalibrationDisplay.from_estimator(regressor, X[30:], y[30:])
+    >>> display.observed.shape
+    (19,)
+    """
+
+    def __init__(self, *, nominal, observed, width, name=None):
+        self.nominal = nominal
+        self.observed = observed
+        self.width = width
+        self.name = name
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, levels=None, name=None, ax=None, **kwargs):
+        """Make and draw a display of a regressor's intervals for rows of known target.
+
+        Parameters
+        ----------
+        estimator : regressor
+            Fitted; its ``predict`` takes ``return_std=True``, as that of MetaGPRegressor and of
+            GaussianProcessRegressor, BayesianRidge and pipelines that end in them does.
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            Rows that ``fit`` has not seen.
+        y : array-like of shape (n_rows,) or (n_rows, n_targets)
+            Their targets; several are pooled.
+        levels : sequence of float in (0, 1), default=None
+            Nominal coverages; None is 0.05, 0.1, ..., 0.95.
+        name : str, default=None
+            Name in the legend; None is the estimator's class.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        **kwargs : dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : IntervalCalibrationDisplay
+
+        Raises
+        ------
+        TypeError
+            If ``predict`` has no standard deviations to return.
+        ValueError
+            As in :meth:`from_predictions`.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        try:
+            mean, std = estimator.predict(X, return_std=True)
+        except TypeError as error:
+            raise TypeError(
+                f"Intervals need standard deviations, but predict of {type(estimator).__name__} "
+                f"fails with return_std=True ({error}). Use from_predictions."
+            ) from error
+        name = type(estimator).__name__ if name is None else name
+        return cls.from_predictions(y, mean, std, levels=levels, name=name, ax=ax, **kwargs)
+
+    @classmethod
+    def from_predictions(cls, y_true, mean, std, *, levels=None, name=None, ax=None, **kwargs):
+        """Make and draw a display of predictive means and standard deviations.
+
+        Parameters
+        ----------
+        y_true, mean, std : array-like of shape (n_rows,) or (n_rows, n_targets)
+            Targets, and mean and standard deviation (noise included) of their predictive normal
+            distributions; several targets are pooled.
+        levels, name, ax, **kwargs
+            As in :meth:`from_estimator`.
+
+        Returns
+        -------
+        display : IntervalCalibrationDisplay
+
+        Raises
+        ------
+        ValueError
+            If shapes differ, there is no row, a number is not finite or a standard deviation is
+            negative, or a level is not between 0 and 1.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_predictions")
+        y_true, mean, std = (np.asarray(values, dtype=float) for values in (y_true, mean, std))
+        if not y_true.shape == mean.shape == std.shape:
+            shapes = f"{y_true.shape}, {mean.shape} and {std.shape}"
+            raise ValueError(f"y_true, mean and std must have one shape, got {shapes}.")
+        if not y_true.size:
+            raise ValueError("At least one row is needed.")
+        if not all(np.isfinite(values).all() for values in (y_true, mean, std)):
+            raise ValueError("y_true, mean and std must be finite: leave unlabelled rows out.")
+        if (std < 0).any():
+            raise ValueError("A standard deviation is negative.")
+        nominal = np.linspace(0.05, 0.95, 19) if levels is None else np.asarray(levels, float)
+        if nominal.ndim != 1 or not nominal.size or not ((nominal > 0) & (nominal < 1)).all():
+            raise ValueError(f"levels must be numbers between 0 and 1, got {levels!r}.")
+        reach = norm.ppf((1 + nominal) / 2)[:, None]  # half a width, in standard deviations
+        error, std = np.abs(y_true - mean).ravel(), std.ravel()
+        display = cls(
+            nominal=nominal,
+            observed=(error <= reach * std).mean(axis=1),
+            width=(2 * reach * std).mean(axis=1),
+            name=name,
+        )
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, *, name=None, ref_line=True, show_width=False, **kwargs):
+        """Draw the coverage; other displays can be drawn on the same axes before and after.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        name : str, default=None
+            Name in the legend; None is that of the display.
+        ref_line : bool, default=True
+            Whether to draw the diagonal.
+        show_width : bool, default=False
+            Whether to draw the mean width, dashed, on an axis at the right.
+        **kwargs : dict
+            Of the line: parameters of :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        display : IntervalCalibrationDisplay
+        """
+        check_matplotlib_support(f"{type(self).__name__}.plot")
+        import matplotlib.pyplot as plt
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        if ref_line and DIAGONAL not in ax.get_legend_handles_labels()[1]:
+            ax.plot([0, 1], [0, 1], "k:", label=DIAGONAL)
+        name = self.name if name is None else name
+        style = {"marker": "o", "markersize": 4, "label": name} | kwargs
+        (self.line_,) = ax.plot(self.nominal, self.observed, **style)
+        ax.set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1))
+        self.width_ax_ = self.width_line_ = None
+        if show_width:
+            beside = ax.get_shared_x_axes().get_siblings(ax)
+            same = [other for other in beside if other.get_ylabel() == WIDTH]
+            self.width_ax_ = same[0] if same else ax.twinx()
+            colour = self.line_.get_color()
+            (self.width_line_,) = self.width_ax_.plot(self.nominal, self.width, "--", color=colour)
+            self.width_ax_.set_ylabel(WIDTH)
+            self.width_ax_.set_ylim(bottom=0)
+        if ax.get_legend_handles_labels()[1]:
+            ax.legend(loc="upper left")
+        return self

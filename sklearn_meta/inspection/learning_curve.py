@@ -1,0 +1,187 @@
+"""Losses and scores of meta-training against its steps."""
+
+import re
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+# As sklearn_meta.callbacks.ShotScores names the scores of an epoch.
+SCORE = re.compile(r"valid_(\w+)_(\d+)_shots")
+ROWS = {"accuracy": "labelled rows a class", "mse": "labelled rows"}
+
+
+class MetaLearningCurveDisplay:
+    """Losses, and scores by number of labelled rows, against the steps of ``meta_fit``.
+
+    The left panel has the losses on training and validation tasks, the right one the score on
+    validation tasks, accuracy or mean squared error, a line for each number of labelled rows.
+    Without validation tasks there is the left panel with the training loss alone.
+
+    Make one with :meth:`from_estimator` or :meth:`from_history`.
+
+    Parameters
+    ----------
+    steps : ndarray of shape (n_epochs,)
+        Steps made by the end of each epoch.
+    train_loss : ndarray of shape (n_epochs,)
+        Mean loss over the steps of each epoch.
+    valid_loss : ndarray of shape (n_epochs,) or None
+        Loss on the validation tasks, if there were any.
+    scores : dict of int to ndarray of shape (n_epochs,)
+        Score on the validation tasks by number of labelled rows, of classification a class; NaN
+        where an epoch has none.
+    score_name : str or None
+        What the score is: "accuracy" or "mse" (of targets standardised by the labelled rows).
+
+    Attributes
+    ----------
+    loss_lines_ : list of matplotlib Line2D
+        Training loss and, if there is one, validation loss.
+    score_lines_ : list of matplotlib Line2D
+        Scores, in the order of ``scores``.
+    ax_ : ndarray of matplotlib Axes of shape (2,), or (1,) without scores
+        Axes of losses and of scores.
+    figure_ : matplotlib Figure
+        The figure that holds them.
+
+    See Also
+    --------
+    sklearn.model_selection.LearningCurveDisplay : Scores against the number of training rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris, load_wine
+    >>> from sklearn_meta import MetaSemiSupervisedClassifier
+    >>> from sklearn_meta.inspection import MetaLearningCurveDisplay
+    >>> classifier = MetaSemiSupervisedClassifier().meta_fit(
+    ...     [load_iris(return_X_y=True)], validation_datasets=[load_wine(return_X_y=True)],
+    ...     max_steps=4, eval_every=2, batch_size=2, n_shots=(1, 3), n_unlabelled=5, verbose=False
+    ... )
+    >>> display = MetaLearningCurveDisplay.from_estimator(classifier)
+    >>> display.steps, list(display.scores)
+    (array([2, 4]), [1, 3])
+    """
+
+    def __init__(self, *, steps, train_loss, valid_loss, scores, score_name):
+        self.steps = steps
+        self.train_loss = train_loss
+        self.valid_loss = valid_loss
+        self.scores = scores
+        self.score_name = score_name
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, **kwargs):
+        """Make and draw a display of what ``meta_fit`` of an estimator did.
+
+        Parameters
+        ----------
+        estimator : estimator of this package
+            With the attribute ``history_``, which ``meta_fit`` sets and ``clone`` forgets.
+        ax : (sequence of) matplotlib Axes, default=None
+            Where to draw, one for each panel; a new figure if None.
+        **kwargs : dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : MetaLearningCurveDisplay
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator was not meta-trained.
+        """
+        if not hasattr(estimator, "history_"):
+            raise NotFittedError(
+                f"This {type(estimator).__name__} has no history of meta-training: call meta_fit."
+            )
+        return cls.from_history(estimator.history_, ax=ax, **kwargs)
+
+    @classmethod
+    def from_history(cls, history, *, ax=None, **kwargs):
+        """Make and draw a display of a history.
+
+        Parameters
+        ----------
+        history : skorch.history.History or sequence of dict
+            One dict an epoch with ``train_loss`` and, as far as there are any,
+            ``train_batch_count`` (steps of the epoch; without it epochs are counted),
+            ``valid_loss`` and ``valid_accuracy_K_shots`` or ``valid_mse_K_shots``. The rows of
+            :class:`sklearn_meta.callbacks.CSVLog` as numbers do as well.
+        ax, **kwargs
+            As in :meth:`from_estimator`.
+
+        Returns
+        -------
+        display : MetaLearningCurveDisplay
+
+        Raises
+        ------
+        ValueError
+            If there is no epoch.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_history")
+        epochs = list(history)
+        if not epochs:
+            raise ValueError("The history holds no epoch: nothing was trained.")
+
+        def column(name):
+            return np.array([epoch.get(name, np.nan) for epoch in epochs], dtype=float)
+
+        found = [match for name in set().union(*epochs) if (match := SCORE.fullmatch(name))]
+        valid_loss = column("valid_loss")
+        display = cls(
+            steps=np.cumsum([int(epoch.get("train_batch_count", 1)) for epoch in epochs]),
+            train_loss=column("train_loss"),
+            valid_loss=None if np.isnan(valid_loss).all() else valid_loss,
+            scores={int(m[2]): column(m[0]) for m in sorted(found, key=lambda m: int(m[2]))},
+            score_name=found[0][1] if found else None,
+        )
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw the panels.
+
+        Parameters
+        ----------
+        ax : (sequence of) matplotlib Axes, default=None
+            Where to draw, one for each panel; a new figure if None.
+        **kwargs : dict
+            Of all lines: parameters of :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        display : MetaLearningCurveDisplay
+
+        Raises
+        ------
+        ValueError
+            If there are not as many axes as panels.
+        """
+        check_matplotlib_support(f"{type(self).__name__}.plot")
+        import matplotlib.pyplot as plt
+
+        n_panels = 2 if self.scores else 1
+        if ax is None:
+            _, ax = plt.subplots(1, n_panels, figsize=(4.5 * n_panels, 4), layout="constrained")
+        self.ax_ = np.ravel(ax)
+        if len(self.ax_) != n_panels:
+            raise ValueError(f"ax must be {n_panels} matplotlib Axes, got {len(self.ax_)}.")
+        self.figure_ = self.ax_[0].figure
+        losses = {"training tasks": self.train_loss, "validation tasks": self.valid_loss}
+        rows = ROWS.get(self.score_name, "labelled rows")
+        scores = {f"{k} {rows}": values for k, values in self.scores.items()}
+        self.loss_lines_, self.score_lines_ = (
+            [
+                axes.plot(self.steps, values, **{"marker": ".", "label": label} | kwargs)[0]
+                for label, values in lines.items()
+                if values is not None
+            ]
+            for axes, lines in zip((self.ax_[0], self.ax_[-1]), (losses, scores))
+        )
+        ylabels = ["loss", f"{self.score_name} on validation tasks"]
+        for axes, ylabel in zip(self.ax_, ylabels):
+            axes.set(xlabel="steps", ylabel=ylabel)
+            axes.legend()
+        return self

@@ -1,0 +1,168 @@
+"""What unlabelled rows change in the decision regions of a task of two columns."""
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+from sklearn.utils.validation import check_consistent_length
+
+from ..model_selection import _encode
+from .drawing import colours, legend, scatter, two_axes
+
+
+class UnlabelledEffectDisplay:
+    """Decision regions without and with the unlabelled rows of a task of two columns.
+
+    Both panels show what the estimator predicts over a grid of points: on the left it was fitted
+    on the labelled rows alone, on the right on the unlabelled rows, too. Labelled rows are
+    circles, unlabelled ones crosses.
+
+    Make one with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    xx0, xx1 : ndarray of shape (grid_resolution, grid_resolution)
+        The grid, as :func:`numpy.meshgrid` makes it.
+    without_unlabelled, with_unlabelled : ndarray of shape (grid_resolution, grid_resolution), int
+        Position in `classes` of the prediction at each grid point.
+    points : ndarray of shape (n_rows, 2)
+        The rows of the task.
+    target : ndarray of shape (n_rows,), int
+        Position in `classes` of the label of each row, -1 for unlabelled rows.
+    classes : ndarray of shape (n_classes,)
+        Class labels, for the legend.
+    names : sequence of two str, default=("", "")
+        Names of the columns, for the axes.
+
+    Attributes
+    ----------
+    ax_ : ndarray of shape (2,) of matplotlib Axes
+        Axes without and with unlabelled rows.
+    figure_ : matplotlib Figure
+        The figure that holds them.
+
+    See Also
+    --------
+    EmbeddingDisplay : Attributes and embeddings of a task of any number of columns.
+    sklearn.inspection.DecisionBoundaryDisplay : Decision regions of one fitted estimator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_moons
+    >>> from sklearn_meta import MetaSemiSupervisedClassifier
+    >>> from sklearn_meta.inspection import UnlabelledEffectDisplay
+    >>> X, y = make_moons(100, noise=0.05, random_state=0)
+    >>> few_labels = np.where(np.arange(100) < 10, y, -1)
+    >>> display = UnlabelledEffectDisplay.from_estimator(
+    ...     MetaSemiSupervisedClassifier(), X, few_labels, grid_resolution=20
+    ... )
+    >>> display.with_unlabelled.shape
+    (20, 20)
+    """
+
+    def __init__(
+        self,
+        *,
+        xx0,
+        xx1,
+        without_unlabelled,
+        with_unlabelled,
+        points,
+        target,
+        classes,
+        names=("", ""),
+    ):
+        self.xx0 = xx0
+        self.xx1 = xx1
+        self.without_unlabelled = without_unlabelled
+        self.with_unlabelled = with_unlabelled
+        self.points = points
+        self.target = target
+        self.classes = classes
+        self.names = names
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, grid_resolution=100, ax=None):
+        """Fit two clones of an estimator, one without the unlabelled rows, and draw both.
+
+        Parameters
+        ----------
+        estimator : classifier
+            Fitted or not: its clones are fitted here. A parameter ``transductive``, its own or
+            that of a pipeline's step, is set to False in the clones, or the grid points would be
+            unlabelled rows themselves. Semi-supervised estimators of scikit-learn do as well.
+        X : array-like or DataFrame of shape (n_rows, 2)
+            Rows of the task, two numeric columns.
+        y : array-like of shape (n_rows,)
+            Labels; -1 marks unlabelled rows.
+        grid_resolution : int, default=100
+            Grid points along each column.
+        ax : sequence of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        display : UnlabelledEffectDisplay
+
+        Raises
+        ------
+        ValueError
+            If `X` has not two columns, or there is no labelled or no unlabelled row.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_consistent_length(X, y)
+        points = np.asarray(X, dtype=float)
+        if points.ndim != 2 or points.shape[1] != 2:
+            raise ValueError(f"X must have 2 columns to be drawn, got shape {points.shape}.")
+        classes, target = _encode(y)
+        labelled = target != -1
+        if labelled.all():
+            raise ValueError("Every row is labelled: mark unlabelled rows with -1 in y.")
+        # A twentieth of the range beside the outermost rows.
+        low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
+        margin = 0.05 * (high - low)
+        ticks = np.linspace(low - margin, high + margin, grid_resolution)
+        xx0, xx1 = np.meshgrid(*ticks.T)
+        grid = np.column_stack([xx0.ravel(), xx1.ravel()])
+        names = ("", "")
+        if hasattr(X, "iloc"):
+            names = tuple(map(str, X.columns))
+            grid = type(X)(grid, columns=X.columns)
+        regions = []
+        for seen in (labelled, np.full(len(target), True)):
+            inductive = clone(estimator)
+            modes = [name for name in inductive.get_params() if name.endswith("transductive")]
+            inductive.set_params(**dict.fromkeys(modes, False))
+            inductive.fit(X[seen], target[seen])
+            regions.append(inductive.predict(grid).reshape(xx0.shape))
+        display = cls(
+            xx0=xx0,
+            xx1=xx1,
+            without_unlabelled=regions[0],
+            with_unlabelled=regions[1],
+            points=points,
+            target=target,
+            classes=classes,
+            names=names,
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, ax=None):
+        """Draw the two panels, on two given axes or in a new figure; returns the display."""
+        self.ax_, self.figure_ = two_axes(ax, f"{type(self).__name__}.plot")
+        labelled = self.target != -1
+        palette = colours(len(self.classes))
+        n_labelled = labelled.sum()
+        titles = [
+            f"from {n_labelled} labelled rows",
+            f"from {n_labelled} labelled and {(~labelled).sum()} unlabelled rows",
+        ]
+        regions = [self.without_unlabelled, self.with_unlabelled]
+        for panel, title, region in zip(self.ax_, titles, regions):
+            # Not contourf, which draws class 1 along every border of classes 0 and 2.
+            pale = 1 - 0.35 * (1 - palette[region, :3])
+            panel.pcolormesh(self.xx0, self.xx1, pale, rasterized=True)
+            scatter(panel, self.points, self.target, labelled, palette)
+            panel.set(title=title, xlabel=self.names[0], ylabel=self.names[1])
+        legend(self.ax_[1], self.classes)
+        return self

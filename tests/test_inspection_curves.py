@@ -1,0 +1,253 @@
+"""Pictures of predictive intervals and of meta-training: they show the numbers that they say."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris, load_wine, make_friedman1
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.inspection import IntervalCalibrationDisplay, MetaLearningCurveDisplay
+from sklearn_meta.learner import Learner
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def labels(ax):
+    legend = ax.get_legend()
+    return [] if legend is None else [text.get_text() for text in legend.get_texts()]
+
+
+# -- predictive intervals -------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([(5,), (7, 2)]))
+def test_coverage_is_the_share_of_targets_within_their_interval(seed, shape):
+    rng = np.random.default_rng(seed)
+    y, mean, std = rng.standard_normal(shape), rng.standard_normal(shape), rng.random(shape)
+    show = IntervalCalibrationDisplay.from_predictions
+    display = show(y, mean, std, levels=[0.3, 0.8])
+    for level, observed, width in zip(display.nominal, display.observed, display.width):
+        low, high = norm.interval(level, mean, std)
+        assert observed == np.mean((low <= y) & (y <= high))
+        assert width == pytest.approx(np.mean(high - low))
+    assert_array_equal(display.line_.get_xydata(), np.c_[[0.3, 0.8], display.observed])
+    plt.close(display.figure_)
+
+
+def test_true_intervals_lie_on_the_diagonal_and_wide_ones_above():
+    rng = np.random.default_rng(0)
+    mean, std = rng.standard_normal(20_000), rng.lognormal(size=20_000)
+    y = mean + std * rng.standard_normal(20_000)
+    show = IntervalCalibrationDisplay.from_predictions
+    true = show(y, mean, std)
+    assert_allclose(true.nominal, np.arange(1, 20) / 20)
+    assert_allclose(true.observed, true.nominal, atol=0.015)
+    assert (show(y, mean, 2 * std).observed > true.observed).all()
+    assert (show(y, mean, std / 2).observed < true.observed).all()
+    assert_allclose(show(1e3 * y, 1e3 * mean, 1e3 * std).width, 1e3 * true.width)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        MetaGPRegressor,
+        BayesianRidge,
+        lambda: make_pipeline(StandardScaler(), GaussianProcessRegressor(alpha=0.5)),
+    ],
+)
+def test_any_regressor_with_standard_deviations(make):
+    X, y = load_diabetes(return_X_y=True)
+    regressor = make().fit(X[:40], y[:40])
+    display = IntervalCalibrationDisplay.from_estimator(regressor, X[40:140], y[40:140])
+    mean, std = regressor.predict(X[40:140], return_std=True)
+    expected = IntervalCalibrationDisplay.from_predictions(y[40:140], mean, std)
+    assert_array_equal(display.observed, expected.observed)
+    assert_array_equal(display.width, expected.width)
+    assert labels(display.ax_) == ["perfectly calibrated", type(regressor).__name__]
+    assert labels(expected.ax_) == ["perfectly calibrated"]
+
+
+def test_several_targets_are_pooled():
+    X, y = load_diabetes(return_X_y=True)
+    Y = np.column_stack([y, -y])
+    regressor = MetaGPRegressor(dtype="float64").fit(X[:30], Y[:30])
+    display = IntervalCalibrationDisplay.from_estimator(regressor, X[30:80], Y[30:80])
+    assert ((display.observed * 100).round(6) % 1 == 0).all()  # of 50 rows x 2 targets
+
+
+def test_intervals_are_drawn_side_by_side_and_again():
+    rng = np.random.default_rng(0)
+    y, mean, std = rng.standard_normal((3, 50))
+    std = np.abs(std)
+    figure, ax = plt.subplots()
+    show = IntervalCalibrationDisplay.from_predictions
+    one = show(y, mean, std, name="one", ax=ax, show_width=True)
+    two = show(y, mean, 2 * std, name="two", ax=ax, show_width=True, color="red", linewidth=3)
+    assert one.figure_ is two.figure_ is figure and one.ax_ is two.ax_ is ax
+    assert labels(ax) == ["perfectly calibrated", "one", "two"]
+    assert one.width_ax_ is two.width_ax_ is not ax  # widths of both on one axis
+    assert len(figure.axes) == 2
+    assert two.line_.get_color() == two.width_line_.get_color() == "red"
+    assert two.line_.get_linewidth() == 3
+    assert_array_equal(two.width_line_.get_xydata(), np.c_[two.nominal, two.width])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("nominal coverage", "observed coverage")
+    again = one.plot(name="another", ref_line=False)
+    assert again is one and one.figure_ is not figure and one.width_ax_ is one.width_line_ is None
+    assert labels(one.ax_) == ["another"]
+
+
+@pytest.mark.parametrize(
+    ("y", "mean", "std", "levels", "message"),
+    [
+        ([1, 2], [1, 2], [1], None, r"one shape, got \(2,\), \(2,\) and \(1,\)"),
+        ([1, 2], [[1], [2]], [1, 2], None, "one shape"),
+        ([], [], [], None, "At least one row"),
+        ([np.nan, 1], [1, 2], [1, 1], None, "must be finite"),
+        ([0, 1], [1, 2], [1, np.inf], None, "must be finite"),
+        ([0, 1], [1, 2], [1, -1], None, "negative"),
+        ([0, 1], [1, 2], [1, 1], [0.5, 1.0], "between 0 and 1"),
+        ([0, 1], [1, 2], [1, 1], 0.9, "between 0 and 1"),
+        ([0, 1], [1, 2], [1, 1], [], "between 0 and 1"),
+    ],
+)
+def test_intervals_that_cannot_be_shown(y, mean, std, levels, message):
+    with pytest.raises(ValueError, match=message):
+        IntervalCalibrationDisplay.from_predictions(y, mean, std, levels=levels)
+
+
+def test_regressors_without_standard_deviations_are_refused():
+    X, y = load_diabetes(return_X_y=True)
+    show = IntervalCalibrationDisplay.from_estimator
+    with pytest.raises(TypeError, match="predict of LinearRegression fails with return_std"):
+        show(LinearRegression().fit(X, y), X, y)
+    with pytest.raises(NotFittedError):
+        show(MetaGPRegressor(), X, y)
+    with pytest.raises(ValueError, match="one shape"):
+        show(BayesianRidge().fit(X, y), X, y[:, None])
+
+
+# -- meta-training --------------------------------------------------------------------------------
+
+
+SETTINGS = {"max_steps": 6, "eval_every": 2, "batch_size": 2, "n_unlabelled": 5, "verbose": False}
+CONFIG = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return MetaSemiSupervisedClassifier(Learner(backbone_config=CONFIG)).meta_fit(
+        [load_iris(return_X_y=True)],
+        validation_datasets=[load_wine(return_X_y=True)],
+        n_shots=(3, 1),
+        **SETTINGS,
+    )
+
+
+@pytest.fixture(scope="module")
+def regressor(tmp_path_factory):
+    """With its log, and an average."""
+    learner = Learner("vsa", "gp", task="regression", backbone_config=CONFIG)
+    log = tmp_path_factory.mktemp("log") / "log.csv"
+    table = make_friedman1(40, n_features=5, random_state=0)
+    found = MetaGPRegressor(learner).meta_fit(
+        [table],
+        validation_datasets=[table],
+        n_shots=(5, 10),
+        ema_decay=0.9,
+        callbacks=[CSVLog(log)],
+        **SETTINGS,
+    )
+    found.log = log
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "score", "shots", "rows"),
+    [
+        ("classifier", "accuracy", [1, 3], "labelled rows a class"),
+        ("regressor", "mse", [5, 10], "labelled rows"),
+    ],
+)
+def test_lines_are_those_of_the_history(request, name, score, shots, rows):
+    estimator = request.getfixturevalue(name)
+    display = MetaLearningCurveDisplay.from_estimator(estimator)
+    history = estimator.history_
+    assert display.steps.tolist() == [2, 4, 6]
+    assert display.score_name == score and list(display.scores) == shots
+    expected = [[epoch[f"{kind}_loss"] for epoch in history] for kind in ("train", "valid")]
+    for line, values in zip(display.loss_lines_, expected, strict=True):
+        assert_array_equal(line.get_xydata(), np.c_[[2, 4, 6], values])
+    for line, k in zip(display.score_lines_, shots, strict=True):
+        values = [epoch.get(f"valid_{score}_{k}_shots", np.nan) for epoch in history]
+        assert_array_equal(line.get_xydata(), np.c_[[2, 4, 6], values])
+    losses, scores = display.ax_
+    assert losses.figure is scores.figure is display.figure_
+    assert labels(losses) == ["training tasks", "validation tasks"]
+    assert labels(scores) == [f"{k} {rows}" for k in shots]
+    assert scores.get_ylabel() == f"{score} on validation tasks"
+    assert losses.get_xlabel() == scores.get_xlabel() == "steps"
+
+
+def test_a_log_shows_what_the_history_shows(regressor):
+    pd = pytest.importorskip("pandas")
+    rows = pd.read_csv(regressor.log).to_dict("records")
+    found = MetaLearningCurveDisplay.from_history(rows)
+    expected = MetaLearningCurveDisplay.from_estimator(regressor)
+    assert_array_equal(found.steps, expected.steps)
+    for name in ("train_loss", "valid_loss"):
+        assert_allclose(getattr(found, name), getattr(expected, name))
+    assert list(found.scores) == list(expected.scores) == [5, 10]
+
+
+def test_without_validation_there_is_one_panel():
+    history = [{"train_loss": 3.0}, {"train_loss": 2.0}]
+    display = MetaLearningCurveDisplay.from_history(history)
+    assert display.valid_loss is None and display.scores == {} and display.score_lines_ == []
+    assert len(display.ax_) == len(display.figure_.axes) == len(display.loss_lines_) == 1
+    assert display.steps.tolist() == [1, 2]  # epochs, for the steps are not told
+    _, ax = plt.subplots()
+    assert display.plot(ax=ax).ax_[0] is ax
+
+
+def test_a_number_of_rows_that_some_epochs_lack_leaves_a_gap():
+    history = [{"train_loss": 1.0, f"valid_mse_{k}_shots": 0.5} for k in (20, 5, 20)]
+    display = MetaLearningCurveDisplay.from_history(history)
+    assert list(display.scores) == [5, 20]
+    assert_array_equal(display.scores[20], [0.5, np.nan, 0.5])
+
+
+def test_curves_are_drawn_on_given_axes_and_again(classifier):
+    figure, axes = plt.subplots(2, 1)
+    display = MetaLearningCurveDisplay.from_estimator(classifier, ax=axes, linestyle="--")
+    assert display.figure_ is figure and list(display.ax_) == list(axes)
+    assert {line.get_linestyle() for line in display.loss_lines_ + display.score_lines_} == {"--"}
+    assert display.plot() is display and display.figure_ is not figure
+    with pytest.raises(ValueError, match="must be 2 matplotlib Axes, got 1"):
+        display.plot(ax=axes[0])
+
+
+def test_histories_that_cannot_be_shown(classifier):
+    for estimator in (MetaGPRegressor(), clone(classifier)):
+        with pytest.raises(NotFittedError, match="no history of meta-training: call meta_fit"):
+            MetaLearningCurveDisplay.from_estimator(estimator)
+    with pytest.raises(ValueError, match="holds no epoch"):
+        MetaLearningCurveDisplay.from_history([])
