@@ -2,26 +2,32 @@
 
     python benchmarks/meta_train_regression.py --output default_regression.safetensors
 
-Meta-trained on synthetic tables alone. Run again after a kill, it goes on.
+Meta-trained on synthetic tables alone; or, with a share of them, on the `train` tables of a folder
+as well. Run again after a kill, it goes on.
 """
 
 import argparse
 
 import torch
 
+from meta_train_default import FOLDER, tables
+
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import RegressionPrior, RegressionSampler
+from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
+from sklearn_meta.weights import load_learner, save_learner
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("output", "checkpoint_dir")
+PLACES = ("folder", "output", "checkpoint_dir")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="default_regression.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default_regression")
+    parser.add_argument("--start", help="weights to start from; none: random ones")
+    parser.add_argument("--folder", default=FOLDER, help="of tables, with an index")
+    parser.add_argument("--tables", type=float, default=0.0, help="share of tasks from real tables")
     parser.add_argument("--max-steps", type=int, default=8000)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
@@ -46,9 +52,15 @@ def main():
         },
         head_config={"n_kernels": args.n_kernels},
     )
+    if args.start:
+        learner.load_state_dict(load_learner(args.start).state_dict())
+    source = RegressionPrior()
+    if args.tables:
+        real = tables(args.folder, "train", "regression", retarget=0.5)
+        source = Mixture([source, real], weights=[1 - args.tables, args.tables])
     history = meta_train(
         learner,
-        RegressionPrior(),
+        source,
         RegressionSampler(),
         validation_source=RegressionPrior(),
         max_steps=args.max_steps,
