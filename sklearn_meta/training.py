@@ -128,8 +128,8 @@ def meta_train(
         "ema_decay": ema_decay,
         "random_state": random_state,
         "learner": learner.config,
-        # A table that could not be loaded in one of two runs makes them two runs.
-        "tables": hashlib.sha256(json.dumps(names_in(source)).encode()).hexdigest(),
+        "tables": _fingerprint(source),
+        "validation_tables": validation_source is not None and _fingerprint(validation_source),
     }
     # Each process takes its share of the groups, so there must be as many or a multiple.
     dealt = {
@@ -328,6 +328,11 @@ def gains_from_bfloat16(device):
         return torch.cuda.is_bf16_supported()
     supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return torch.device(device).type == "cpu" and bool(supported())
+
+
+def _fingerprint(source):
+    """Tells apart sources of other tables: one that could not be loaded makes another run."""
+    return hashlib.sha256(json.dumps(names_in(source)).encode()).hexdigest()
 
 
 def _only(items):

@@ -509,6 +509,8 @@ def test_a_checkpoint_of_other_tables_is_refused(tmp_path):
     tables = {name: (X, np.arange(60) % 2) for name in "abc"}
     settings = {"max_steps": 1, "checkpoint_dir": tmp_path, "verbose": False, "batch_size": 1}
     MetaSemiSupervisedClassifier("vsa").meta_fit(tables, **settings)
+    with pytest.raises(ValueError, match="belongs to a run with other settings"):
+        MetaSemiSupervisedClassifier("vsa").meta_fit(tables, validation_datasets=tables, **settings)
     del tables["b"]
     with pytest.raises(ValueError, match="belongs to a run with other settings"):
         MetaSemiSupervisedClassifier("vsa").meta_fit(tables, **settings)
