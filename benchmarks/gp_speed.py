@@ -70,7 +70,11 @@ def head_rows(n_tasks, sizes, n_repeats):
         z = rng.standard_normal((n_tasks, sum(size), *EMBEDDING))
         y = rng.standard_normal((n_tasks, size[0]))
         for dtype, tolerance in ((torch.float64, 1e-6), (torch.float32, 1e-3)):
-            head = GaussianProcess(length_scale=8.0, noise=0.1).to(dtype).requires_grad_(False)
+            head = (
+                GaussianProcess(n_kernels=1, length_scale=8.0, noise=0.1)
+                .to(dtype)
+                .requires_grad_(False)
+            )
             ours = by_head(head, torch.from_numpy(z).to(dtype), torch.from_numpy(y).to(dtype))
             theirs = by_loop(head, z, y)
             for found, expected in zip(ours(), theirs()):  # means, then variances

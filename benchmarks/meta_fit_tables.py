@@ -28,7 +28,8 @@ def main():
     parser.add_argument("--start", default="prior", help="name or path of weights")
     parser.add_argument("--max-steps", type=int, default=2500)
     parser.add_argument("--eval-every", type=int, default=250)
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--checkpoint-dir", help="a killed run goes on from there")
     parser.add_argument("--episodes", type=int, default=10, help="test tasks from each table")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/meta_fit_tables")
@@ -40,6 +41,7 @@ def main():
         tables(args.folder, "train", retarget=0.3),
         validation_datasets=tables(args.folder, "valid"),
         max_steps=args.max_steps,
+        batch_size=args.batch_size,
         eval_every=args.eval_every,
         learning_rate=args.learning_rate,
         ema_decay=0.999,

@@ -9,7 +9,6 @@ as well. Run again after a kill, it goes on.
 import argparse
 
 import torch
-
 from meta_train_default import FOLDER, tables
 
 from sklearn_meta.learner import Learner

@@ -19,7 +19,7 @@ from sklearn_meta.heads import GaussianProcess
 def test_head_and_loop_give_the_same_answers():
     rng = np.random.default_rng(0)
     z, y = rng.standard_normal((3, 12, 2, 2)), rng.standard_normal((3, 5))
-    head = GaussianProcess(length_scale=2.0).double().requires_grad_(False)
+    head = GaussianProcess(n_kernels=1, length_scale=2.0).double().requires_grad_(False)
     ours = benchmark.by_head(head, torch.from_numpy(z), torch.from_numpy(y))()
     theirs = benchmark.by_loop(head, z, y)()
     for found, expected in zip(ours, theirs, strict=True):

@@ -1,0 +1,154 @@
+"""The tables and figures of paper 000: every compared method, in one command.
+
+    python benchmarks/paper_000.py --only 1a --fresh --steps 5000
+    python benchmarks/paper_000.py --minutes 4 --splits 10
+    python benchmarks/paper_000.py --quick
+
+benchmarks/README.md says what is measured and how to read it. Each cell (method x data x split) is
+kept under `--cache`, so a killed run goes on. The budget is the same for all methods.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+import pandas as pd
+import paper_000_report as report
+import torch
+from paper_000_data import data_of, training_sampler
+from paper_000_grid import TABLES, Cell, axis_value
+from paper_000_training import new_learner, run_cell, seconds_per_step
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: What --quick sets: too little to learn anything.
+QUICK = {
+    "minutes": None,
+    "steps": 3,
+    "splits": 1,
+    "batch_size": 2,
+    "n_validation": 1,
+    "episodes": 1,
+    "n_tuning": 2,
+    "n_trial": 2,
+    "n_tables": 20,
+    "n_test": 4,
+    "turns": 1,
+}
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--only", nargs="+", choices=list(TABLES), default=list(TABLES), help="[all]")
+    add("--methods", nargs="+", help="of these only, by the paper's names [all]")
+    budget = parser.add_mutually_exclusive_group()
+    budget.add_argument("--minutes", type=float, help="CPU minutes of each training [4]")
+    budget.add_argument("--steps", type=int, help="steps of each training, in place of minutes")
+    add(
+        "--splits", type=int, default=1, help="splits 70/10/20 of each data, or seeds [%(default)s]"
+    )
+    add("--fresh", action="store_true", help="Circle-Spiral: endless fresh training tables")
+    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
+    add("--folder", type=Path, default=folder, help="real tables, with an index [%(default)s]")
+    add("--pool", nargs="+", default=["train", "valid"], help="splits of the index to use [both]")
+    add("--openml", nargs="+", metavar="SUITE", help="suites of OpenML in place of the folder")
+    add("--batch-size", type=int, default=8, help="tasks a step [%(default)s, as the paper]")
+    add("--learning-rate", type=float, help="of all methods, in place of the grid's")
+    add("--keep", choices=["best", "last"], default="best", help="weights, by validation loss")
+    add("--n-validation", type=int, default=16, help="batches of validation tasks [%(default)s]")
+    add("--episodes", type=int, default=5, help="test tasks of a table and number of labels")
+    add("--n-tuning", type=int, default=60, help="tasks that choose GP's and LP's kernels")
+    add("--n-trial", type=int, default=32, help="steps that measure the speed of a method")
+    add("--n-tables", type=int, default=100, help="Circle-Spiral tables [%(default)s]")
+    add("--n-test", type=int, default=100, help="most test tables; with --fresh, all [%(default)s]")
+    add("--turns", type=int, default=5, help="of Table 3 [%(default)s]")
+    add("--cache", type=Path, default=Path("checkpoints/paper_000"), help="[%(default)s]")
+    add("--output", type=Path, default=ROOT / "benchmarks/results/paper_000", help="a folder")
+    add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        vars(options).update(QUICK)
+    if options.minutes is None and options.steps is None:
+        options.minutes = 4.0
+    return options
+
+
+def data_name(kind, options):
+    """Data of a table: what stands in for the paper's in this run."""
+    if kind == "circle_spiral":
+        return "fresh" if options.fresh else kind
+    return kind
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    torch.set_num_threads(1)  # so that CPU time is time
+    options.output.mkdir(parents=True, exist_ok=True)
+    for key in options.only:
+        table = TABLES[key]
+        if table.kind != "circle_spiral" and not (options.openml or options.folder.is_dir()):
+            print(f"{key} is left out: there is no folder {options.folder}; give --folder.")
+            continue
+        methods = [m for m in table.methods if not options.methods or m.name in options.methods]
+        stem = options.output / f"table_{key}"
+        if table.axis:
+            stem = options.output / f"figure_{key}"
+        if table.kind == "circle_spiral" and options.fresh:
+            stem = stem.with_name(f"{stem.name}_fresh")
+        if key == "3":
+            run_times(table, methods, stem, options)
+        elif methods:
+            run_table(key, table, methods, stem, options)
+
+
+def run_table(key, table, methods, stem, options):
+    """Compute the cells of a table, and write it anew after each of them."""
+    found = []
+    for split in range(options.splits):
+        for method in methods:
+            for point in table.cells:
+                cell = Cell(method, data_name(table.kind, options), split, **point)
+                rows = run_cell(cell, table.shots, options)
+                x = axis_value(cell) if table.axis else 0
+                found.append(rows.assign(x=x, method="Ours" if table.axis else method.name))
+                mean = rows.groupby("shots")["score"].mean().round(3).to_dict()
+                print(f"{key} split {split} {method.name} {point or ''} {mean}", flush=True)
+                rows = pd.concat(found, ignore_index=True)
+                summary = report.summarise(rows, lower_is_better=key == "4")
+                rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+                summary.to_csv(f"{stem}_summary.csv", index=False, float_format="%.6g")
+                if table.axis:
+                    text = report.figure_to_markdown(table, summary)
+                else:
+                    text = report.to_markdown(table, key, summary, rows)
+                stem.with_suffix(".md").write_text(text)
+    print(text)
+    if table.axis:
+        report.plot_figure(table, summary, stem.with_suffix(".png"))
+    else:
+        report.plot_table(table, key, summary, stem.with_suffix(".png"))
+
+
+def run_times(table, methods, stem, options):
+    """Time a few steps of each method in turn, on the same tasks."""
+    cells = [Cell(m, data_name(table.kind, options), 0) for m in methods if m.backbone]
+    data = data_of(cells[0], options)
+    sampler = training_sampler(cells[0], (3,))  # the paper's times are those of 3 shots
+    turns = [
+        {
+            cell.method.name: seconds_per_step(
+                new_learner(cell), data.train, sampler, cell, options
+            )
+            for cell in cells
+        }
+        for _ in range(options.turns)
+    ]
+    rows = report.time_table(pd.DataFrame(turns))
+    rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+    stem.with_suffix(".md").write_text(report.time_to_markdown(table, rows))
+    print(stem.with_suffix(".md").read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""One cell of benchmarks/paper_000.py: training within a budget, and the scores of its test."""
+
+import copy
+import hashlib
+import json
+import time
+import warnings
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import torch
+from paper_000_data import data_of, test_tasks, training_sampler, tuning_tasks
+from paper_000_grid import CONFIG_BY_DATA, HEAD_CONFIG
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.semi_supervised import LabelSpreading
+from skorch.callbacks import Callback
+
+from sklearn_meta.backbones.standardisation import moments_of, standardise
+from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.learner import Learner
+from sklearn_meta.tasks import collate
+from sklearn_meta.training import meta_train
+from sklearn_meta.weights import save_learner
+
+#: Looks at the validation tasks in a training.
+N_LOOKS = 10
+
+
+class Stopwatch(Callback):
+    """CPU seconds of this process after each training step."""
+
+    def __init__(self):
+        self.times = []
+
+    def on_batch_end(self, net, training=False, **kwargs):
+        if training:
+            self.times.append(time.process_time())
+
+    @property
+    def seconds_per_step(self):
+        """Mean, less the first step."""
+        return (self.times[-1] - self.times[0]) / max(len(self.times) - 1, 1)
+
+
+def run_cell(cell, shots, options):
+    """Scores of one cell, computed or from the cache.
+
+    Parameters
+    ----------
+    cell : Cell
+    shots : sequence of int
+    options : Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    DataFrame
+        A row for each test table and number of labelled rows: method, data, split, x, table,
+        shots, score (mean over episodes), and of the training: steps, seconds_per_step,
+        cpu_seconds, valid_loss, parameters.
+    """
+    folder = options.cache / name_of(cell, shots, options)
+    done = folder / "scores.csv"
+    if done.is_file():
+        return pd.read_csv(done, dtype={"table": str})
+    folder.mkdir(parents=True, exist_ok=True)
+    data = data_of(cell, options)
+    if cell.method.backbone is None:
+        start = time.process_time()
+        predict = tuned(cell, tuning_tasks(cell, data.train, shots, options.n_tuning))
+        facts = {"cpu_seconds": time.process_time() - start}
+    else:
+        learner, facts = trained(cell, shots, data, options, folder)
+        predict = predictions_of(learner)
+    rows = pd.DataFrame(
+        {
+            "table": test.table,
+            "shots": test.shots,
+            "score": score(test.task, predict(test.task)) * test.unit**2,
+        }
+        for test in test_tasks(cell, data.test, shots, options.episodes)
+    )
+    rows = rows.groupby(["table", "shots"], as_index=False).mean()
+    setting = {
+        "method": cell.method.name,
+        "data": cell.data,
+        "split": cell.split,
+        "x": np.nan if cell.x is None else cell.x,
+    }
+    rows = rows.assign(**{**setting, **facts})[[*setting, *rows.columns, *facts]]
+    partial = done.with_suffix(".partial")
+    rows.to_csv(partial, index=False, float_format="%.6g")
+    partial.replace(done)
+    return rows
+
+
+def name_of(cell, shots, options):
+    """Folder of a cell: another setting that changes its scores is another folder."""
+    setting = {
+        "cell": [str(part) for part in cell],
+        "shots": shots,
+        "options": {
+            key: str(getattr(options, key))
+            for key in ("minutes", "steps", "batch_size", "n_validation", "keep", "episodes")
+            + ("n_tuning", "n_tables", "n_test", "folder", "pool", "openml")
+        },
+    }
+    if cell.method.head in HEAD_CONFIG:
+        setting["head"] = HEAD_CONFIG[cell.method.head]
+    if options.learning_rate is not None:
+        setting["learning_rate"] = options.learning_rate
+    digest = hashlib.sha256(json.dumps(setting).encode()).hexdigest()[:8]
+    name = cell.method.name.replace("/", "").replace(", ", "_").replace(" ", "_")
+    return f"{cell.data}/{name}-{cell.split}-{digest}"
+
+
+def new_learner(cell):
+    method = cell.method
+    config = CONFIG_BY_DATA.get(cell.data, {}).get(method.backbone, {})
+    torch.manual_seed(cell.split)
+    return Learner(
+        method.backbone,
+        method.head,
+        task=cell.task,
+        backbone_config={**config, **method.backbone_config},
+        head_config=HEAD_CONFIG.get(method.head),
+    )
+
+
+def engine(cell, options):
+    """Settings of meta_train; the same for every method, but for learning rate and precision."""
+    of_figures = cell.data in ("circle_spiral", "fresh")
+    return {
+        "batch_size": options.batch_size,
+        "learning_rate": options.learning_rate or cell.method.learning_rate(cell.data),
+        "precision": cell.method.precision,
+        # Circles and spirals in every batch; real tables differ in size, and padding costs.
+        "n_groups": 1 if of_figures else 2,
+        "n_pooled": 1 if of_figures else 16,
+        "random_state": cell.split,
+        "verbose": False,
+    }
+
+
+def trained(cell, shots, data, options, folder):
+    """A learner meta-trained within the budget, and facts of its training (a dict).
+
+    A training that was killed goes on from its checkpoint with the steps it was given then.
+    """
+    learner, sampler = new_learner(cell), training_sampler(cell, shots)
+    plan_file = folder / "plan.json"
+    if not plan_file.is_file():
+        seconds = seconds_per_step(learner, data.train, sampler, cell, options)
+        steps = options.steps or max(int(60 * options.minutes / seconds), 1)
+        plan_file.write_text(json.dumps({"steps": steps, "seconds_per_step": seconds}))
+    plan = json.loads(plan_file.read_text())
+    start = time.process_time()
+    history = meta_train(
+        learner,
+        data.train,
+        sampler,
+        validation_source=data.valid,
+        max_steps=plan["steps"],
+        n_warmup=min(200, plan["steps"] // 10),
+        eval_every=-(-plan["steps"] // N_LOOKS),
+        n_validation=options.n_validation,
+        keep=options.keep,
+        callbacks=[CSVLog(folder / "curve.csv")],
+        checkpoint_dir=folder,
+        **engine(cell, options),
+    )
+    losses = history[:, "valid_loss"]
+    kept = min(losses) if options.keep == "best" else losses[-1]
+    facts = {
+        **plan,
+        "cpu_seconds": time.process_time() - start,
+        "valid_loss": kept,
+        "parameters": sum(p.numel() for p in learner.parameters()),
+    }
+    save_learner(
+        learner,
+        folder / "learner.safetensors",
+        data=f"{cell.data}, split {cell.split}",
+        recipe={"command": "python benchmarks/paper_000.py", **facts},
+        seed=cell.split,
+    )
+    return learner, facts
+
+
+def seconds_per_step(learner, source, sampler, cell, options):
+    """CPU seconds of a training step, by a trial on a copy of the learner."""
+    watch = Stopwatch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        meta_train(
+            copy.deepcopy(learner),
+            source,
+            sampler,
+            max_steps=options.n_trial,
+            callbacks=[watch],
+            **engine(cell, options),
+        )
+    return watch.seconds_per_step
+
+
+def predictions_of(learner):
+    """What a learner predicts for the rows of a task: classes, or standardised targets."""
+
+    @torch.inference_mode()
+    def predict(task):
+        inputs, _ = collate([task])
+        output = learner(**inputs)[0]
+        return (output.argmax(-1) if task.y.dtype.kind == "i" else output[:, 0, 0]).numpy()
+
+    return predict
+
+
+def score(task, predicted):
+    """Accuracy, or mean squared error, of the rows without a label."""
+    y, predicted = task.y[~task.labelled], predicted[~task.labelled]
+    return float(np.mean((y - predicted) ** 2 if task.is_regression else y == predicted))
+
+
+#: Kernels to choose from: length scale over sqrt(columns), and noise; or gamma x columns and alpha.
+GP_GRID = tuple(product((0.25, 0.5, 1.0, 2.0, 4.0), (0.01, 0.1, 0.5)))
+LP_GRID = tuple(product((0.3, 1.0, 3.0, 10.0, 30.0), (0.2, 0.5, 0.9)))
+
+
+def tuned(cell, tasks):
+    """GP or LP with the kernel that is best on meta-training tasks.
+
+    They see the attributes as the backbones do, standardised over all rows of the task.
+    """
+    method, grid = {"GP": (gaussian_process, GP_GRID), "LP": (label_propagation, LP_GRID)}[
+        cell.method.name
+    ]
+    sign = 1 if cell.task == "classification" else -1
+    best = max(grid, key=lambda p: sign * np.mean([score(t, method(t, *p)) for t in tasks]))
+    return lambda task: method(task, *best)
+
+
+def gaussian_process(task, length_scale, noise):
+    """Gaussian process regression of targets, or of one-hot classes, on the labelled rows."""
+    X = attributes(task)
+    y = task.y if task.is_regression else np.eye(task.n_label_columns)[task.y]
+    kernel = RBF(length_scale * X.shape[1] ** 0.5)
+    model = GaussianProcessRegressor(kernel, alpha=noise, optimizer=None)
+    output = model.fit(X[task.labelled], y[task.labelled]).predict(X)
+    return output if task.is_regression else output.argmax(1)
+
+
+def label_propagation(task, gamma, alpha):
+    """Zhou et al.'s propagation over the graph of all rows."""
+    X = attributes(task)
+    model = LabelSpreading(gamma=gamma / X.shape[1], alpha=alpha, max_iter=100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rows that no label reaches, or no convergence
+        model.fit(X, np.where(task.labelled, task.y, -1))
+    return np.nan_to_num(model.label_distributions_).argmax(1)
+
+
+def attributes(task):
+    """Attributes as the backbones read them; missing cells at the mean, zero."""
+    x = torch.from_numpy(task.X)[None]
+    z = standardise(x, moments_of(x, torch.ones(x.shape[:2], dtype=bool)))
+    return z.nan_to_num(0.0)[0].double().numpy()
