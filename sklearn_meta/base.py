@@ -68,8 +68,9 @@ class MetaEstimator(BaseEstimator):
         datasets : mapping, iterable or source
             Pairs ``(X, y)`` of arrays or DataFrames, in a list or in a dict by name;
             :class:`sklearn_meta.tasks.Dataset` items; or anything with ``draw(rng) -> Dataset``,
-            such as :class:`sklearn_meta.tasks.TablePrior` or a
-            :class:`sklearn_meta.tasks.Mixture` of these.
+            such as :class:`sklearn_meta.tasks.TablePrior` and
+            :class:`sklearn_meta.tasks.RegressionPrior`, or a :class:`sklearn_meta.tasks.Mixture`
+            of these.
         validation_datasets : as ``datasets``, default=None
             Tasks drawn from them decide which weights are kept, and when to stop. Without them
             the last weights are kept.

@@ -8,8 +8,9 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .heads import HEADS
 from .tables import TableEstimator
-from .tasks import target_scale
+from .tasks import n_targets, target_scale
 from .tasks.encoding import is_missing
 
 
@@ -82,7 +83,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     _expected_targets = "regression"
     _parameter_constraints = {
         **TableEstimator._parameter_constraints,
-        "head": [StrOptions({"gp", "linear"}), None],
+        "head": [StrOptions(set(HEADS["regression"])), None],
     }
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -250,15 +251,14 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
     def _context_labels(self):
         mean, scale = self._scale
-        y = (self.y_ - mean) / scale
-        return y, 1 if y.ndim == 1 else y.shape[1]
+        return (self.y_ - mean) / scale, n_targets(self.y_)
 
     def _small_labels(self, y):
         y = y.astype(np.float64)
         if y.ndim not in (1, 2) or not len(y) or not np.isfinite(y).all():
             raise ValueError("targets must be finite numbers, a vector or a matrix, and not empty.")
         mean, scale = target_scale(y)
-        return ((mean, scale), y.ndim), (y - mean) / scale, 1 if y.ndim == 1 else y.shape[1]
+        return ((mean, scale), y.ndim), (y - mean) / scale, n_targets(y)
 
     @staticmethod
     def _in_units(output, scale, n_dims):
@@ -274,12 +274,13 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         X = self._table(X)
         learner = self._module(self._learner())
         if self.transductive:
-            (task,) = self._tasks_with(X, len(X))
+            (task,) = self._tasks_with(X, self._encoder_with(X), len(X))
             inputs = self._inputs([task])
             with self._autocast():
-                z, output = learner.embed_and_predict(**inputs)
+                z, _ = learner.backbone(**inputs)
             state = learner.head.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
-            z, output = z[:, len(self.X_) :], output[0, len(self.X_) :]
+            z = z[:, len(self.X_) :]
+            output = learner.head(z, state)[0]
         else:
             z, output = self._read_rows(X)
             z, (_, state) = z[None], self._context[0]

@@ -7,6 +7,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .heads import HEADS
 from .tables import TableEstimator
 
 
@@ -79,7 +80,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     _default_head = "prototypes"
     _parameter_constraints = {
         **TableEstimator._parameter_constraints,
-        "head": [StrOptions({"prototypes", "label_propagation", "linear"}), None],
+        "head": [StrOptions(set(HEADS["classification"])), None],
     }
 
     @_fit_context(prefer_skip_nested_validation=True)

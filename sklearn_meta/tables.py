@@ -60,7 +60,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             Of the default backbone ``n_embedding`` is the number of columns after one-hot
             encoding times the width of the last block.
         """
-        z, _ = self._read(X)
+        check_is_fitted(self)
+        X = self._table(X)
+        # The encoder of ``fit``: the number of features out is the same for all rows.
+        z, _ = self._read_together(X, self.encoder_) if self.transductive else self._read_rows(X)
         return z.flatten(1).double().cpu().numpy()
 
     def __getstate__(self):
@@ -132,22 +135,27 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """Embeddings and outputs of the rows of ``X``, in the mode that was chosen."""
         check_is_fitted(self)
         X = self._table(X)
-        return self._read_together(X) if self.transductive else self._read_rows(X)
+        if not self.transductive:
+            return self._read_rows(X)
+        return self._read_together(X, self._encoder_with(X))
 
-    def _read_together(self, X):
+    def _encoder_with(self, X):
+        """Encoder for the context and ``X``: categories that only ``X`` has are worth a column."""
+        if not self.encoder_.categorical_:
+            return self.encoder_
+        return TableEncoder().fit(stack_tables(self.X_, X))
+
+    def _read_together(self, X, encoder):
         """Transductive mode: the rows of a chunk and the context read each other."""
         n_context = len(self.X_)
         results = [
             [result[0, n_context:] for result in self._forward([task])]
-            for task in self._tasks_with(X, self.chunk_size)
+            for task in self._tasks_with(X, encoder, self.chunk_size)
         ]
         return [torch.cat(parts) for parts in zip(*results, strict=True)]
 
-    def _tasks_with(self, X, chunk_size):
+    def _tasks_with(self, X, encoder, chunk_size):
         """Tasks of the context followed by the rows of ``X``, a chunk at a time."""
-        encoder = self.encoder_
-        if encoder.categorical_:  # categories that only new rows have are worth a column, too
-            encoder = TableEncoder().fit(stack_tables(self.X_, X))
         context, rows = self._encode(encoder, self.X_), self._encode(encoder, X)
         y, n_label_columns = self._context_labels()
         for start in range(0, len(rows), chunk_size):

@@ -8,7 +8,7 @@ from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler, batches
 from .openml import OpenMLCollection
 from .prior import TablePrior
-from .regression_episodes import RegressionSampler, target_scale
+from .regression_episodes import RegressionSampler, n_targets, target_scale
 from .regression_prior import RegressionPrior
 from .sources import Mixture, Tables, as_dataset, as_source, names_in
 
@@ -33,6 +33,7 @@ __all__ = [
     "collate",
     "context_task",
     "groups_of_like_size",
+    "n_targets",
     "names_in",
     "select",
     "split",

@@ -45,26 +45,31 @@ def collate(tasks, dtype=torch.float32):
     for b, task in enumerate(tasks):
         n, m = task.X.shape
         x[b, :n, :m] = task.X
-        labels[b, :n][task.labelled] = _label_matrix(task, C)[task.labelled]
+        width = task.n_label_columns
+        Y = _label_matrix(task)
+        labels[b, :n][task.labelled] = 0
+        labels[b, :n, :width][task.labelled] = Y[task.labelled]
         readable[b, :n] = task.context
         columns[b, :m] = True
-        classes[b, : task.n_label_columns] = True
+        classes[b, :width] = True
         held_out = ~task.labelled & task.has_label
         if not task.context.all():  # inductive: the context's own rows are not asked for
             held_out &= ~task.context
-        known = _label_matrix(task, C, fill=np.nan) if task.is_regression else task.y
-        target[b, :n][held_out] = known[held_out]
-    arrays = {"x": x, "labels": labels, "readable": readable, "columns": columns}
-    inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return {**inputs, "classes": torch.from_numpy(classes)}, torch.from_numpy(target)
+        if task.is_regression:
+            target[b, :n, :width][held_out] = Y[held_out]
+        else:
+            target[b, :n][held_out] = task.y[held_out]
+    inputs = {"x": x, "labels": labels, "readable": readable, "columns": columns}
+    inputs["classes"] = classes
+    inputs = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    return inputs, torch.from_numpy(target)
 
 
-def _label_matrix(task, width, fill=0.0):
-    """Y of Eq. (5) of paper 000: one-hot classes or targets, filled up to a number of columns."""
-    if not task.is_regression:
-        return task.y[:, None] == np.arange(width)
-    y = task.y.reshape(len(task.y), -1)
-    return np.pad(y, ((0, 0), (0, width - y.shape[1])), constant_values=fill)
+def _label_matrix(task):
+    """Y of Eq. (5) of paper 000, rows by label columns: one-hot classes, or targets."""
+    if task.is_regression:
+        return task.y.reshape(len(task.y), -1)
+    return task.y[:, None] == np.arange(task.n_label_columns)
 
 
 def context_task(X, y, n_label_columns):

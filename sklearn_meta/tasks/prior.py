@@ -65,7 +65,7 @@ class TablePrior:
     Examples
     --------
     >>> import numpy as np
-    >>> from .prior import TablePrior
+    >>> from sklearn_meta.tasks import TablePrior
     >>> TablePrior(n_columns=(5, 5), n_classes=(3, 3)).draw(np.random.default_rng(0)).X.shape
     (120, 5)
     """

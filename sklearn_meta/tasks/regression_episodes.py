@@ -35,6 +35,11 @@ def target_scale(y_labelled):
     return np.where(constant, y[0], mean * unit)[()], np.where(constant, 1.0, deviation * unit)[()]
 
 
+def n_targets(y):
+    """Number of targets of an array of shape (n_rows,) or (n_rows, n_targets), an int."""
+    return 1 if y.ndim == 1 else y.shape[1]
+
+
 class RegressionSampler(RowSampler):
     """Draws few-shot regression tasks; rows, shots, columns, signs and gaps are random.
 
@@ -71,8 +76,7 @@ class RegressionSampler(RowSampler):
     Examples
     --------
     >>> import numpy as np
-    >>> from sklearn_meta.tasks.regression_episodes import RegressionSampler
-    >>> from sklearn_meta.tasks.regression_prior import RegressionPrior
+    >>> from sklearn_meta.tasks import RegressionPrior, RegressionSampler
     >>> rng = np.random.default_rng(0)
     >>> sampler = RegressionSampler(n_shots=(10,), n_unlabelled=50)
     >>> task = sampler.draw(RegressionPrior().draw(rng), rng)
@@ -136,11 +140,10 @@ class RegressionSampler(RowSampler):
         n_unlabelled = max(min(self._n_unlabelled(rng), self.max_rows - n_labelled), 1)
         rows = rng.permutation(len(dataset.y))[: n_labelled + n_unlabelled]
         labelled = np.arange(len(rows)) < n_labelled
-        n_targets = 1 if dataset.y.ndim == 1 else dataset.y.shape[1]
-        X = self._attributes(dataset.X, rows, n_targets, rng)
+        X = self._attributes(dataset.X, rows, n_targets(dataset.y), rng)
         context = self._context(labelled, rng)
         y = self._targets(dataset.y, rows, n_labelled, rng)
-        return Task(X, y, labelled, context, n_targets)
+        return Task(X, y, labelled, context, n_targets(y))
 
     def _targets(self, y, rows, n_labelled, rng):
         y = y.astype(np.float64)

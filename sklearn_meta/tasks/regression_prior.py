@@ -66,7 +66,7 @@ class RegressionPrior:
     Examples
     --------
     >>> import numpy as np
-    >>> from .regression_prior import RegressionPrior
+    >>> from sklearn_meta.tasks import RegressionPrior
     >>> RegressionPrior(n_columns=(5, 5)).draw(np.random.default_rng(0)).X.shape
     (150, 5)
     """
