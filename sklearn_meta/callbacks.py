@@ -40,19 +40,22 @@ class MovingAverage(Callback):
             self.average.update_parameters(self.trained)
 
 
-class ShotScores(Callback):
-    """Score of the validation tasks, over all and by the number of labelled rows a class.
+class StratumScores(Callback):
+    """Score of the validation tasks, over all and by stratum, such as labelled rows a class.
 
     Parameters
     ----------
     name : str
         What the score is called: "accuracy" or "mse".
+    stratum : str
+        What the numbers that come with the scores count: "shots", say.
     gather : callable
         Makes one list of the lists of all processes.
     """
 
-    def __init__(self, name, gather):
+    def __init__(self, name, stratum, gather):
         self.name = f"valid_{name}"
+        self.stratum = stratum
         self.gather = gather
         self.scores = []
 
@@ -61,13 +64,13 @@ class ShotScores(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         scores, self.scores = self.gather(self.scores), []
-        by_shots = defaultdict(list)
-        for n_shots, score in sorted(scores):  # sorted: a sum depends on its order
-            by_shots[n_shots].append(score)
+        by_number = defaultdict(list)
+        for number, score in sorted(scores):  # sorted: a sum depends on its order
+            by_number[number].append(score)
         if scores:
-            net.history.record(self.name, float(np.mean(sum(by_shots.values(), []))))
-        for n_shots, found in by_shots.items():
-            net.history.record(f"{self.name}_{n_shots}_shots", float(np.mean(found)))
+            net.history.record(self.name, float(np.mean(sum(by_number.values(), []))))
+        for number, found in by_number.items():
+            net.history.record(f"{self.name}_{number}_{self.stratum}", float(np.mean(found)))
 
 
 class CSVLog(Callback):

@@ -16,7 +16,7 @@ from skorch.callbacks import GradientNormClipping, LRScheduler
 from skorch.helper import predefined_split
 from torch.optim.lr_scheduler import LambdaLR
 
-from .callbacks import MovingAverage, Patience, Progress, ShotScores
+from .callbacks import MovingAverage, Patience, Progress, StratumScores
 from .checkpoint import Checkpoint
 from .distributed import processes
 from .tasks import batches, names_in
@@ -59,7 +59,9 @@ def meta_train(
     source, validation_source : object with ``draw(rng) -> Dataset``
         Where training and validation tasks come from. Without a validation source there is
         neither early stopping nor a best state: the last weights stand.
-    sampler : EpisodeSampler
+    sampler : EpisodeSampler or like it
+        See :func:`sklearn_meta.tasks.batches`. Its ``strata(inputs)`` is a number for each task
+        of a group, by which scores are told apart, and ``stratum`` what the history calls it.
     max_steps : int, default=20000
     batch_size : int, default=8
         Tasks a step, of all processes together.
@@ -164,7 +166,7 @@ def meta_train(
     if validation_source is not None:
         draws = batches(validation_source, sampler, seed=[random_state, 1], **dealt)
         validation = [next(draws) for _ in range(n_validation)]
-        own.append(ShotScores(learner.head.score_name, shared.gather))
+        own.append(StratumScores(learner.head.score_name, sampler.stratum, shared.gather))
     own.append(checkpoint)
     if verbose and shared.rank == 0:
         own.append(Progress(n_epochs * eval_every))
@@ -188,6 +190,7 @@ def meta_train(
         precision=precision,
         average=average,
         processes=shared,
+        strata=sampler.strata,
         verbose=0,
     )
     net.initialize()
@@ -252,13 +255,16 @@ class MetaNet(NeuralNet):
         Holds the learner that the validation tasks are given to.
     processes : OneProcess or ManyProcesses
         Those that share each batch.
+    strata : callable
+        By which number the scores of a group's tasks are kept apart, a list, from its inputs.
     """
 
-    def __init__(self, *args, precision, average, processes, **kwargs):
+    def __init__(self, *args, precision, average, processes, strata, **kwargs):
         super().__init__(*args, **kwargs)
         self.precision = precision
         self.average = average
         self.processes = processes
+        self.strata = strata
 
     def initialize_module(self):
         super().initialize_module()
@@ -289,7 +295,7 @@ class MetaNet(NeuralNet):
         return {"loss": loss, "y_pred": output}
 
     def validation_step(self, batch, **fit_params):
-        """Loss of a batch, and its ``scores``: labelled rows a class and score of each task."""
+        """Loss of a batch, and its ``scores``: stratum and score of each task."""
         self.average.learner.eval()
         losses, scores = [], []
         with torch.no_grad():
@@ -297,15 +303,9 @@ class MetaNet(NeuralNet):
                 output, loss = self._loss(self.average.learner, group)
                 losses.append(loss)
                 score = self.average.learner.head.score(output.cpu(), group[1]).tolist()
-                scores += zip(n_shots(group[0]), score, strict=True)
+                scores += zip(self.strata(group[0]), score, strict=True)
         loss = self.processes.mean(torch.stack(losses).mean())
         return {"loss": loss, "y_pred": output, "scores": scores}
-
-
-def n_shots(inputs):
-    """Labelled rows a class of each task of a group, rounded (of regression: in all); a list."""
-    labelled = ~inputs["labels"].isnan().all(-1)
-    return (labelled.sum(1) / inputs["classes"].sum(1)).round().int().tolist()
 
 
 def rate_at(step, n_steps, n_warmup, n_cycles):

@@ -24,7 +24,7 @@ from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
-from sklearn_meta.training import EpisodeStream, meta_train, n_shots, rate_at
+from sklearn_meta.training import EpisodeStream, meta_train, rate_at
 
 SMALL = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
 
@@ -484,7 +484,7 @@ def test_scores_by_shots_average_to_the_score_of_all(whole):
     labels = label_matrix([[0, 1, -1, -1], [0, 0, 1, 1]], 2)
     target = torch.tensor([[IGNORE, IGNORE, 1, 0], [IGNORE, 1, IGNORE, IGNORE]])
     logits = torch.tensor([[[0.0, 1.0]] * 4, [[1.0, 0.0]] * 4])
-    assert n_shots({"labels": labels, "classes": torch.ones(2, 2)}) == [1, 2]
+    assert EpisodeSampler.strata({"labels": labels, "classes": torch.ones(2, 2)}) == [1, 2]
     assert ClassificationHead.score(logits, target).tolist() == [0.5, 0.0]
     epoch = whole[1][-1]
     assert {"valid_accuracy_1_shots", "valid_accuracy_2_shots"} <= epoch.keys()

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 
-# As sklearn_meta.callbacks.ShotScores names the scores of an epoch.
+# As sklearn_meta.callbacks.StratumScores names the scores of an epoch.
 SCORE = re.compile(r"valid_(\w+)_(\d+)_shots")
 ROWS = {"accuracy": "labelled rows a class", "mse": "labelled rows"}
 

@@ -5,12 +5,13 @@ from .circle_spiral import CircleSpiral, circle_spiral_tasks
 from .collections import Folder, select, split
 from .dataset import Dataset, RawTable, Task
 from .encoding import TableEncoder, stack_tables
-from .episodes import EpisodeSampler, batches
+from .episodes import EpisodeSampler
 from .openml import OpenMLCollection
 from .prior import TablePrior
 from .regression_episodes import RegressionSampler, n_targets, target_scale
 from .regression_prior import RegressionPrior
 from .sources import Mixture, Tables, as_dataset, as_source, names_in
+from .stream import batches
 
 __all__ = [
     "CircleSpiral",

@@ -1,6 +1,4 @@
-"""Episodes: few-shot tasks drawn at random from datasets, grouped into batches of like size."""
-
-import math
+"""Episodes: few-shot tasks drawn at random from datasets."""
 
 import numpy as np
 
@@ -34,6 +32,23 @@ class RowSampler:
         self.column_subset = column_subset
         self.missing = missing
         self.flip = flip
+
+    #: What ``strata`` counts, as the history names it.
+    stratum = "shots"
+
+    collate = staticmethod(collate)
+
+    @staticmethod
+    def size(task):
+        """What tasks are sorted by: the second mode in coarse steps, then rows; both pad little."""
+        n_rows, n_columns = task.X.shape
+        return int(2 * np.log2(n_columns + task.n_label_columns)), n_rows
+
+    @staticmethod
+    def strata(inputs):
+        """Labelled rows a class, rounded (of regression: in all), of each task; a list of int."""
+        labelled = ~inputs["labels"].isnan().all(-1)
+        return (labelled.sum(1) / inputs["classes"].sum(1)).round().int().tolist()
 
     def _n_unlabelled(self, rng):
         if np.isscalar(self.n_unlabelled):
@@ -192,52 +207,3 @@ def cut_into_classes(dataset, rng):
     if half.sum() < 2:
         half = dataset.y >= np.median(dataset.y)
     return Dataset(dataset.name, dataset.X, half.astype(np.int64))
-
-
-def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups=4, share=(0, 1)):
-    """Endless batches of tasks, each in groups of like size.
-
-    Tasks are drawn in pools of ``n_pooled`` batches, sorted by their number of columns and rows
-    and cut into groups, so that little is padded; then the groups of a pool are dealt to its
-    batches at random, so that a batch holds small and large tasks. Pool p depends on
-    ``(seed, p)`` alone, so a stream can be taken up again at any batch.
-
-    Parameters
-    ----------
-    source : object with ``draw(rng) -> Dataset``
-    sampler : EpisodeSampler
-    batch_size : int
-        Tasks a batch.
-    seed : int
-    start : int, default=0
-        Number of batches to skip.
-    n_pooled : int, default=16
-        Batches a pool: the more, the less is padded.
-    n_groups : int, default=4
-        Groups a batch; fewer if they do not divide ``batch_size``. One group is one call of the
-        backbone: the more, the more mixed the batch.
-    share : (int, int), default=(0, 1)
-        Rank and number of the processes that share the groups of each batch equally.
-
-    Yields
-    ------
-    groups : list of (inputs, target)
-        See :func:`sklearn_meta.tasks.batch.collate`.
-    """
-    n_groups = math.gcd(n_groups, batch_size)
-    rank, n_processes = share
-    pool, skip = divmod(start, n_pooled)
-    while True:
-        rng = np.random.default_rng([seed, pool])
-        tasks = [sampler.draw(source.draw(rng), rng) for _ in range(n_pooled * batch_size)]
-        # Rows first in coarse steps, then slices of the second mode: both modes pad little.
-        order = sorted(range(len(tasks)), key=lambda i: _size(tasks[i]))
-        groups = rng.permutation(np.reshape(order, (n_pooled * n_groups, -1)))
-        for members in groups.reshape(n_pooled, n_groups, -1)[skip:]:
-            yield [collate([tasks[i] for i in group]) for group in members[rank::n_processes]]
-        pool, skip = pool + 1, 0
-
-
-def _size(task):
-    n_rows, n_columns = task.X.shape
-    return int(2 * np.log2(n_columns + task.n_label_columns)), n_rows
