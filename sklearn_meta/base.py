@@ -114,14 +114,11 @@ class MetaEstimator(BaseEstimator):
             If a dataset cannot be used, or the checkpoint belongs to another run.
         """
         self._validate_params()
-        seed = 0 if self.random_state is None else self.random_state
         episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
-        learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
-        history = meta_train(
-            learner,
+        return self._meta_train(
             as_source(datasets, task=self._expected_targets),
             SAMPLERS[self._task](**{k: v for k, v in episodes.items() if v is not None}),
-            validation_source=None
+            None
             if validation_datasets is None
             else as_source(validation_datasets, task=self._expected_targets),
             max_steps=max_steps,
@@ -133,9 +130,21 @@ class MetaEstimator(BaseEstimator):
             n_workers=n_workers,
             callbacks=callbacks,
             checkpoint_dir=checkpoint_dir,
+            verbose=verbose,
+        )
+
+    def _meta_train(self, source, sampler, validation_source, **settings):
+        """Train a copy of the learner in use, with ``settings`` of the engine, and take it."""
+        seed = 0 if self.random_state is None else self.random_state
+        learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
+        history = meta_train(
+            learner,
+            source,
+            sampler,
+            validation_source=validation_source,
             device=self._device(),
             random_state=seed,
-            verbose=verbose,
+            **settings,
         )
         learner.card = None  # no longer the weights of any card
         self.learner_ = learner.cpu().requires_grad_(False)

@@ -6,6 +6,7 @@ from torch import nn
 
 from .backbones import BACKBONES
 from .heads import HEADS
+from .mixture_learner import MixtureLearner
 
 
 class Learner(nn.Module):
@@ -87,6 +88,27 @@ class Learner(nn.Module):
         readable = x.new_zeros(x.shape[:2], dtype=bool)
         z, _ = self.backbone(x, labels, readable, columns, classes, memory)
         return z, self.head(z, head_state)
+
+
+def build_learner(config):
+    """The learner that ``learner.config`` describes, with random weights.
+
+    Parameters
+    ----------
+    config : dict
+
+    Returns
+    -------
+    Learner or MixtureLearner
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it names what there is not.
+    """
+    if config.get("task") == MixtureLearner.task:
+        return MixtureLearner(**config)
+    return Learner(**config)
 
 
 def _build(kind, module, config, registry):

@@ -204,7 +204,7 @@ def meta_train(
         warnings.warn(
             f"Meta-training was ended by an interrupt or a callback after {n_done} of {n_epochs} "
             f"times {eval_every} steps.",
-            stacklevel=3,
+            stacklevel=4,
         )
     kept = checkpoint.best if keep == "best" else None
     learner.load_state_dict(kept or average.learner.state_dict())
@@ -302,7 +302,7 @@ class MetaNet(NeuralNet):
             for group in batch:
                 output, loss = self._loss(self.average.learner, group)
                 losses.append(loss)
-                score = self.average.learner.head.score(output.cpu(), group[1]).tolist()
+                score = self.average.learner.head.score(output, group[1].to(self.device)).tolist()
                 scores += zip(self.strata(group[0]), score, strict=True)
         loss = self.processes.mean(torch.stack(losses).mean())
         return {"loss": loss, "y_pred": output, "scores": scores}

@@ -5,6 +5,8 @@ from .deep_sets import DeepSets
 from .exchangeable import Exchangeable
 from .hml import HML
 from .maml import MAML
+from .mixture_transformer import MixtureTransformer
+from .set_transformer import SetTransformer
 from .vsa import VSA
 
 #: Architectures by the name that ``backbone=`` and the weight cards use.
@@ -17,4 +19,14 @@ BACKBONES = {
     "maml": MAML,
 }
 
-__all__ = ["BACKBONES", "MAML", "VSA", "AttHML", "DeepSets", "Exchangeable", "HML"]
+__all__ = [
+    "BACKBONES",
+    "MAML",
+    "VSA",
+    "AttHML",
+    "DeepSets",
+    "Exchangeable",
+    "HML",
+    "MixtureTransformer",
+    "SetTransformer",
+]

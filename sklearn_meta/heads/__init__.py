@@ -2,6 +2,7 @@
 
 from .gaussian_process import GaussianProcess
 from .label_propagation import LabelPropagation
+from .learned_moments import LearnedMoments
 from .linear import LinearClassifier, LinearRegressor
 from .prototypes import Prototypes
 
@@ -19,6 +20,7 @@ __all__ = [
     "HEADS",
     "GaussianProcess",
     "LabelPropagation",
+    "LearnedMoments",
     "LinearClassifier",
     "LinearRegressor",
     "Prototypes",

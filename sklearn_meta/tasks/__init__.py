@@ -6,6 +6,7 @@ from .collections import Folder, select, split
 from .dataset import Dataset, RawTable, Task
 from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler
+from .mixtures import MixturePrior, MixtureSampler, MixtureSets
 from .openml import OpenMLCollection
 from .prior import TablePrior
 from .regression_episodes import RegressionSampler, n_targets, target_scale
@@ -19,6 +20,9 @@ __all__ = [
     "EpisodeSampler",
     "Folder",
     "Mixture",
+    "MixturePrior",
+    "MixtureSampler",
+    "MixtureSets",
     "OpenMLCollection",
     "RawTable",
     "RegressionPrior",

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 
-from ..learner import Learner
+from ..learner import build_learner
 from . import hub
 
 FOLDER = Path(__file__).parent
@@ -192,7 +192,7 @@ def _load(path):
             "not read."
         ) from error
     try:
-        learner = Learner(**config)
+        learner = build_learner(config)
         learner.load_state_dict(state)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(

@@ -1,0 +1,58 @@
+"""What components of a mixture learn from each other: paper 001's blocks over components."""
+
+from torch import nn
+
+from .set_transformer import SAB
+
+
+class MixtureTransformer(nn.Module):
+    """Advice to each component of a mixture, in rounds.
+
+    The components are a set whose elements are described by what their points add up to. In each
+    round, self-attention blocks over the components (Eq. 7 of paper 001) read these descriptions
+    together with what the round before remembered.
+
+    Parameters
+    ----------
+    n_inputs, n_outputs : int
+        Numbers that describe a component, and numbers of advice.
+    width : int, default=32
+    n_heads : int, default=4
+    n_layers : int, default=2
+        Blocks a round.
+    n_rounds : int, default=4
+    """
+
+    def __init__(self, n_inputs, n_outputs, *, width=32, n_heads=4, n_layers=2, n_rounds=4):
+        super().__init__()
+        self.config = {
+            "width": width,
+            "n_heads": n_heads,
+            "n_layers": n_layers,
+            "n_rounds": n_rounds,
+        }
+        self.rounds = nn.ModuleList(
+            Round(n_inputs, n_outputs, width, n_heads, n_layers) for _ in range(n_rounds)
+        )
+
+
+class Round(nn.Module):
+    """One round: (B, K, n_inputs) and a memory (B, K, W) to advice (B, K, n_outputs) and memory."""
+
+    def __init__(self, n_inputs, n_outputs, width, n_heads, n_layers):
+        super().__init__()
+        self.embed = nn.Sequential(nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width))
+        self.blocks = nn.ModuleList(SAB(width, n_heads, norm="pre") for _ in range(n_layers))
+        self.advise = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, n_outputs))
+        # Without a word of advice, the penalty is the same for all components.
+        nn.init.zeros_(self.advise[1].weight)
+        nn.init.zeros_(self.advise[1].bias)
+
+    def forward(self, features, present, memory=None):
+        """``present`` (B, K) is False at components that are padding."""
+        h = self.embed(features)
+        if memory is not None:
+            h = h + memory
+        for block in self.blocks:
+            h = block(h, present)
+        return self.advise(h), h

@@ -1,0 +1,358 @@
+"""Mixtures of Gaussians in closed form: densities, EM, seeds (paper 001, section 4.3).
+
+All of it runs on a batch of sets of different size at once, and gradients flow through it: a
+network that says which point belongs to which component is trained through :func:`m_step` and
+:func:`log_likelihood`.
+
+Shape legend: B sets, N points, D columns (dimensions), K components. ``mask`` (B, N) is True at
+points and False at padding, ``columns`` (B, D) is True at columns that are not padding; None
+means all of them. Nothing that stands at padding, NaN included, has any effect.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+#: Kinds of covariance, named as in :class:`sklearn.mixture.GaussianMixture`.
+COVARIANCE_TYPES = ("diag", "full", "spherical")
+
+
+class Mixture(NamedTuple):
+    """The parameters of a mixture of Gaussians for each set of a batch.
+
+    Parameters
+    ----------
+    log_weights : tensor of shape (B, K)
+        Logarithms of the components' weights, -inf at absent components.
+    means : tensor of shape (B, K, D)
+        Zero at padded columns and absent components.
+    covariances : tensor of shape (B, K, D) or (B, K, D, D)
+        Variances of diagonal and spherical components, or covariance matrices of full ones; one,
+        or the identity, at padded columns and absent components.
+    """
+
+    log_weights: torch.Tensor
+    means: torch.Tensor
+    covariances: torch.Tensor
+
+
+def log_joint(x, mixture, columns=None):
+    """Logarithm of weight times density of every point under every component.
+
+    These are the logarithms of the summands of Eq. (14) of paper 001; their softmax over the
+    components are the responsibilities of EM.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, D)
+    mixture : Mixture
+    columns : bool tensor of shape (B, D), default=None
+
+    Returns
+    -------
+    tensor of shape (B, N, K)
+        -inf at absent components.
+    """
+    columns = _all_columns(x) if columns is None else columns
+    with torch.autocast(x.device.type, enabled=False):
+        deviations = _deviations(x, mixture.means, columns)  # (B, K, D, N)
+        if mixture.covariances.ndim == 4:
+            factor = _cholesky(_identity_at_padding(mixture.covariances, columns))
+            whitened = torch.linalg.solve_triangular(factor, deviations, upper=False)
+            log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        else:
+            variances = mixture.covariances.masked_fill(~columns[:, None], 1)
+            whitened = deviations / variances.sqrt()[..., None]
+            log_det = variances.log().sum(-1)
+        count = columns.sum(1, keepdim=True).to(log_det.dtype)
+        constants = log_det + count * math.log(2 * math.pi)  # (B, K)
+        log_density = -0.5 * (whitened.square().sum(2) + constants[..., None])
+        return (log_density + mixture.log_weights[..., None]).transpose(1, 2)
+
+
+def log_likelihood(x, mask, mixture, columns=None):
+    """Mean log-likelihood of the points of each set: Eq. (14) of paper 001 over n.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, D)
+    mask : bool tensor of shape (B, N)
+    mixture : Mixture
+    columns : bool tensor of shape (B, D), default=None
+
+    Returns
+    -------
+    tensor of shape (B,)
+        Zero for a set without points.
+    """
+    log_density = log_joint(x.masked_fill(~mask[..., None], 0), mixture, columns).logsumexp(-1)
+    return log_density.masked_fill(~mask, 0).sum(1) / mask.sum(1).clamp(min=1)
+
+
+def m_step(x, mask, responsibilities, covariance_type, floor, columns=None):
+    """Maximum likelihood for given responsibilities, with covariances bounded from below.
+
+    Variances are at least ``floor``; covariance matrices exceed its diagonal matrix by a positive
+    semidefinite one. That bound is part of the maximisation, not added to its result (as
+    ``reg_covar`` of scikit-learn is), so no step of EM from a mixture within it lowers the
+    likelihood.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, D)
+    mask : bool tensor of shape (B, N)
+    responsibilities : tensor of shape (B, N, K)
+        Not negative. A component is absent from the result if its responsibilities sum to zero,
+        or to no more than the rounding of a single one.
+    covariance_type : {"full", "diag", "spherical"}
+    floor : tensor of shape (B, D)
+        Least variance of each column; spherical components obey the largest one.
+    columns : bool tensor of shape (B, D), default=None
+
+    Returns
+    -------
+    Mixture
+    """
+    if covariance_type not in COVARIANCE_TYPES:
+        raise ValueError(
+            f"covariance_type must be one of {COVARIANCE_TYPES}, got {covariance_type!r}."
+        )
+    columns = _all_columns(x) if columns is None else columns
+    x = _points(x, mask, columns)
+    r = responsibilities.to(x.dtype).masked_fill(~mask[..., None], 0).transpose(1, 2)  # (B, K, N)
+    counts = r.sum(-1)
+    present = counts > torch.finfo(x.dtype).eps
+    # Dividing by the count first keeps all numbers, and their gradients, in range.
+    shares = (r / counts.masked_fill(~present, 1)[..., None]).masked_fill(~present[..., None], 0)
+    with torch.autocast(x.device.type, enabled=False):
+        means = shares @ x
+        deviations = _deviations(x, means, columns)  # (B, K, D, N)
+        if covariance_type == "full":
+            covariances = (deviations * shares[:, :, None]) @ deviations.transpose(-1, -2)
+        else:
+            covariances = (deviations.square() @ shares[..., None]).squeeze(-1)  # (B, K, D)
+    log_weights = counts.masked_fill(~present, 1).log().masked_fill(~present, -math.inf)
+    total = counts.masked_fill(~present, 0).sum(1, keepdim=True)
+    log_weights = log_weights - total.masked_fill(total == 0, 1).log()
+    mixture = Mixture(log_weights, means, covariances)
+    return within_bounds(mixture, covariance_type, floor, columns)
+
+
+def within_bounds(mixture, covariance_type, floor, columns=None):
+    """The likeliest covariances within the bounds of :func:`m_step`, given those without bounds.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        Covariances are matrices for "full", variances of each column otherwise.
+    covariance_type, floor, columns
+        As in :func:`m_step`.
+
+    Returns
+    -------
+    Mixture
+        Spherical components have the mean of their variances in every column.
+    """
+    covariances = mixture.covariances
+    columns = _all_columns(mixture.means) if columns is None else columns
+    present = (mixture.log_weights > -math.inf)[..., None]
+    floor = floor.to(covariances.dtype).masked_fill(~columns, 1)
+    if covariance_type == "full":
+        # In units of the floor, the bound is the identity.
+        unit = (floor[:, :, None] * floor[:, None]).sqrt()[:, None]
+        covariances = _identity_at_padding(_symmetric(covariances), columns)
+        covariances = _eigenvalues_at_least_one(covariances / unit) * unit
+        covariances = torch.where(present[..., None], covariances, _identity(covariances))
+    else:
+        if covariance_type == "spherical":
+            count = columns.sum(1).clamp(min=1)[:, None, None]
+            covariances = covariances.masked_fill(~columns[:, None], 0).sum(-1, keepdim=True)
+            covariances = covariances / count
+            floor = floor.masked_fill(~columns, 0).amax(1, keepdim=True)
+        covariances = torch.maximum(covariances, floor[:, None]).expand_as(mixture.means)
+        covariances = covariances.masked_fill(~(columns[:, None] & present), 1)
+    return mixture._replace(covariances=covariances)
+
+
+def em(x, mask, mixture, n_steps, covariance_type, floor, columns=None):
+    """Steps of expectation-maximisation.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, D)
+    mask : bool tensor of shape (B, N)
+    mixture : Mixture
+        Where to start. If its covariances are within the bounds of :func:`m_step` and of the given
+        type, or of a narrower one, no step lowers the likelihood.
+    n_steps : int
+        Zero returns the mixture as it is.
+    covariance_type, floor, columns
+        As in :func:`m_step`.
+
+    Returns
+    -------
+    Mixture
+    """
+    x = x.masked_fill(~mask[..., None], 0)
+    for _ in range(n_steps):
+        responsibilities = log_joint(x, mixture, columns).softmax(-1)
+        mixture = m_step(x, mask, responsibilities, covariance_type, floor, columns)
+    return mixture
+
+
+def precision_factors(mixture):
+    """Factors F of the precisions, F F' = covariance^-1, scikit-learn's ``precisions_cholesky_``.
+
+    Parameters
+    ----------
+    mixture : Mixture
+
+    Returns
+    -------
+    tensor of shape (B, K, D) or (B, K, D, D)
+        Inverses of standard deviations, or upper triangular matrices.
+    """
+    covariances = mixture.covariances
+    if covariances.ndim == 3:
+        return covariances.rsqrt()
+    identity = _identity(covariances).expand_as(covariances)
+    return torch.linalg.solve_triangular(_cholesky(covariances), identity, upper=False).mT
+
+
+def farthest_points(x, mask, n_components, columns=None):
+    """Indices of points far apart: the farthest from the mean, then the farthest from those chosen.
+
+    Of points equally far, as duplicates are, the first is taken. When every point coincides with
+    a chosen one, what follows are repetitions.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, D)
+    mask : bool tensor of shape (B, N)
+    n_components : int, or int tensor of shape (B,)
+        How many points of each set are wanted; the largest is the K of the result. Those of a set
+        that wants fewer are the first ones.
+    columns : bool tensor of shape (B, D), default=None
+
+    Returns
+    -------
+    int64 tensor of shape (B, K)
+    """
+    x = _points(x, mask, columns).detach()
+    mean = x.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
+    distances = (x - mean).square().sum(-1).masked_fill(~mask, -1)
+    chosen = [distances.argmax(1)]
+    nearest = torch.full_like(distances, math.inf).masked_fill(~mask, -1)
+    for _ in range(int(torch.as_tensor(n_components).max()) - 1):
+        last = x.gather(1, chosen[-1][:, None, None].expand(-1, 1, x.shape[2]))
+        nearest = torch.minimum(nearest, (x - last).square().sum(-1))  # -1 stays at padding
+        chosen.append(nearest.argmax(1))
+    return torch.stack(chosen, dim=1)
+
+
+def seeded(x, mask, n_components, covariance_type, floor, columns=None):
+    """A mixture without any network: points join the nearest of the farthest points.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, D)
+    mask : bool tensor of shape (B, N)
+    n_components : int, or int tensor of shape (B,)
+        Components of each set; the largest is the K of the result.
+    covariance_type, floor, columns
+        As in :func:`m_step`.
+
+    Returns
+    -------
+    Mixture
+        A set with fewer distinct points than ``n_components`` has as many components as points.
+    """
+    x = _points(x, mask, columns)
+    chosen = farthest_points(x, mask, n_components, columns)
+    seeds = x.gather(1, chosen[..., None].expand(-1, -1, x.shape[2]))  # (B, K, D)
+    distances = _deviations(x, seeds).square().sum(2)  # (B, K, N)
+    n_components = torch.as_tensor(n_components, device=x.device).expand(len(x))
+    wanted = torch.arange(seeds.shape[1], device=x.device) < n_components[:, None]
+    nearest = distances.masked_fill(~wanted[..., None], math.inf).argmin(1)  # (B, N)
+    responsibilities = torch.nn.functional.one_hot(nearest, seeds.shape[1]).to(x.dtype)
+    return m_step(x, mask, responsibilities, covariance_type, floor, columns)
+
+
+def _all_columns(x):
+    return torch.ones(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
+
+
+def _points(x, mask, columns):
+    """The points, zero at padding of both kinds."""
+    real = mask[..., None] if columns is None else mask[..., None] & columns[:, None]
+    return x.masked_fill(~real, 0)
+
+
+def _deviations(x, means, columns=None):
+    """Points less means, (B, K, D, N): taken as they are, since x^2 - 2 x m + m^2 cancels.
+
+    The points stand last because that is fast, whatever the number of columns.
+    """
+    deviations = x.transpose(1, 2)[:, None] - means[..., None]
+    return deviations if columns is None else deviations.masked_fill(~columns[:, None, :, None], 0)
+
+
+def _identity_at_padding(covariances, columns):
+    """Covariance matrices (B, K, D, D) with rows and columns of the identity at padding."""
+    real = (columns[:, :, None] & columns[:, None])[:, None]
+    return torch.where(real, covariances, _identity(covariances))
+
+
+def _identity(matrices):
+    return torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+
+
+def _cholesky(covariances):
+    """Lower Cholesky factors; what rounding made singular gets a ridge as large as rounding."""
+    factor, info = torch.linalg.cholesky_ex(covariances)
+    failed = info > 0
+    if failed.any():
+        ridge = torch.finfo(factor.dtype).eps * factor.shape[-1] * failed[..., None]
+        diagonal = covariances.diagonal(dim1=-2, dim2=-1)
+        factor = torch.linalg.cholesky(covariances + torch.diag_embed(10 * ridge * diagonal))
+    return factor
+
+
+def _eigenvalues_at_least_one(matrices):
+    """Symmetric matrices (B, K, D, D) with their eigenvalues raised to one where they are less."""
+    # Most matrices need nothing, and a Cholesky factor says so sooner than eigenvalues.
+    low = torch.linalg.cholesky_ex((matrices - _identity(matrices)).detach()).info > 0
+    if not low.any():
+        return matrices
+    with torch.autocast(matrices.device.type, enabled=False):
+        raised = _ClampEigenvalues.apply(matrices[low])
+    return matrices.masked_scatter(low[..., None, None], raised)
+
+
+class _ClampEigenvalues(torch.autograd.Function):
+    """V max(L, 1) V' of V L V', whose gradient, unlike that of eigh, is finite for equal L."""
+
+    @staticmethod
+    def forward(ctx, matrices):
+        values, vectors = torch.linalg.eigh(matrices)
+        ctx.save_for_backward(values, vectors)
+        return _symmetric((vectors * values.clamp(min=1)[..., None, :]) @ vectors.mT)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, gradient):
+        values, vectors = ctx.saved_tensors
+        # Differences of the clamped over differences of the eigenvalues (Daleckii and Krein);
+        # between eigenvalues that are equal, the derivative of the clamp.
+        gap = values[..., :, None] - values[..., None, :]
+        clamped = values.clamp(min=1)
+        quotient = (clamped[..., :, None] - clamped[..., None, :]) / gap.masked_fill(gap == 0, 1)
+        slope = (values > 1).to(values.dtype)[..., None].expand_as(gap)
+        quotient = torch.where(gap == 0, slope, quotient)
+        inner = vectors.mT @ _symmetric(gradient) @ vectors
+        return _symmetric(vectors @ (quotient * inner) @ vectors.mT)
+
+
+def _symmetric(matrices):
+    return (matrices + matrices.mT) / 2

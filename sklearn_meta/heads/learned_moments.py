@@ -1,0 +1,325 @@
+"""The moment head: a mixture from responsibilities, regularised as a network advises."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from .gaussian_mixture import Mixture, farthest_points, log_joint, log_likelihood
+
+#: Least variance in standardised units; no component is narrower.
+FLOOR = 1e-6
+
+#: Points whose pairs tell what is near, and how often that is asked anew.
+N_WITNESSES, N_LOOKS = 48, 6
+
+
+class Moments(NamedTuple):
+    """What the points of each component add up to.
+
+    Parameters
+    ----------
+    counts : tensor of shape (B, K)
+        Sums of responsibilities.
+    means : tensor of shape (B, K, D)
+    scatters : tensor of shape (B, K, D) or (B, K, D, D)
+        Sums of squares, or of products, of deviations from the means.
+    pooled : tensor of shape (B, D) or (B, D, D)
+        Covariance within components, of all of them together.
+    fourth : tensor of shape (B, K, D)
+        Means of the fourth power of standardised deviations.
+    confidence : tensor of shape (B, K)
+        Mean responsibility of a component for its own points.
+    """
+
+    counts: torch.Tensor
+    means: torch.Tensor
+    scatters: torch.Tensor
+    pooled: torch.Tensor
+    fourth: torch.Tensor
+    confidence: torch.Tensor
+
+
+class Division(NamedTuple):
+    """How responsibilities differ from those of the mixture.
+
+    Parameters
+    ----------
+    bias : tensor of shape (B, K)
+        Added to the logarithm of each component.
+    sharpness : tensor of shape (B,)
+        Factor of these logarithms.
+    """
+
+    bias: torch.Tensor
+    sharpness: torch.Tensor
+
+
+class LearnedMoments(nn.Module):
+    """Mixture from responsibilities: the M-step of EM, with a penalty that is advised.
+
+    A component's covariance is a compromise of its own scatter and of that of all components
+    together; its weight and mean are pulled to what all have in common; and it may be wider than
+    its points are, since a mean of few points is uncertain, or cover whatever no component
+    explains. How much of each is ``N_ADVICE`` numbers for each component, of which zeros stand
+    for a modest penalty.
+
+    References
+    ----------
+    The M-step of Eq. (14) of paper 001; C. Fraley, A. Raftery. Bayesian regularization for normal
+    mixture estimation and model-based clustering. 2007, for penalties of its kind.
+    """
+
+    N_ADVICE = 8
+    N_FEATURES = 16
+    score_name = "nll"
+
+    def __init__(self):
+        super().__init__()
+        self.config = {}
+
+    @staticmethod
+    def start(x, mask, columns, n_components, spherical):
+        """Responsibilities of the seeds: each point belongs to the nearest of some far points.
+
+        Distances are in units of each column's width within components: a column in which
+        components overlap says little, though its variance is as large as that of others.
+
+        Returns
+        -------
+        responsibilities : tensor of shape (B, N, K)
+        present : bool tensor of shape (B, K)
+            Components that are not padding.
+        """
+        if not spherical:
+            x = x * near_pairs_width(x, mask, columns, n_components).rsqrt()[:, None]
+        seeds = farthest_points(x, mask, n_components, columns)  # (B, K)
+        present = torch.arange(seeds.shape[1], device=x.device) < n_components[:, None]
+        centres = x.gather(1, seeds[..., None].expand(-1, -1, x.shape[2]))
+        distances = (x[:, :, None] - centres[:, None]).square().sum(-1)
+        nearest = distances.masked_fill(~present[:, None], math.inf).argmin(-1)
+        one_hot = nn.functional.one_hot(nearest, seeds.shape[1]).to(x.dtype)
+        return one_hot * mask[..., None], present
+
+    @staticmethod
+    def moments(x, responsibilities, full):
+        """Moments of the points; ``full`` says whether columns have covariances.
+
+        Parameters
+        ----------
+        x : tensor of shape (B, N, D)
+            Zero at padding.
+        responsibilities : tensor of shape (B, N, K)
+            Zero at padding.
+        full : bool
+
+        Returns
+        -------
+        Moments
+        """
+        r = responsibilities.transpose(1, 2)  # (B, K, N)
+        counts = r.sum(-1)
+        means = (r @ x) / (counts[..., None] + FLOOR)
+        deviations = x.transpose(1, 2)[:, None] - means[..., None]  # (B, K, D, N)
+        squares = deviations.square()
+        total = counts.sum(1).clamp(min=1)
+        diagonal = (squares @ r[..., None]).squeeze(-1)
+        if full:
+            scatters = (deviations * r[:, :, None]) @ deviations.transpose(-1, -2)
+            pooled = scatters.sum(1) / total[:, None, None]
+        else:
+            scatters = diagonal
+            pooled = diagonal.sum(1) / total[:, None]
+        variance = (diagonal.sum(1) / total[:, None])[:, None].clamp(min=FLOOR)
+        # One pseudo-observation of the pooled variance: what a single point leaves is not zero.
+        variance = (diagonal + variance) / (counts[..., None] + 1)
+        fourth = (squares.square() @ r[..., None]).squeeze(-1)
+        fourth = fourth / variance.square() / (counts[..., None] + 1)
+        confidence = r.square().sum(-1) / (counts + FLOOR)
+        return Moments(counts, means, scatters, pooled, fourth, confidence)
+
+    @staticmethod
+    def features(moments, present, columns, full):
+        """What the network reads of each component, (B, K, N_FEATURES).
+
+        Nothing here depends on the order of points, columns or components, nor on the units.
+        """
+        counts, means, scatters, pooled, fourth, confidence = moments
+        if full:
+            scatters = scatters.diagonal(dim1=-2, dim2=-1)
+            scale = pooled.diagonal(dim1=-2, dim2=-1).clamp(min=FLOOR)
+            correlations = pooled / (scale[:, :, None] * scale[:, None]).sqrt()
+            coupling = (correlations.square().sum((1, 2)) - columns.sum(1)).clamp(min=0)
+            coupling = (coupling / columns.sum(1)).log1p()[:, None].expand_as(counts)
+        else:
+            scale = pooled.clamp(min=FLOOR)
+            coupling = torch.zeros_like(counts)
+        real = columns[:, None].expand_as(means)
+        n_columns = columns.sum(1)[:, None].to(counts.dtype)
+
+        def average(values):
+            return values.masked_fill(~real, 0).sum(-1) / n_columns
+
+        variance = (scatters + scale[:, None]) / (counts[..., None] + 1)
+        width = (variance / scale[:, None]).log()
+        mean_width = average(width)
+        spread = (average((width - mean_width[..., None]).square()) + FLOOR).sqrt()
+        gaps = average_gaps(means, scale, columns)
+        others = present[:, None] & ~torch.eye(len(present[0]), dtype=bool, device=counts.device)
+        nearest = gaps.masked_fill(~others, 1e4).amin(-1)
+        n_points = counts.sum(1, keepdim=True)
+        values = [
+            (counts + 0.1).log(),
+            (counts / n_points.clamp(min=1) + 1e-3).log(),
+            mean_width,
+            spread,
+            average(scale[:, None].expand_as(means).log()),
+            confidence,
+            average(fourth).log1p(),
+            fourth.masked_fill(~real, math.inf).amin(-1).log1p(),
+            fourth.masked_fill(~real, 0).amax(-1).log1p(),
+            nearest.log1p(),
+            average(means.square()).log1p(),
+            n_columns.log().expand_as(counts),
+            present.sum(1, keepdim=True).to(counts.dtype).log().expand_as(counts),
+            n_points.clamp(min=1).log().expand_as(counts),
+            coupling,
+            torch.full_like(counts, float(full)),
+        ]
+        return torch.stack(values, -1).masked_fill(~present[..., None], 0)
+
+    @staticmethod
+    def mixture(moments, advice, present, columns, covariance_type):
+        """The mixture that moments and advice make, and how to divide the points next.
+
+        Parameters
+        ----------
+        moments : Moments
+        advice : tensor of shape (B, K, N_ADVICE)
+        present, columns : bool tensors of shape (B, K) and (B, D)
+        covariance_type : {"full", "diag", "spherical"}
+
+        Returns
+        -------
+        Mixture, and what :meth:`responsibilities` takes of the advice
+        """
+        counts, means, scatters, pooled, *_ = moments
+        advice = 8 * torch.tanh(advice / 8)
+        shrinkage, widen, ground, pull, share, mix, bias, sharpen = advice.unbind(-1)
+        shrinkage, pull, share = 4 * shrinkage.exp(), 0.02 * pull.exp(), 0.5 * share.exp()
+        means = means * (counts / (counts + pull))[..., None]
+        denominator = (counts + shrinkage)[..., None]
+        if covariance_type == "full":
+            diagonal = torch.diag_embed(pooled.diagonal(dim1=-2, dim2=-1))[:, None]
+            mix = mix.sigmoid()[..., None, None]
+            common = (1 - mix) * pooled[:, None] + mix * diagonal
+            covariances = (scatters + shrinkage[..., None, None] * common) / denominator[..., None]
+            covariances = covariances * widen.exp()[..., None, None]
+            extra = 1e-4 * ground.exp() + FLOOR
+            eye = torch.eye(pooled.shape[-1], device=pooled.device, dtype=pooled.dtype)
+            covariances = covariances + extra[..., None, None] * eye
+            padded = ~(present[:, :, None] & columns[:, None])
+            covariances = covariances.masked_fill(padded[..., None] | padded[..., None, :], 0)
+            covariances = covariances + torch.diag_embed(padded.to(means.dtype))
+        else:
+            covariances = (scatters + shrinkage[..., None] * pooled[:, None]) / denominator
+            covariances = covariances * widen.exp()[..., None]
+            covariances = covariances + (1e-4 * ground.exp() + FLOOR)[..., None]
+            if covariance_type == "spherical":
+                covariances = covariances.masked_fill(~columns[:, None], 0).sum(-1, keepdim=True)
+                covariances = (covariances / columns.sum(1)[:, None, None]).expand_as(means)
+            covariances = covariances.masked_fill(~(present[..., None] & columns[:, None]), 1)
+        means = means.masked_fill(~present[..., None], 0)
+        log_weights = (counts + share).log().masked_fill(~present, -math.inf)
+        sharpen = sharpen.masked_fill(~present, 0).sum(1) / present.sum(1)
+        division = Division(bias, sharpen.exp())
+        return Mixture(log_weights.log_softmax(-1), means, covariances), division
+
+    @staticmethod
+    def responsibilities(x, mask, mixture, division, columns):
+        """The E-step as advised, (B, N, K): zero at padding."""
+        absent = mixture.log_weights.isinf()[:, None]
+        logits = log_joint(x, mixture, columns).masked_fill(absent, 0) + division.bias[:, None]
+        logits = (logits * division.sharpness[:, None, None]).masked_fill(absent, -math.inf)
+        return logits.softmax(-1) * mask[..., None]
+
+    @staticmethod
+    def loss(output, target):
+        """Mean negative log-likelihood a column of held-out points; the last rounds weigh most.
+
+        Parameters
+        ----------
+        output : list of Mixture, and columns
+        target : tensor of shape (B, N, D)
+            NaN at padding.
+        """
+        *mixtures, columns = output
+        weights = torch.linspace(0, 1, len(mixtures) + 1)[1:].pow(4).tolist()
+        loss = sum(
+            weight * bend(held_out_nll(mixture, target, columns))
+            for weight, mixture in zip(weights, mixtures)
+        )
+        return (loss / sum(weights)).mean()
+
+    @staticmethod
+    def score(output, target):
+        """Negative log-likelihood a column of the last round, (B,)."""
+        return bend(held_out_nll(output[-2], target, output[-1]))
+
+
+def bend(loss, start=5.0):
+    """Logarithmic above ``start``: a set of a few far points would outweigh all others."""
+    excess = (loss - start).clamp(min=0)
+    return loss.clamp(max=start) + excess.log1p()
+
+
+def held_out_nll(mixture, target, columns):
+    """Mean negative log-likelihood a column of points, NaN of which are padding; (B,)."""
+    mask = ~target[..., 0].isnan()
+    return -log_likelihood(target, mask, mixture, columns) / columns.sum(1)
+
+
+def average_gaps(means, scale, columns):
+    """Squared distances between means in units of ``scale``, averaged over columns; (B, K, K)."""
+    unit = (means / scale[:, None].sqrt()).masked_fill(~columns[:, None], 0)
+    gaps = (unit[:, :, None] - unit[:, None]).square().sum(-1)
+    return gaps / columns.sum(1)[:, None, None]
+
+
+@torch.no_grad()
+def near_pairs_width(x, mask, columns, n_components):
+    """Mean squared differences of near points in each column, (B, D): widths within components.
+
+    Which pairs are near is asked in units of the widths found so far, so columns in which
+    components lie apart shrink, look by look, to what they are within a component. The pairs are
+    those of a few points, taken at even steps from the middle of the set to its rim.
+
+    References
+    ----------
+    D. Art, R. Gnanadesikan, J. R. Kettenring. Data-based metrics for cluster analysis. 1982.
+    """
+    B, N, D = x.shape
+    n_points = mask.sum(1, keepdim=True)
+    rim = x.square().sum(-1).masked_fill(~mask, math.inf).argsort(dim=1, stable=True)
+    steps = (torch.arange(N_WITNESSES, device=x.device) + 0.5) / N_WITNESSES
+    places = (steps * n_points).long().clamp(max=N - 1)
+    known = places.diff(dim=1, prepend=places.new_full((B, 1), -1)) != 0  # each point once
+    witnesses = x.gather(1, rim.gather(1, places)[..., None].expand(-1, -1, D))
+    i, j = torch.triu_indices(N_WITNESSES, N_WITNESSES, 1, device=x.device)
+    squares = (witnesses[:, i] - witnesses[:, j]).square()  # (B, P, D)
+    known = known[:, i] & known[:, j]
+    # Of equal components, one pair in K is of one component; the nearer half of these is asked.
+    n_columns = columns.sum(1)
+    n_near = (known.sum(1) / (2 * n_components)).long().clamp(min=12).maximum(n_columns + 2)
+    n_near = n_near.minimum(known.sum(1)).clamp(min=1)
+    width = torch.ones_like(x[:, 0])
+    for _ in range(N_LOOKS):
+        distances = (squares / width[:, None]).sum(-1).masked_fill(~known, math.inf)
+        farthest = distances.sort(1).values.gather(1, n_near[:, None] - 1)
+        near = ((distances <= farthest) & known).to(x.dtype)
+        width = (near[:, None] @ squares)[:, 0] / near.sum(1, keepdim=True).clamp(min=1)
+        width = width.clamp(min=1e-4)
+        level = width.log().masked_fill(~columns, 0).sum(1) / n_columns
+        width = (width / level.exp()[:, None]).masked_fill(~columns, 1)
+    return width

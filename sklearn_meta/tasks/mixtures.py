@@ -1,0 +1,240 @@
+"""Sets of points from mixtures, and the tasks of fitting a mixture to some of them (paper 001)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from .dataset import Dataset
+
+#: In the order of their codes in a batch.
+COVARIANCE_TYPES = ("diag", "full", "spherical")
+
+
+@dataclass(frozen=True)
+class MixtureSets:
+    """Sets of the protocol of paper 001: spherical components of one size in a box.
+
+    Centres are uniform in (-4, 4) along each column, Eq. (19); weights are of a flat Dirichlet
+    distribution, Eq. (20); every component has standard deviation ``scale``, Eq. (21). A set comes
+    as a :class:`Dataset` whose classes are the components.
+
+    Parameters
+    ----------
+    n_components, n_columns : (int, int), default=(4, 4) and (2, 2)
+        Smallest and largest number, each equally likely.
+    n_points : (int, int), default=(200, 1000)
+        Points of a set: those that are read and those that are held out.
+    scale : float, default=0.3
+
+    References
+    ----------
+    Set Transformer (paper 001), appendix B.3.1.
+    """
+
+    n_components: tuple = (4, 4)
+    n_columns: tuple = (2, 2)
+    n_points: tuple = (200, 1000)
+    scale: float = 0.3
+
+    def draw(self, rng):
+        """One set, a Dataset."""
+        n_components, n_columns, n_points = (
+            int(rng.integers(low, high + 1))
+            for low, high in (self.n_components, self.n_columns, self.n_points)
+        )
+        centres = rng.uniform(-4, 4, (n_components, n_columns))
+        labels = rng.choice(n_components, n_points, p=rng.dirichlet(np.ones(n_components)))
+        X = centres[labels] + self.scale * rng.normal(size=(n_points, n_columns))
+        return Dataset("mixture", X.astype(np.float32), labels)
+
+
+@dataclass(frozen=True)
+class MixturePrior:
+    """Sets from mixtures of every sort: what the default weights of a mixture are trained on.
+
+    Number of components and of columns, shares, sizes, shapes and tails of the components are all
+    random: spherical, axis-parallel or correlated, of one size or of many, Gaussian or with
+    heavier tails, well apart or overlapping.
+
+    Parameters
+    ----------
+    max_components, max_columns : int, default=16 and 32
+    n_points : (int, int), default=(40, 1000)
+        Range of the number of points, held-out ones included, drawn log-uniformly.
+    """
+
+    max_components: int = 16
+    max_columns: int = 32
+    n_points: tuple = (40, 1000)
+
+    def draw(self, rng):
+        """One set, a Dataset whose classes are the components."""
+        K = _log_uniform_int(rng, 1, self.max_components)
+        D = _log_uniform_int(rng, 1, self.max_columns)
+        n_points = _log_uniform_int(rng, *self.n_points)
+        centres = rng.normal(0, 2.3, (K, D)) if rng.random() < 0.3 else rng.uniform(-4, 4, (K, D))
+        concentration = rng.choice([1.0, 1.0, 1.0, 3.0, 30.0])
+        labels = rng.choice(K, n_points, p=rng.dirichlet(np.full(K, concentration)))
+        deviations = self._shapes(K, D, rng)[labels] @ self._noise(n_points, D, rng)[..., None]
+        X = centres[labels] + deviations[..., 0]
+        if rng.random() < 0.2:
+            X = X @ np.linalg.qr(rng.normal(size=(D, D)))[0]
+        return Dataset("mixture", X.astype(np.float32), labels)
+
+    @staticmethod
+    def _shapes(K, D, rng):
+        """A square root of each component's covariance, (K, D, D)."""
+        scale = 0.3 if rng.random() < 0.4 else np.exp(rng.uniform(np.log(0.08), np.log(1.5)))
+        sizes = np.exp(rng.normal(0, rng.choice([0.0, 0.0, 0.3, 0.6]), K))
+        axes = np.exp(rng.normal(0, rng.choice([0.0, 0.3, 0.7]), (K, D)))
+        shapes = (scale * sizes)[:, None, None] * axes[:, None] * np.eye(D)
+        if rng.random() < 0.4:  # correlated: a random rotation of long and short axes
+            n_rows = int(rng.integers(D + 1, 4 * D + 3))
+            shapes = rng.normal(size=(K, D, n_rows)) / np.sqrt(n_rows)
+            shapes = np.linalg.cholesky(shapes @ shapes.swapaxes(1, 2) + 1e-3 * np.eye(D))
+            shapes *= (scale * sizes)[:, None, None]
+        if rng.random() < 0.2:  # all components alike
+            shapes = shapes[[0] * K]
+        return shapes
+
+    @staticmethod
+    def _noise(n_points, D, rng):
+        """Deviations of unit variance, some of them from heavier or lighter tails."""
+        noise = rng.normal(size=(n_points, D))
+        kind = rng.random()
+        if kind < 0.1:
+            freedom = rng.uniform(4, 12)
+            noise *= np.sqrt((freedom - 2) / rng.chisquare(freedom, n_points))[:, None]
+        elif kind < 0.2:
+            noise = rng.uniform(-np.sqrt(3), np.sqrt(3), (n_points, D))
+        return noise
+
+
+class MixtureTask(NamedTuple):
+    """Points to fit a mixture to, and points of the same mixture to score it on.
+
+    Parameters
+    ----------
+    X, held_out : ndarray of shape (n_points, n_columns) and (n_held_out, n_columns)
+        In units in which each column of ``X``, or all of it if ``covariance_type`` is
+        "spherical", has unit variance.
+    n_components : int
+        Of the mixture to be fitted.
+    covariance_type : {"diag", "full", "spherical"}
+    """
+
+    X: np.ndarray
+    held_out: np.ndarray
+    n_components: int
+    covariance_type: str
+
+
+class MixtureSampler:
+    """Draws tasks of fitting a mixture: half of a set's points are read, the others held out.
+
+    Parameters
+    ----------
+    covariance_types : sequence of str, default=("diag", "diag", "full", "spherical")
+        One of them is drawn for each task.
+    other_k : float in [0, 1], default=0.2
+        Share of tasks that ask for another number of components than the set has.
+    max_components : int, default=16
+    max_cells : (int, int), default=(4000, 60000)
+        Range of the bound on points x components x columns of a task, drawn log-uniformly: points
+        are left out above it.
+    """
+
+    #: What ``strata`` counts, as the history names it.
+    stratum = "components"
+
+    def __init__(
+        self,
+        covariance_types=("diag", "diag", "full", "spherical"),
+        *,
+        other_k=0.2,
+        max_components=16,
+        max_cells=(4000, 60_000),
+    ):
+        self.covariance_types = tuple(covariance_types)
+        self.other_k = other_k
+        self.max_components = max_components
+        self.max_cells = max_cells
+
+    def draw(self, dataset, rng):
+        """One task of a set.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Its classes are the components, or stand for them.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        MixtureTask
+        """
+        X = dataset.X[rng.permutation(len(dataset.X))]
+        n_components = min(dataset.n_classes, self.max_components)
+        if rng.random() < self.other_k:
+            n_components = _log_uniform_int(rng, 1, self.max_components)
+        most = _log_uniform_int(rng, *self.max_cells) // (n_components * X.shape[1])
+        most = max(most, 3 * n_components, 20)
+        n_read = max(min(len(X) // 2, most), 1)
+        covariance_type = self.covariance_types[rng.integers(len(self.covariance_types))]
+        read, held_out = X[:n_read], X[n_read : 2 * n_read]
+        mean, scale = read.mean(0), read.std(0)
+        if covariance_type == "spherical":
+            scale = np.full_like(scale, np.sqrt(np.mean(scale**2)))
+        scale[scale == 0] = 1
+        return MixtureTask(
+            (read - mean) / scale, (held_out - mean) / scale, n_components, covariance_type
+        )
+
+    @staticmethod
+    def size(task):
+        """What tasks are sorted by: kind of covariance, columns and components coarsely, points."""
+        n_points, n_columns = task.X.shape
+        coarse = int(np.log2(n_columns)), int(2 * np.log2(task.n_components))
+        return task.covariance_type, *coarse, n_points
+
+    @staticmethod
+    def strata(inputs):
+        """Components of each task of a batch, a list of int."""
+        return inputs["n_components"].tolist()
+
+    @staticmethod
+    def collate(tasks):
+        """Pad tasks to a common size.
+
+        Where a group holds several kinds of covariance, the first task's is taken for all.
+
+        Returns
+        -------
+        inputs : dict
+            Of :class:`sklearn_meta.mixture_learner.MixtureLearner`'s call.
+        target : tensor of shape (B, N, D)
+            Held-out points, NaN at padding.
+        """
+        B, D = len(tasks), max(task.X.shape[1] for task in tasks)
+        x = np.zeros((B, max(len(task.X) for task in tasks), D), dtype=np.float32)
+        target = np.full((B, max(len(task.held_out) for task in tasks), D), np.nan, np.float32)
+        mask = np.zeros(x.shape[:2], dtype=bool)
+        columns = np.zeros((B, D), dtype=bool)
+        for b, task in enumerate(tasks):
+            n, d = task.X.shape
+            x[b, :n, :d], mask[b, :n], columns[b, :d] = task.X, True, True
+            target[b, : len(task.held_out), :d] = task.held_out
+            target[b, : len(task.held_out), d:] = 0
+        arrays = {"x": x, "mask": mask, "columns": columns}
+        inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        inputs["n_components"] = torch.tensor([task.n_components for task in tasks])
+        kind = COVARIANCE_TYPES.index(tasks[0].covariance_type)
+        inputs["covariance_type"] = torch.tensor(kind)
+        return inputs, torch.from_numpy(target)
+
+
+def _log_uniform_int(rng, low, high):
+    """Integer from low to high, both inclusive, about uniform in its logarithm."""
+    return min(int(np.exp(rng.uniform(np.log(low), np.log(high + 1)))), high)

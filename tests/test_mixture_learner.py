@@ -1,0 +1,185 @@
+"""The learner of mixtures: order and padding change nothing, and it learns."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sklearn_meta.heads import LearnedMoments
+from sklearn_meta.heads.gaussian_mixture import COVARIANCE_TYPES as KINDS
+from sklearn_meta.heads.gaussian_mixture import log_joint
+from sklearn_meta.heads.learned_moments import bend
+from sklearn_meta.learner import build_learner
+from sklearn_meta.mixture_learner import MixtureLearner
+from sklearn_meta.tasks import MixturePrior, MixtureSampler, MixtureSets, batches
+from sklearn_meta.tasks.mixtures import COVARIANCE_TYPES
+from sklearn_meta.training import meta_train
+
+
+def a_learner(seed=0, n_rounds=3):
+    """A network whose advice is not that of the start, in float64."""
+    torch.manual_seed(seed)
+    learner = MixtureLearner(backbone_config={"width": 8, "n_heads": 2, "n_rounds": n_rounds})
+    for step in learner.backbone.rounds:
+        torch.nn.init.normal_(step.advise[1].weight, std=0.5)
+    return learner.double().eval()
+
+
+LEARNER = a_learner()
+
+
+@st.composite
+def drawn_tasks(draw, n_tasks=1):
+    """Tasks of one kind of covariance."""
+    rng = np.random.default_rng(draw(st.integers(0, 10_000)))
+    kind = draw(st.sampled_from(COVARIANCE_TYPES))
+    prior = MixturePrior(max_components=6, max_columns=5, n_points=(20, 120))
+    sampler = MixtureSampler((kind,))
+    return [sampler.draw(prior.draw(rng), rng) for _ in range(n_tasks)], rng
+
+
+def read(tasks, learner=LEARNER):
+    inputs, _ = MixtureSampler.collate(tasks)
+    inputs["x"] = inputs["x"].double()
+    with torch.no_grad():
+        *_, mixture, columns = learner(**inputs)
+    return inputs["x"], mixture
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_the_codes_of_kinds_are_those_of_the_head():
+    assert COVARIANCE_TYPES == KINDS
+
+
+@settings(deadline=None, max_examples=40)
+@given(drawn_tasks())
+def test_order_of_points_and_columns(drawn):
+    (task,), rng = drawn
+    points, columns = rng.permutation(len(task.X)), rng.permutation(task.X.shape[1])
+    x, mixture = read([task])
+    moved = task._replace(X=task.X[points][:, columns], held_out=task.held_out[:, columns])
+    x_moved, mixture_moved = read([moved])
+    # Ties between far points are broken by order: duplicates aside, real numbers have none.
+    close(
+        log_joint(x_moved, mixture_moved).logsumexp(-1),
+        log_joint(x, mixture).logsumexp(-1)[:, points],
+    )
+    close(mixture_moved.log_weights, mixture.log_weights)
+    close(mixture_moved.means, mixture.means[..., columns])
+    covariances = mixture.covariances[..., columns]
+    if task.covariance_type == "full":
+        covariances = covariances[..., columns, :]
+    close(mixture_moved.covariances, covariances)
+
+
+@settings(deadline=None, max_examples=40)
+@given(drawn_tasks(n_tasks=3))
+def test_padding_changes_nothing(drawn):
+    tasks, _ = drawn
+    _, together = read(tasks)
+    for b, task in enumerate(tasks):
+        K, D = task.n_components, task.X.shape[1]
+        _, alone = read([task])
+        close(together.log_weights[b, :K], alone.log_weights[0])
+        assert (together.log_weights[b, K:] == -torch.inf).all()
+        close(together.means[b, :K, :D], alone.means[0])
+        covariances = together.covariances[b, :K, :D]
+        close(
+            covariances[..., :D] if task.covariance_type == "full" else covariances,
+            alone.covariances[0],
+        )
+
+
+@settings(deadline=None, max_examples=40)
+@given(drawn_tasks())
+def test_a_mixture_is_one(drawn):
+    """Weights sum to one, and covariances are positive definite, whatever the advice."""
+    (task,), _ = drawn
+    _, mixture = read([task])
+    close(mixture.log_weights.exp().sum(1), torch.ones(1).double())
+    if task.covariance_type == "full":
+        assert (torch.linalg.eigvalsh(mixture.covariances) > 0).all()
+    else:
+        assert (mixture.covariances > 0).all()
+    if task.covariance_type == "spherical":
+        assert (mixture.covariances == mixture.covariances[..., :1]).all()
+
+
+@pytest.mark.parametrize("kind", COVARIANCE_TYPES)
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.zeros((5, 3)),
+        np.repeat(np.eye(2), 20, axis=0),
+        np.c_[np.zeros(30), np.random.default_rng(0).normal(size=30)],
+    ],
+    ids=["one point", "duplicates", "constant column"],
+)
+def test_gradients_are_finite_on_poor_sets(X, kind):
+    learner = a_learner().requires_grad_(True)
+    sampler = MixtureSampler((kind,))
+    task = sampler.draw(MixtureSets().draw(np.random.default_rng(0)), np.random.default_rng(0))
+    task = task._replace(X=X.astype(np.float32), held_out=X.astype(np.float32) + 1, n_components=4)
+    inputs, target = sampler.collate([task])
+    inputs["x"] = inputs["x"].double()
+    loss = learner.head.loss(learner(**inputs), target.double())
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(p.grad).all() for p in learner.parameters() if p.grad is not None)
+
+
+def test_no_advice_is_em_with_a_penalty():
+    """Zeros are the penalty of their docstring, in numbers of this test's own."""
+    x = torch.tensor([[[0.0, 0], [2, 0], [5, 5], [5, 9]]]).double()
+    r = torch.tensor([[[1.0, 0], [1, 0], [0, 1], [0, 1]]]).double()
+    moments = LearnedMoments.moments(x, r, full=False)
+    present, columns = torch.ones(1, 2, dtype=bool), torch.ones(1, 2, dtype=bool)
+    advice = torch.zeros(1, 2, LearnedMoments.N_ADVICE).double()
+    mixture, _ = LearnedMoments.mixture(moments, advice, present, columns, "diag")
+    pooled = np.array([2 / 4, 8 / 4])
+    expected = (np.array([[2, 0], [0, 8]]) + 4 * pooled) / (2 + 4) + 1e-4 + 1e-6
+    np.testing.assert_allclose(mixture.covariances[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(mixture.means[0], np.array([[1, 0], [5, 7]]) * 2 / 2.02, rtol=1e-5)
+    np.testing.assert_allclose(mixture.log_weights.exp(), [[0.5, 0.5]])
+
+
+def test_a_far_point_does_not_outweigh_other_sets():
+    loss = torch.tensor([1.0, 5.0, 5.0 + np.e - 1, 1e6], requires_grad=True)
+    bent = bend(loss)
+    torch.testing.assert_close(bent[:3], torch.tensor([1.0, 5.0, 6.0]))
+    bent.sum().backward()
+    assert loss.grad[0] == 1 and 0 < loss.grad[3] < 1e-5
+
+
+def test_it_learns_from_held_out_points():
+    torch.manual_seed(0)
+    learner = MixtureLearner(backbone_config={"width": 8, "n_heads": 2, "n_rounds": 2})
+    source, sampler = MixtureSets(), MixtureSampler(("diag",), other_k=0)
+    (validation,) = next(batches(source, sampler, batch_size=64, seed=9, n_groups=1))
+
+    def nll(learner):
+        with torch.no_grad():
+            return float(learner.head.score(learner(**validation[0]), validation[1]).mean())
+
+    before = nll(learner)
+    history = meta_train(
+        learner, source, sampler, validation_source=source, max_steps=120, batch_size=16,
+        n_warmup=5, n_groups=1, eval_every=60, n_validation=2, learning_rate=1e-2, verbose=False,
+    )  # fmt: skip
+    assert nll(learner) < before - 0.003
+    assert "valid_nll_4_components" in history[-1]
+
+
+def test_config_builds_it_again():
+    learner = build_learner(a_learner().config)
+    learner.double().load_state_dict(LEARNER.state_dict())
+    assert isinstance(learner, MixtureLearner)
+    assert copy.deepcopy(learner).config == LEARNER.config
+    with pytest.raises(ValueError, match="learner of mixtures"):
+        build_learner({**LEARNER.config, "head": "gp"})
