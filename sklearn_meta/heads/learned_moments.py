@@ -12,7 +12,7 @@ from .gaussian_mixture import Mixture, farthest_points, log_joint, log_likelihoo
 FLOOR = 1e-6
 
 #: Points whose pairs tell what is near, and how often that is asked anew.
-N_WITNESSES, N_LOOKS = 48, 6
+N_WITNESSES, N_LOOKS = 40, 5
 
 
 class Moments(NamedTuple):
@@ -124,7 +124,8 @@ class LearnedMoments(nn.Module):
         deviations = x.transpose(1, 2)[:, None] - means[..., None]  # (B, K, D, N)
         squares = deviations.square()
         total = counts.sum(1).clamp(min=1)
-        diagonal = (squares @ r[..., None]).squeeze(-1)
+        weighted = squares * r[:, :, None]  # sums of products: faster here than thin matrices
+        diagonal = weighted.sum(-1)
         if full:
             scatters = (deviations * r[:, :, None]) @ deviations.transpose(-1, -2)
             pooled = scatters.sum(1) / total[:, None, None]
@@ -134,7 +135,7 @@ class LearnedMoments(nn.Module):
         variance = (diagonal.sum(1) / total[:, None])[:, None].clamp(min=FLOOR)
         # One pseudo-observation of the pooled variance: what a single point leaves is not zero.
         variance = (diagonal + variance) / (counts[..., None] + 1)
-        fourth = (squares.square() @ r[..., None]).squeeze(-1)
+        fourth = (weighted * squares).sum(-1)
         fourth = fourth / variance.square() / (counts[..., None] + 1)
         confidence = r.square().sum(-1) / (counts + FLOOR)
         return Moments(counts, means, scatters, pooled, fourth, confidence)
@@ -239,10 +240,11 @@ class LearnedMoments(nn.Module):
     @staticmethod
     def responsibilities(x, mask, mixture, division, columns):
         """The E-step as advised, (B, N, K): zero at padding."""
-        absent = mixture.log_weights.isinf()[:, None]
-        logits = log_joint(x, mixture, columns).masked_fill(absent, 0) + division.bias[:, None]
+        absent = mixture.log_weights.isinf()[..., None]
+        logits = log_joint(x, mixture, columns).transpose(1, 2)  # (B, K, N), as it is in memory
+        logits = logits.masked_fill(absent, 0) + division.bias[..., None]
         logits = (logits * division.sharpness[:, None, None]).masked_fill(absent, -math.inf)
-        return logits.softmax(-1) * mask[..., None]
+        return (logits.softmax(1) * mask[:, None]).transpose(1, 2)
 
     @staticmethod
     def loss(output, target):
@@ -316,7 +318,8 @@ def near_pairs_width(x, mask, columns, n_components):
     width = torch.ones_like(x[:, 0])
     for _ in range(N_LOOKS):
         distances = (squares / width[:, None]).sum(-1).masked_fill(~known, math.inf)
-        farthest = distances.sort(1).values.gather(1, n_near[:, None] - 1)
+        nearest = distances.topk(int(n_near.max()), dim=1, largest=False).values
+        farthest = nearest.gather(1, n_near[:, None] - 1)
         near = ((distances <= farthest) & known).to(x.dtype)
         width = (near[:, None] @ squares)[:, 0] / near.sum(1, keepdim=True).clamp(min=1)
         width = width.clamp(min=1e-4)
