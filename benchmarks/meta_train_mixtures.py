@@ -14,7 +14,7 @@ import torch
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import MixturePrior, MixtureSampler, MixtureSets
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
+from sklearn_meta.weights import load_learner, save_learner
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
 PLACES = ("output", "checkpoint_dir")
@@ -24,6 +24,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="default_mixture.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default_mixture")
+    parser.add_argument("--start", help="weights to start from; none: random ones")
     parser.add_argument("--protocol", action="store_true", help="train on the paper's sets alone")
     parser.add_argument("--max-steps", type=int, default=6000)
     parser.add_argument("--batch-size", type=int, default=32)
@@ -37,8 +38,11 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     learner = MixtureLearner(backbone_config={"width": args.width, "n_rounds": args.n_rounds})
+    if args.start:
+        learner.load_state_dict(load_learner(args.start).state_dict())
     source = MixtureSets() if args.protocol else MixturePrior()
-    sampler = MixtureSampler(("diag",), other_k=0) if args.protocol else MixtureSampler()
+    kinds = ("diag", "full")
+    sampler = MixtureSampler(kinds, other_k=0) if args.protocol else MixtureSampler()
     history = meta_train(
         learner,
         source,

@@ -62,7 +62,7 @@ class MixtureLearner(nn.Module):
             "head_config": dict(self.head.config),
         }
 
-    def forward(self, x, mask, columns, n_components, covariance_type):
+    def forward(self, x, mask, columns, n_components, covariance_type, first=0.5):
         """Mixtures of a batch of sets, after each round.
 
         Parameters
@@ -77,6 +77,8 @@ class MixtureLearner(nn.Module):
         n_components : int tensor of shape (B,)
         covariance_type : int, or int tensor of shape ()
             Position in ``sklearn_meta.tasks.mixtures.COVARIANCE_TYPES``.
+        first : float in [0, 1], default=0.5
+            Where the first component starts, as a rank between middle and rim of the set.
 
         Returns
         -------
@@ -87,7 +89,8 @@ class MixtureLearner(nn.Module):
         full = kind == "full"
         mixtures, memory, division = [], None, None
         with torch.autocast(x.device.type, enabled=False):  # sums of many points
-            r, present = self.head.start(x, mask, columns, n_components, kind == "spherical")
+            spherical = kind == "spherical"
+            r, present = self.head.start(x, mask, columns, n_components, spherical, first)
             for i, advise in enumerate(self.backbone.rounds):
                 if i:
                     r = self.head.responsibilities(x, mask, mixtures[-1], division, columns)

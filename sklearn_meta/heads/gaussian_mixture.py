@@ -63,7 +63,7 @@ def log_joint(x, mixture, columns=None):
             log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         else:
             variances = mixture.covariances.masked_fill(~columns[:, None], 1)
-            whitened = deviations / variances.sqrt()[..., None]
+            whitened = deviations * variances.rsqrt()[..., None]
             log_det = variances.log().sum(-1)
         count = columns.sum(1, keepdim=True).to(log_det.dtype)
         constants = log_det + count * math.log(2 * math.pi)  # (B, K)
@@ -86,7 +86,8 @@ def log_likelihood(x, mask, mixture, columns=None):
     tensor of shape (B,)
         Zero for a set without points.
     """
-    log_density = log_joint(x.masked_fill(~mask[..., None], 0), mixture, columns).logsumexp(-1)
+    logits = log_joint(x.masked_fill(~mask[..., None], 0), mixture, columns)
+    log_density = logits.transpose(1, 2).logsumexp(1)  # in the order of memory
     return log_density.masked_fill(~mask, 0).sum(1) / mask.sum(1).clamp(min=1)
 
 
@@ -124,7 +125,7 @@ def m_step(x, mask, responsibilities, covariance_type, floor, columns=None):
     counts = r.sum(-1)
     present = counts > torch.finfo(x.dtype).eps
     # Dividing by the count first keeps all numbers, and their gradients, in range.
-    shares = (r / counts.masked_fill(~present, 1)[..., None]).masked_fill(~present[..., None], 0)
+    shares = r / counts.masked_fill(~present, math.inf)[..., None]
     with torch.autocast(x.device.type, enabled=False):
         means = shares @ x
         deviations = _deviations(x, means, columns)  # (B, K, D, N)
@@ -196,8 +197,9 @@ def em(x, mask, mixture, n_steps, covariance_type, floor, columns=None):
     """
     x = x.masked_fill(~mask[..., None], 0)
     for _ in range(n_steps):
-        responsibilities = log_joint(x, mixture, columns).softmax(-1)
-        mixture = m_step(x, mask, responsibilities, covariance_type, floor, columns)
+        logits = log_joint(x, mixture, columns).transpose(1, 2)  # as it is in memory: faster
+        r = logits.softmax(1).transpose(1, 2)
+        mixture = m_step(x, mask, r, covariance_type, floor, columns)
     return mixture
 
 
@@ -220,7 +222,7 @@ def precision_factors(mixture):
     return torch.linalg.solve_triangular(_cholesky(covariances), identity, upper=False).mT
 
 
-def farthest_points(x, mask, n_components, columns=None):
+def farthest_points(x, mask, n_components, columns=None, first=None):
     """Indices of points far apart: the farthest from the mean, then the farthest from those chosen.
 
     Of points equally far, as duplicates are, the first is taken. When every point coincides with
@@ -234,16 +236,19 @@ def farthest_points(x, mask, n_components, columns=None):
         How many points of each set are wanted; the largest is the K of the result. Those of a set
         that wants fewer are the first ones.
     columns : bool tensor of shape (B, D), default=None
+    first : int64 tensor of shape (B,), default=None
+        Where to start, in place of the point farthest from the mean.
 
     Returns
     -------
     int64 tensor of shape (B, K)
     """
     x = _points(x, mask, columns).detach()
-    mean = x.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
-    distances = (x - mean).square().sum(-1).masked_fill(~mask, -1)
-    chosen = [distances.argmax(1)]
-    nearest = torch.full_like(distances, math.inf).masked_fill(~mask, -1)
+    if first is None:
+        mean = x.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
+        first = (x - mean).square().sum(-1).masked_fill(~mask, -1).argmax(1)
+    chosen = [first]
+    nearest = x.new_full(mask.shape, math.inf).masked_fill(~mask, -1)
     for _ in range(int(torch.as_tensor(n_components).max()) - 1):
         last = x.gather(1, chosen[-1][:, None, None].expand(-1, 1, x.shape[2]))
         nearest = torch.minimum(nearest, (x - last).square().sum(-1))  # -1 stays at padding
@@ -292,10 +297,11 @@ def _points(x, mask, columns):
 def _deviations(x, means, columns=None):
     """Points less means, (B, K, D, N): taken as they are, since x^2 - 2 x m + m^2 cancels.
 
-    The points stand last because that is fast, whatever the number of columns.
+    The points stand last, in memory too, because that is fast, whatever the number of columns.
     """
-    deviations = x.transpose(1, 2)[:, None] - means[..., None]
-    return deviations if columns is None else deviations.masked_fill(~columns[:, None, :, None], 0)
+    if columns is not None:
+        x, means = (values.masked_fill(~columns[:, None], 0) for values in (x, means))
+    return x.transpose(1, 2).contiguous()[:, None] - means[..., None]
 
 
 def _identity_at_padding(covariances, columns):

@@ -80,8 +80,11 @@ class LearnedMoments(nn.Module):
         self.config = {}
 
     @staticmethod
-    def start(x, mask, columns, n_components, spherical):
+    def start(x, mask, columns, n_components, spherical, first=0.5):
         """Responsibilities of the seeds: each point belongs to the nearest of some far points.
+
+        The first of them is the one whose distance from the mean has the rank ``first``: 0 is the
+        nearest and 1 the farthest. One half, a usual point, is better than either.
 
         Distances are in units of each column's width within components: a column in which
         components overlap says little, though its variance is as large as that of others.
@@ -94,7 +97,10 @@ class LearnedMoments(nn.Module):
         """
         if not spherical:
             x = x * near_pairs_width(x, mask, columns, n_components).rsqrt()[:, None]
-        seeds = farthest_points(x, mask, n_components, columns)  # (B, K)
+        # The mean is zero.
+        rank = (first * (mask.sum(1, keepdim=True) - 1)).round().long()
+        first = from_middle_to_rim(x, mask).gather(1, rank)[:, 0]
+        seeds = farthest_points(x, mask, n_components, columns, first)  # (B, K)
         present = torch.arange(seeds.shape[1], device=x.device) < n_components[:, None]
         centres = x.gather(1, seeds[..., None].expand(-1, -1, x.shape[2]))
         distances = (x[:, :, None] - centres[:, None]).square().sum(-1)
@@ -289,6 +295,11 @@ def average_gaps(means, scale, columns):
     return gaps / columns.sum(1)[:, None, None]
 
 
+def from_middle_to_rim(x, mask):
+    """Indices of the points by their distance from zero, padding last; (B, N)."""
+    return x.square().sum(-1).masked_fill(~mask, math.inf).argsort(dim=1, stable=True)
+
+
 @torch.no_grad()
 def near_pairs_width(x, mask, columns, n_components):
     """Mean squared differences of near points in each column, (B, D): widths within components.
@@ -303,11 +314,11 @@ def near_pairs_width(x, mask, columns, n_components):
     """
     B, N, D = x.shape
     n_points = mask.sum(1, keepdim=True)
-    rim = x.square().sum(-1).masked_fill(~mask, math.inf).argsort(dim=1, stable=True)
+    order = from_middle_to_rim(x, mask)
     steps = (torch.arange(N_WITNESSES, device=x.device) + 0.5) / N_WITNESSES
     places = (steps * n_points).long().clamp(max=N - 1)
     known = places.diff(dim=1, prepend=places.new_full((B, 1), -1)) != 0  # each point once
-    witnesses = x.gather(1, rim.gather(1, places)[..., None].expand(-1, -1, D))
+    witnesses = x.gather(1, order.gather(1, places)[..., None].expand(-1, -1, D))
     i, j = torch.triu_indices(N_WITNESSES, N_WITNESSES, 1, device=x.device)
     squares = (witnesses[:, i] - witnesses[:, j]).square()  # (B, P, D)
     known = known[:, i] & known[:, j]
