@@ -13,9 +13,20 @@ __version__ = "0.1.0"
 _HOMES = {
     "MetaSemiSupervisedClassifier": "sklearn_meta.semi_supervised",
     "MetaGPRegressor": "sklearn_meta.gaussian_process",
+    "AmortizedGMM": "sklearn_meta.mixture",
+    "AmortizedOutlierDetector": "sklearn_meta.outliers",
+    "SetTransformerClassifier": "sklearn_meta.sets",
+    "SetTransformerRegressor": "sklearn_meta.sets",
 }
 
-__all__ = ["MetaSemiSupervisedClassifier", "MetaGPRegressor"]
+__all__ = [
+    "MetaSemiSupervisedClassifier",
+    "MetaGPRegressor",
+    "AmortizedGMM",
+    "AmortizedOutlierDetector",
+    "SetTransformerClassifier",
+    "SetTransformerRegressor",
+]
 
 
 def __getattr__(name):

@@ -12,12 +12,16 @@ from torch import nn
 
 from .backbones import BACKBONES
 from .learner import Learner
-from .tasks import EpisodeSampler, RegressionSampler, as_source
+from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
 from .training import autocast, meta_train
 from .weights import available_weights, load_learner, save_pretrained
 
 #: How tasks are drawn while meta-training.
-SAMPLERS = {"classification": EpisodeSampler, "regression": RegressionSampler}
+SAMPLERS = {
+    "classification": EpisodeSampler,
+    "regression": RegressionSampler,
+    "outlier_detection": OutlierSampler,
+}
 
 #: Copies of learners by device and dtype, for as long as the learner itself lives.
 _PLACED = weakref.WeakKeyDictionary()

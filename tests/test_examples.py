@@ -66,8 +66,12 @@ def test_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     text = (ROOT / "README.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    # The same, but for the length of meta-training and where it leaves its checkpoint.
-    for long, short in {"20_000": "2", "checkpoints/mine": str(tmp_path)}.items():
+    # The same, but for the length of training and where it leaves its checkpoint.
+    for long, short in {
+        "20_000": "2",
+        "checkpoints/mine": str(tmp_path),
+        "max_epochs=20": "max_epochs=1",
+    }.items():
         assert long in code
         code = code.replace(long, short)
     names = {}

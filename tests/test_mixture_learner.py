@@ -15,7 +15,7 @@ from sklearn_meta.heads.learned_moments import bend
 from sklearn_meta.learner import build_learner
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import MixturePrior, MixtureSampler, MixtureSets, batches
-from sklearn_meta.tasks.mixtures import COVARIANCE_TYPES
+from sklearn_meta.tasks.mixtures import COVARIANCE_TYPES, as_point_sets
 from sklearn_meta.training import meta_train
 
 
@@ -183,3 +183,19 @@ def test_config_builds_it_again():
     assert copy.deepcopy(learner).config == LEARNER.config
     with pytest.raises(ValueError, match="learner of mixtures"):
         build_learner({**LEARNER.config, "head": "gp"})
+
+
+def test_sets_of_points_with_and_without_classes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3)) + 1e6
+    source = as_point_sets({"plain": X, "classes": (X, np.repeat(["a", "b"], 20))})
+    assert source["plain"].n_classes == 1 and source["classes"].n_classes == 2
+    assert np.ptp(source["plain"].X) < 20  # not lost in float32
+    sampler = MixtureSampler(other_k=0)
+    numbers = {sampler.draw(source["plain"], rng).n_components for _ in range(30)}
+    assert len(numbers) > 3
+    assert {sampler.draw(source["classes"], rng).n_components for _ in range(30)} == {2}
+    with pytest.raises(ValueError, match="NaN"):
+        as_point_sets([np.full((3, 2), np.nan)])
+    with pytest.raises(ValueError, match="at least one dataset"):
+        as_point_sets([])

@@ -19,7 +19,10 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # Imports run one way: estimators -> base -> training -> tasks; estimators -> backbones, heads.
-ESTIMATORS = ["tables", "semi_supervised", "gaussian_process"]
+ESTIMATORS = [
+    *("tables", "semi_supervised", "gaussian_process", "outliers"),
+    *("mixture", "mixture_jobs", "fitted_mixture", "sets"),
+]
 COMMAND_LINE = ["commands", "__main__"]
 ABOVE_TRAINING = [
     *("base", "inspection", "model_selection", "evaluation"),
@@ -30,6 +33,7 @@ MUST_NOT_IMPORT = {
     "backbones": ["sklearn", "skorch", "heads", "tasks", "training", "weights", *ABOVE_TRAINING],
     "heads": ["sklearn", "skorch", "backbones", "tasks", "training", "weights", *ABOVE_TRAINING],
     "learner": ["sklearn", "skorch", "training", *ABOVE_TRAINING],
+    "mixture_learner": ["sklearn", "skorch", "learner", "training", *ABOVE_TRAINING],
     "tasks": ["backbones", "heads", "learner", "training", *ABOVE_TRAINING],
     "training": ABOVE_TRAINING,
     "callbacks": ["learner", "tasks", "training", *ABOVE_TRAINING],

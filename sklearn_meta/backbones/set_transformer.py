@@ -304,18 +304,25 @@ class SetTransformer(nn.Module):
         z = self.norm_encoder(z)
         return z if padding is None else z.masked_fill(padding, 0.0)
 
-    def forward(self, x, mask=None):
-        """Outputs of each set.
+    def decode(self, z, mask=None):
+        """The decoder alone, Eq. (12).
 
-        Parameters are those of :meth:`encode`.
+        Parameters
+        ----------
+        z : tensor of shape (B, N, width)
+            What :meth:`encode` gives.
+        mask : bool tensor of shape (B, N), optional
 
         Returns
         -------
         tensor of shape (B, n_outputs), or (B, n_seeds, n_outputs) of several seeds
         """
-        z = self.encode(x, mask)
         if self.config["pooling"] != "pma":
             return self.output(self.dropout(self.decoder(self.pool(z, mask))))
-        z = self.decoder(self.pool(self.dropout(z), mask))  # Eq. (12)
+        z = self.decoder(self.pool(self.dropout(z), mask))
         z = self.output(self.dropout(z))
         return z[:, 0] if self.config["n_seeds"] == 1 else z
+
+    def forward(self, x, mask=None):
+        """Outputs of each set: parameters as of :meth:`encode`, result as of :meth:`decode`."""
+        return self.decode(self.encode(x, mask), mask)

@@ -4,6 +4,7 @@ from .gaussian_process import GaussianProcess
 from .label_propagation import LabelPropagation
 from .learned_moments import LearnedMoments
 from .linear import LinearClassifier, LinearRegressor
+from .odd_one_out import OddOneOut
 from .prototypes import Prototypes
 
 #: Heads by task and by the name that ``head=`` and the weight cards use.
@@ -14,6 +15,7 @@ HEADS = {
         "linear": LinearClassifier,
     },
     "regression": {"gp": GaussianProcess, "linear": LinearRegressor},
+    "outlier_detection": {"odd_one_out": OddOneOut},
 }
 
 __all__ = [
@@ -23,5 +25,6 @@ __all__ = [
     "LearnedMoments",
     "LinearClassifier",
     "LinearRegressor",
+    "OddOneOut",
     "Prototypes",
 ]

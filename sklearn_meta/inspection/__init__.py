@@ -1,4 +1,4 @@
-"""Pictures of what a meta-trained estimator made of a few-shot task, and of its meta-training.
+"""Pictures of what a meta-trained estimator made of a task, and of its meta-training.
 
 As in :mod:`sklearn.inspection`, a display computes in ``from_estimator``, keeps what it computed
 as attributes, and draws in ``plot``, which can be called again. matplotlib is imported when
@@ -8,11 +8,13 @@ something is drawn.
 from .embedding import EmbeddingDisplay
 from .interval_calibration import IntervalCalibrationDisplay
 from .learning_curve import MetaLearningCurveDisplay
+from .mixture import MixtureDisplay
 from .unlabelled_effect import UnlabelledEffectDisplay
 
 __all__ = [
     "EmbeddingDisplay",
     "IntervalCalibrationDisplay",
     "MetaLearningCurveDisplay",
+    "MixtureDisplay",
     "UnlabelledEffectDisplay",
 ]

@@ -8,6 +8,7 @@ from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler
 from .mixtures import MixturePrior, MixtureSampler, MixtureSets
 from .openml import OpenMLCollection
+from .outlier_episodes import OutlierSampler
 from .prior import TablePrior
 from .regression_episodes import RegressionSampler, n_targets, target_scale
 from .regression_prior import RegressionPrior
@@ -24,6 +25,7 @@ __all__ = [
     "MixtureSampler",
     "MixtureSets",
     "OpenMLCollection",
+    "OutlierSampler",
     "RawTable",
     "RegressionPrior",
     "RegressionSampler",

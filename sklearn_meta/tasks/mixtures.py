@@ -1,12 +1,15 @@
 """Sets of points from mixtures, and the tasks of fitting a mixture to some of them (paper 001)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from sklearn.utils import check_array, check_consistent_length
 
 from .dataset import Dataset
+from .sources import Tables
 
 #: In the order of their codes in a batch.
 COVARIANCE_TYPES = ("diag", "full", "spherical")
@@ -139,7 +142,8 @@ class MixtureSampler:
     covariance_types : sequence of str, default=("diag", "diag", "full", "spherical")
         One of them is drawn for each task.
     other_k : float in [0, 1], default=0.2
-        Share of tasks that ask for another number of components than the set has.
+        Share of tasks that ask for another number of components than the set has. So do all tasks
+        of sets with one class, which may be one because nothing is known of their components.
     max_components : int, default=16
     max_cells : (int, int), default=(4000, 60000)
         Range of the bound on points x components x columns of a task, drawn log-uniformly: points
@@ -177,7 +181,7 @@ class MixtureSampler:
         """
         X = dataset.X[rng.permutation(len(dataset.X))]
         n_components = min(dataset.n_classes, self.max_components)
-        if rng.random() < self.other_k:
+        if n_components == 1 or rng.random() < self.other_k:
             n_components = _log_uniform_int(rng, 1, self.max_components)
         most = _log_uniform_int(rng, *self.max_cells) // (n_components * X.shape[1])
         most = max(most, 3 * n_components, 20)
@@ -233,6 +237,44 @@ class MixtureSampler:
         kind = COVARIANCE_TYPES.index(tasks[0].covariance_type)
         inputs["covariance_type"] = torch.tensor(kind)
         return inputs, torch.from_numpy(target)
+
+
+def as_point_sets(datasets):
+    """Whatever ``AmortizedGMM.meta_fit`` was given, as a source.
+
+    Parameters
+    ----------
+    datasets : source, mapping or iterable
+        Arrays (n_points, n_columns), pairs of such an array and the classes of its points, in a
+        list or in a dict by name; :class:`Dataset` items; or anything with ``draw(rng)``.
+
+    Returns
+    -------
+    source
+
+    Raises
+    ------
+    ValueError
+        If there is no set, or one is not a finite array of two dimensions and two points.
+    """
+    if hasattr(datasets, "draw"):
+        return datasets
+    if not isinstance(datasets, Mapping):
+        datasets = {str(position): item for position, item in enumerate(datasets)}
+    return Tables({name: _point_set(str(name), item) for name, item in datasets.items()})
+
+
+def _point_set(name, item):
+    """A set with its classes, or with one class where there are none, as a Dataset."""
+    if isinstance(item, Dataset):
+        return item
+    X, y = item if isinstance(item, tuple) else (item, np.zeros(len(item)))
+    X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
+    check_consistent_length(X, y)
+    X = X - X.mean(0)
+    scale = X.std()
+    X = X / (scale if scale > 0 else 1)  # float32 holds it, and columns keep their proportions
+    return Dataset(name, X.astype(np.float32), np.unique(np.asarray(y), return_inverse=True)[1])
 
 
 def _log_uniform_int(rng, low, high):

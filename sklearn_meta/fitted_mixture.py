@@ -1,0 +1,147 @@
+"""A fitted mixture of Gaussians, kept in standardised units and asked in the user's."""
+
+import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+
+class FittedMixture(DensityMixin):
+    """What can be asked of a fitted mixture, as of :class:`sklearn.mixture.GaussianMixture`.
+
+    scikit-learn's own estimator answers, of points in units in which they have zero mean and unit
+    variance: its densities are sums of squares, of which a large offset would leave no digit.
+    """
+
+    def predict(self, X):
+        """The likeliest component of each point.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        X = self._standardised(X)
+        return self._mixture.predict(X)
+
+    def predict_proba(self, X):
+        """The probability of each component for each point.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components_)
+        """
+        X = self._standardised(X)
+        return self._mixture.predict_proba(X)
+
+    def score_samples(self, X):
+        """Log-likelihood of each point.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        X = self._standardised(X)
+        return self._mixture.score_samples(X) - self._units.log_volume
+
+    def score(self, X, y=None):
+        """Mean log-likelihood of the points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        float
+        """
+        return float(self.score_samples(X).mean())
+
+    def bic(self, X):
+        """Bayesian information criterion of the mixture on the points: the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+        """
+        X = self._standardised(X)
+        return self._mixture.bic(X) + 2 * len(X) * self._units.log_volume
+
+    def aic(self, X):
+        """Akaike information criterion of the mixture on the points: the lower, the better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        float
+        """
+        X = self._standardised(X)
+        return self._mixture.aic(X) + 2 * len(X) * self._units.log_volume
+
+    def sample(self, n_samples=1):
+        """Draw points from the mixture.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        y : ndarray of shape (n_samples,)
+            The component of each.
+
+        Raises
+        ------
+        ValueError
+            If `n_samples` is less than 1.
+        """
+        check_is_fitted(self)
+        X, y = self._mixture.set_params(random_state=self.random_state).sample(n_samples)
+        return X * self._units.scale + self._units.centre, y
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "weights_")
+
+    def _standardised(self, X):
+        """Points in the units of the mixture that is kept."""
+        check_is_fitted(self)
+        return self._units.standardise(validate_data(self, X, reset=False, dtype=np.float64))
+
+    def _store(self, mixture, units):
+        """Keep a mixture in standardised units, and tell its parameters in those of the points."""
+        scale = units.scale if self.covariance_type != "spherical" else units.scale[0]
+        if self.covariance_type == "full":
+            covariances = mixture.covariances_ * np.outer(scale, scale)
+            factors = mixture.precisions_cholesky_ / scale[:, None]
+            precisions = factors @ factors.mT
+        else:
+            covariances = mixture.covariances_ * scale**2
+            factors = mixture.precisions_cholesky_ / scale
+            precisions = factors**2
+        self._mixture, self._units = mixture, units
+        self.n_components_ = mixture.n_components
+        self.weights_ = mixture.weights_
+        self.means_ = mixture.means_ * units.scale + units.centre
+        self.covariances_, self.precisions_ = covariances, precisions
+        self.precisions_cholesky_ = factors
+        self.lower_bound_ = mixture.lower_bound_ - units.log_volume
+        self.n_iter_, self.converged_ = self.refine_steps, True

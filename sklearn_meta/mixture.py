@@ -1,0 +1,327 @@
+"""Mixtures of Gaussians fitted by a network instead of by iterations (paper 001, section 4.3)."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
+from torch import nn
+
+from .base import MetaEstimator
+from .fitted_mixture import FittedMixture
+from .heads.gaussian_mixture import COVARIANCE_TYPES
+from .mixture_jobs import Job, Units, fit_jobs
+from .mixture_learner import MixtureLearner
+from .tasks import MixtureSampler
+from .tasks.mixtures import as_point_sets
+
+
+class AmortizedGMM(FittedMixture, MetaEstimator):
+    """Mixture of Gaussians that a meta-trained network reads off the points.
+
+    A drop-in for :class:`sklearn.mixture.GaussianMixture` whose ``fit`` takes a few forward passes
+    instead of iterations from several starts. The network was trained on the likelihood of points
+    that it had not read, so it is wary of what few points seem to say: its likelihood of the
+    points of ``fit`` is often lower than that of EM, and that of new points higher.
+
+    Columns are standardised inside, so shifting or rescaling a column, or reversing its sign,
+    changes nothing but the units. Of spherical mixtures that is true for all columns together.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default=1
+        Number of components; "auto" is the one with the least BIC among 1 to `max_components`.
+        Weights of the package were meta-trained for 1 to 16 components and 1 to 32 columns; more
+        are possible.
+    covariance_type : {"full", "diag", "spherical"}, default="full"
+        As in :class:`sklearn.mixture.GaussianMixture`, which has "tied" as well.
+    n_init : int, default=1
+        Starts, the likeliest of which is kept; each takes as long as one. They begin at points of
+        different distance from the middle, and more starts are those of fewer, and others.
+    refine_steps : int, default=0
+        Steps of EM from the network's answer. None of them lowers the likelihood of the points of
+        ``fit``; on few points they overfit.
+    max_components : int, default=10
+        Most components that "auto" tries.
+    backbone : str, path or torch.nn.Module, default="default"
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
+        a file or folder, a hub id ``"owner/name@revision"`` (see
+        :func:`sklearn_meta.weights.load_learner`), or a module. ``"mixture_transformer"``, the
+        architecture, has no weights and needs ``meta_fit`` first.
+    device : str, default="auto"
+        Torch device; "auto" is the GPU if there is one.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the forward pass; steps of EM are in float64.
+    random_state : int, RandomState instance or None, default=None
+        Seed of ``sample`` and, an int or None, of ``meta_fit``. ``fit`` has no randomness.
+
+    Attributes
+    ----------
+    n_components_ : int
+        Number of components, chosen if "auto".
+    weights_ : ndarray of shape (n_components_,)
+        Shares of the components.
+    means_ : ndarray of shape (n_components_, n_features)
+    covariances_ : ndarray
+        Of shape (n_components_,) if spherical, (n_components_, n_features) if diagonal,
+        (n_components_, n_features, n_features) if full. Variances are at least 1e-6 of that of
+        their column, and 1e-6 in a constant column.
+    precisions_, precisions_cholesky_ : ndarray of the same shape
+        Inverses of ``covariances_``, and their factors: of full ones the upper triangular matrix
+        with ``precisions_cholesky_ @ precisions_cholesky_.T == precisions_``.
+    lower_bound_ : float
+        Mean log-likelihood of the points of ``fit``.
+    n_iter_ : int
+        Steps of EM that were made: `refine_steps`.
+    converged_ : bool
+        Always True: there is nothing to wait for.
+    learner_ : MixtureLearner
+        The meta-trained network in use.
+    history_ : skorch.history.History
+        Losses of ``meta_fit``, if it was called.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if they are strings.
+
+    See Also
+    --------
+    sklearn.mixture.GaussianMixture : EM from several starts.
+
+    References
+    ----------
+    Set Transformer (paper 001), section 4.3, Eq. (14) and (15).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from sklearn_meta import AmortizedGMM
+    >>> X, y = make_blobs(300, centers=3, random_state=1)
+    >>> mixture = AmortizedGMM(3, random_state=0).fit(X)
+    >>> mixture.means_.shape
+    (3, 2)
+    >>> sets = [make_blobs(200, centers=3, random_state=seed)[0] for seed in range(100)]
+    >>> fitted = AmortizedGMM(3).fit_batch(sets)
+    >>> len(fitted)
+    100
+    """
+
+    _task = "mixture"
+    _default_weights = "default_mixture"
+    head = None  # there is one only, and it is no parameter
+    _parameter_constraints = {
+        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "refine_steps": [Interval(Integral, 0, None, closed="left")],
+        "max_components": [Interval(Integral, 1, None, closed="left")],
+        "backbone": "no_validation",
+        "device": [str],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_components=1,
+        *,
+        covariance_type="full",
+        n_init=1,
+        refine_steps=0,
+        max_components=10,
+        backbone="default",
+        device="auto",
+        dtype="float32",
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.n_init = n_init
+        self.refine_steps = refine_steps
+        self.max_components = max_components
+        self.backbone = backbone
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Fit a mixture to the points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Points, at least two and at least as many as components.
+        y : Ignored
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If there are fewer points than components, a value is not finite, or the variances of
+            a column are beyond float64 in its unit.
+        """
+        self.learner_ = self._learner()
+        self._fit_sets(self.learner_, [self], [self._points(X)])
+        return self
+
+    def fit_predict(self, X, y=None):
+        """Fit a mixture to the points and tell the component of each.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : Ignored
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return self.fit(X).predict(X)
+
+    def fit_batch(self, sets):
+        """Fit a mixture to each of many sets of points, in a few forward passes.
+
+        The estimator itself stays as it is. Sets of like size are padded and run together, which
+        changes no answer.
+
+        Parameters
+        ----------
+        sets : iterable of array-likes of shape (n_samples, n_features)
+            Both numbers may differ between sets.
+
+        Returns
+        -------
+        list of AmortizedGMM
+            Fitted copies of the estimator, one a set; none if there is no set.
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``; says which set.
+        """
+        self._validate_params()
+        learner, parameters = self._learner(), self.get_params(deep=False)
+        estimators, points = [], []
+        for position, X in enumerate(sets):
+            estimator = type(self)(**parameters)
+            estimator.learner_ = learner
+            try:
+                points.append(estimator._points(X))
+            except ValueError as error:
+                raise ValueError(f"Set {position}: {error}") from error
+            estimators.append(estimator)
+        self._fit_sets(learner, estimators, points)
+        return estimators
+
+    def meta_fit(
+        self,
+        datasets,
+        *,
+        validation_datasets=None,
+        max_steps=6000,
+        batch_size=32,
+        learning_rate=2e-3,
+        eval_every=250,
+        patience=10,
+        ema_decay=None,
+        n_workers=0,
+        callbacks=None,
+        checkpoint_dir=None,
+        verbose=True,
+    ):
+        """Meta-train the network on held-out likelihood of many sets of points.
+
+        Each task is half of the points of a set, read with the number of its components, or a
+        random one where they are not known, and with this estimator's ``covariance_type``; the
+        other half is scored. Eq. (15) of paper 001 scores the
+        points that were read instead, and so rewards overfitting.
+
+        Parameters
+        ----------
+        datasets : mapping, iterable or source
+            Arrays ``X`` of points; pairs ``(X, y)`` of points and the component, or class, that
+            each comes from; or anything with ``draw(rng) -> Dataset``, such as
+            :class:`sklearn_meta.tasks.MixturePrior`, which the weights of the package come from.
+        validation_datasets : as ``datasets``, default=None
+        max_steps : int, default=6000
+            Steps of ``batch_size`` tasks each.
+        batch_size, learning_rate, eval_every, patience, ema_decay, n_workers, callbacks
+            As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`.
+        checkpoint_dir, verbose
+            As there.
+
+        Returns
+        -------
+        self : object
+            With attributes ``learner_`` and ``history_`` (a skorch history).
+
+        Raises
+        ------
+        ValueError
+            If a dataset cannot be used, or the checkpoint belongs to another run.
+        """
+        self._validate_params()
+        if validation_datasets is not None:
+            validation_datasets = as_point_sets(validation_datasets)
+        return self._meta_train(
+            as_point_sets(datasets),
+            MixtureSampler((self.covariance_type,)),
+            validation_datasets,
+            max_steps=max_steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            eval_every=eval_every,
+            patience=patience,
+            ema_decay=ema_decay,
+            n_workers=n_workers,
+            callbacks=callbacks,
+            checkpoint_dir=checkpoint_dir,
+            verbose=verbose,
+        )
+
+    def _points(self, X):
+        """Validated points that a mixture is to be fitted to, standardised, and their units."""
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        if self.n_components != "auto" and len(X) < self.n_components:
+            raise ValueError(
+                "Expected n_samples >= n_components but got "
+                f"n_components = {self.n_components}, n_samples = {len(X)}"
+            )
+        units = Units.of(X, common=self.covariance_type == "spherical")
+        return units.standardise(X, exactly=True), units
+
+    def _fit_sets(self, learner, estimators, sets):
+        """Give each estimator the mixture of its points."""
+        jobs, candidates = [], []
+        for X, units in sets:
+            numbers = [self.n_components]
+            if self.n_components == "auto":
+                numbers = range(1, min(self.max_components, len(X)) + 1)
+            candidates.append(range(len(jobs), len(jobs) + len(numbers)))
+            jobs += [Job(X, units, k) for k in numbers]
+        fitted = fit_jobs(
+            jobs,
+            self._module(learner),
+            n_init=self.n_init,
+            covariance_type=self.covariance_type,
+            refine_steps=self.refine_steps,
+            dtype=self.dtype,
+            device=self._device(),
+        )
+        for estimator, own in zip(estimators, candidates, strict=True):
+            best = own[0]
+            if len(own) > 1:
+                best = min(own, key=lambda i: fitted[i].bic(jobs[i].X))
+            estimator._store(fitted[best], jobs[best].units)
+
+    def _names_an_architecture(self):
+        return self.backbone == "mixture_transformer"
+
+    def _new_learner(self, backbone):
+        # A learner of mixtures is one module: no head can be put on a backbone.
+        return backbone if isinstance(backbone, nn.Module) else MixtureLearner()

@@ -1,0 +1,254 @@
+"""Mixtures of many sets of points at once: units, padded batches, and the way back."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.mixture import GaussianMixture
+
+from .heads.gaussian_mixture import (
+    Mixture,
+    em,
+    log_likelihood,
+    precision_factors,
+    within_bounds,
+)
+from .tasks.mixtures import COVARIANCE_TYPES
+
+#: Least variance of a component, in units of the variance of its column.
+FLOOR = 1e-6
+
+#: Bound on sets x points x columns x components of a padded batch. A CPU is fastest on what its
+#: cache holds, a GPU on what fills it.
+MAX_CELLS = {"cpu": 2e5, "cuda": 2e7}
+
+
+class Units(NamedTuple):
+    """The units of the columns of some points.
+
+    Parameters
+    ----------
+    centre, scale : ndarray of shape (n_features,)
+        Mean and standard deviation, or a common one; of a constant column, 1.
+    constant : ndarray of shape (n_features,), bool
+    """
+
+    centre: np.ndarray
+    scale: np.ndarray
+    constant: np.ndarray
+
+    @classmethod
+    def of(cls, X, common):
+        """Units of points, whose spread may be anything that float64 holds.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_samples, n_features)
+        common : bool
+            Whether all columns have one scale, the root of their mean variance.
+
+        Returns
+        -------
+        Units
+
+        Raises
+        ------
+        ValueError
+            If the square of a scale is not far within float64.
+        """
+        columns = np.ascontiguousarray(X.T)  # sums along memory are several times faster
+        low, high = columns.min(1), columns.max(1)
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        # What differs by rounding only is equal.
+        constant = half <= 4 * np.finfo(float).eps * np.abs(middle)
+        half = np.where(constant, 1, half)
+        # Within -1 and 1, so that squares stay in range.
+        reduced = (columns - middle[:, None]) / half[:, None]
+        mean = np.where(constant, 0, reduced.mean(1))
+        scale = np.where(constant, 1, half * reduced.std(1))
+        if common:
+            largest = scale[~constant].max(initial=0) or 1
+            scale = np.where(constant, 0, scale) / largest
+            scale = np.full_like(scale, largest * (np.sqrt((scale**2).mean()) or 1))
+        if scale.min() < 1e-150 or scale.max() > 1e150:
+            raise ValueError(
+                "The variances of X are beyond float64 in its units: divide each column by its "
+                "scale, as sklearn.preprocessing.StandardScaler does."
+            )
+        return cls(middle + mean * half, scale, constant)
+
+    @property
+    def log_volume(self):
+        """Logarithm of the volume of a unit cube, which a density is to be divided by."""
+        return np.log(self.scale).sum()
+
+    def standardise(self, X, exactly=False):
+        """Points in these units; ``exactly`` sets constant columns to zero, without rounding."""
+        X = (X - self.centre) / self.scale
+        if exactly:
+            X[:, self.constant] = 0
+        return X
+
+
+class Job(NamedTuple):
+    """A mixture to be fitted.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Standardised points.
+    units : Units
+        Of these points.
+    n_components : int
+    """
+
+    X: np.ndarray
+    units: Units
+    n_components: int
+
+
+def first_ranks(n_init):
+    """Where the first component of each start is, as a rank between middle and rim of a set.
+
+    Halves, quarters, eighths: so more starts are those of fewer, and others (van der Corput).
+
+    Parameters
+    ----------
+    n_init : int
+
+    Returns
+    -------
+    list of float
+    """
+    ranks = []
+    for i in range(1, n_init + 1):
+        bits = f"{i:b}"
+        ranks.append(int(bits[::-1], 2) / 2 ** len(bits))
+    return ranks
+
+
+def fit_jobs(jobs, learner, *, n_init, **settings):
+    """Mixtures of many sets, of each the likeliest of some starts.
+
+    Parameters
+    ----------
+    jobs : list of Job
+    learner : MixtureLearner
+        On the device and in the dtype.
+    n_init : int
+        Starts.
+    **settings : dict
+        See :func:`fit_once`.
+
+    Returns
+    -------
+    list of GaussianMixture
+        scikit-learn's estimator with the parameters of each, in standardised units.
+    """
+    tries = [fit_once(jobs, learner, first=first, **settings) for first in first_ranks(n_init)]
+    return [max(fitted, key=lambda mixture: mixture.lower_bound_) for fitted in zip(*tries)]
+
+
+def fit_once(jobs, learner, *, first, covariance_type, refine_steps, dtype, device):
+    """Mixtures of many sets by one forward pass for each group of sets of like size.
+
+    Parameters
+    ----------
+    jobs : list of Job
+    learner : MixtureLearner
+        On the device and in the dtype.
+    first : float
+        See :meth:`sklearn_meta.mixture_learner.MixtureLearner.forward`.
+    covariance_type : {"diag", "full", "spherical"}
+    refine_steps : int
+        Steps of EM, in float64, that follow.
+    dtype : {"float32", "float64"}
+    device : str
+
+    Returns
+    -------
+    list of GaussianMixture
+        scikit-learn's estimator with the parameters of each, in standardised units.
+    """
+    fitted = [None] * len(jobs)
+    for group in groups_of_like_size(jobs, MAX_CELLS.get(device, MAX_CELLS["cuda"])):
+        x, mask, varied, n_components = (
+            array.to(device) for array in _padded([jobs[i] for i in group])
+        )
+        if covariance_type == "spherical":  # what is constant has its share in the variance
+            varied = torch.ones_like(varied)
+        with torch.inference_mode():
+            kind = torch.tensor(COVARIANCE_TYPES.index(covariance_type))
+            points = x.to(getattr(torch, dtype))
+            mixture = learner(points, mask, varied, n_components, kind, first)[-2]
+            log_weights, *rest = (value.double() for value in mixture)
+            mixture = Mixture(log_weights.log_softmax(-1), *rest)  # sum to one in float64, too
+            floor = x.new_full(varied.shape, FLOOR)
+            mixture = within_bounds(mixture, covariance_type, floor, varied)
+            mixture = em(x, mask, mixture, refine_steps, covariance_type, floor, varied)
+            mixture = _with_constant_columns(mixture, varied)
+            values = *mixture, precision_factors(mixture), log_likelihood(x, mask, mixture)
+        arrays = (value.cpu().numpy() for value in values)
+        for i, parameters in zip(group, zip(*arrays, strict=True), strict=True):
+            fitted[i] = _as_scikit_learns(covariance_type, *parameters)
+    return fitted
+
+
+def groups_of_like_size(jobs, max_cells):
+    """Positions of jobs in groups of equally many columns and components that pad little.
+
+    Parameters
+    ----------
+    jobs : list of Job
+    max_cells : int
+        Bound on jobs x points x columns x components of a padded group.
+
+    Yields
+    ------
+    list of int
+    """
+    sizes = [(job.X.shape[1], job.n_components, len(job.X)) for job in jobs]
+    group = []
+    for i in sorted(range(len(jobs)), key=sizes.__getitem__):
+        first, size = sizes[group[0] if group else i], sizes[i]
+        cells = (len(group) + 1) * np.prod(size)
+        if group and (size[:2] != first[:2] or size[2] > 1.25 * first[2] or cells > max_cells):
+            yield group
+            group = []
+        group = [*group, i]
+    if group:
+        yield group
+
+
+def _padded(jobs):
+    """Points (B, N, D), their mask (B, N), columns to be read (B, D), components wanted (B,)."""
+    x = np.zeros((len(jobs), max(len(job.X) for job in jobs), jobs[0].X.shape[1]))
+    mask = np.zeros(x.shape[:2], dtype=bool)
+    for b, job in enumerate(jobs):
+        x[b, : len(job.X)], mask[b, : len(job.X)] = job.X, True
+    # Nothing can be read off a constant column, unless there is no other.
+    varied = np.stack([~job.units.constant | job.units.constant.all() for job in jobs])
+    n_components = np.array([job.n_components for job in jobs])
+    return [torch.from_numpy(array) for array in (x, mask, varied, n_components)]
+
+
+def _with_constant_columns(mixture, varied):
+    """The mixture with the least variance in columns that were not read; means are zero there."""
+    left_out = ~varied[:, None]
+    if mixture.covariances.ndim == 4:
+        diagonal = torch.eye(varied.shape[1], dtype=torch.bool, device=varied.device)
+        left_out = left_out[..., None] & diagonal
+    return mixture._replace(covariances=mixture.covariances.masked_fill(left_out, FLOOR))
+
+
+def _as_scikit_learns(covariance_type, log_weights, means, covariances, factors, likelihood):
+    """Parameters as scikit-learn's estimator, which knows what can be asked of a mixture."""
+    if covariance_type == "spherical":
+        covariances, factors = covariances[:, 0], factors[:, 0]
+    mixture = GaussianMixture(len(means), covariance_type=covariance_type)
+    # A component that EM left without points is next to impossible: zero has no logarithm.
+    mixture.weights_ = np.exp(log_weights).clip(min=np.finfo(float).tiny)
+    mixture.means_, mixture.covariances_ = means, covariances
+    mixture.precisions_cholesky_ = factors
+    mixture.lower_bound_ = float(likelihood)
+    return mixture

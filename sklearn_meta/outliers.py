@@ -1,0 +1,307 @@
+"""Fit-free outlier detection: the odd ones out of a set of rows (section 4.4 of paper 001)."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import OutlierMixin, _fit_context
+from sklearn.utils import check_array, resample
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .heads import HEADS
+from .tables import TableEstimator
+from .tasks import TableEncoder, context_task, groups_of_like_size
+
+
+class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
+    """Detector that already knows what odd rows look like among the rows of a small table.
+
+    A network that has been meta-trained over many tables with known outliers reads all rows of a
+    new table at once, without labels, and gives each of them the log-odds of being an outlier:
+    few rows are enough, no distance and no number of neighbours is to be chosen, and columns may
+    be numeric or categorical and have gaps. ``fit`` takes no gradient step.
+
+    The rows given to ``fit`` are the set. Other rows are judged from that set alone, whether it
+    holds outliers or not, so their answers do not depend on each other, and rows of the set get
+    the answers that they have within it.
+
+    Parameters
+    ----------
+    backbone : str, path or torch.nn.Module, default="default"
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
+        a file or folder, a hub id ``"owner/name@revision"`` (see
+        :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
+        ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
+    head : {"odd_one_out"}, default=None
+        How embeddings become predictions; None is the head the weights were trained with.
+    contamination : "auto" or float in (0, 0.5], default="auto"
+        Share of outliers among the rows of ``fit``, which decides from which score on a row is
+        one. "auto" is where being an outlier becomes more probable than not, so that there may
+        be none.
+    max_samples : int, default=1000
+        Rows of ``fit`` that make the set, at most: of more rows this many are drawn at random,
+        since time and memory grow with their square.
+    chunk_size : int, default=1000
+        Rows judged at a time at most, which bounds memory and changes no answer.
+    device : str, default="auto"
+        Torch device; "auto" is the GPU if there is one.
+    dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
+        Precision of the forward pass. "auto" is bfloat16 where the device gains from it.
+    random_state : int, default=None
+        Seed of ``meta_fit``, and of the draw of ``max_samples`` rows; None is 0.
+
+    Attributes
+    ----------
+    offset_ : float
+        ``decision_function`` is ``score_samples`` less this: 0 for ``contamination="auto"``,
+        otherwise the score below which that share of the rows of ``fit`` lies.
+    learner_ : Learner
+        The meta-trained backbone and head in use.
+    history_ : skorch.history.History
+        Losses of ``meta_fit``, if it was called.
+    X_ : ndarray or DataFrame of shape (n_context, n_features)
+        The rows that make the set.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if they are strings.
+
+    Notes
+    -----
+    A column that is constant in the set says nothing of other rows, as in
+    :class:`sklearn.ensemble.IsolationForest`.
+
+    References
+    ----------
+    J. Lee, Y. Lee, J. Kim, A. R. Kosiorek, S. Choi, Y. W. Teh. Set Transformer: A Framework for
+    Attention-based Permutation-Invariant Neural Networks. ICML 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta import AmortizedOutlierDetector
+    >>> X = np.random.default_rng(0).standard_normal((20, 3))
+    >>> X[7] += 6
+    >>> AmortizedOutlierDetector().fit_predict(X)[5:10]
+    array([ 1,  1, -1,  1,  1])
+    """
+
+    _task = "outlier_detection"
+    _default_head = "odd_one_out"
+    _default_weights = "default_outliers"
+    transductive = False  # not a parameter: rows to come are judged from the set alone
+    _parameter_constraints = {
+        **{k: v for k, v in TableEstimator._parameter_constraints.items() if k != "transductive"},
+        "head": [StrOptions(set(HEADS["outlier_detection"])), None],
+        "contamination": [StrOptions({"auto"}), Interval(Real, 0, 0.5, closed="right")],
+        "max_samples": [Interval(Integral, 2, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        backbone="default",
+        *,
+        head=None,
+        contamination="auto",
+        max_samples=1000,
+        chunk_size=1000,
+        device="auto",
+        dtype="float32",
+        random_state=None,
+    ):
+        self.backbone = backbone
+        self.head = head
+        self.contamination = contamination
+        self.max_samples = max_samples
+        self.chunk_size = chunk_size
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    def meta_fit(self, datasets, **settings):
+        """Meta-train the backbone over many tables with outliers.
+
+        The outliers are rows of other classes or of extreme targets, or altered rows: see
+        :class:`sklearn_meta.tasks.OutlierSampler`.
+
+        Parameters
+        ----------
+        datasets : mapping, iterable or source
+            Labelled tables, as of :meth:`MetaSemiSupervisedClassifier.meta_fit`.
+        **settings : dict
+            As there. But no row is labelled, so there is no ``n_shots``, and ``n_unlabelled`` are
+            the rows of a set, by default 8 to 200.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As there, or if there are ``n_shots``.
+        """
+        if settings.get("n_shots") is not None:
+            raise ValueError(
+                "n_shots counts labelled rows, and outlier detection has none: give n_unlabelled, "
+                "the rows of a set."
+            )
+        return super().meta_fit(datasets, **settings)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None):
+        """Read the rows as one set.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            Two rows or more. NaN and None are missing cells; columns of strings or of dtype
+            category are categorical.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If there is one row only, no cell is observed, or a cell is infinite.
+        """
+        X = self._set_of_rows(X)
+        context = X
+        if len(X) > self.max_samples:
+            seed = 0 if self.random_state is None else self.random_state
+            context = resample(X, replace=False, n_samples=self.max_samples, random_state=seed)
+        self._store_context(context)
+        auto = self.contamination == "auto"
+        self.offset_ = self._offset(None if auto else self.score_samples(X))
+        return self
+
+    def score_samples(self, X):
+        """Log-odds of each row to be normal.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            The lower, the more abnormal; below 0 a row is more probably an outlier than not.
+        """
+        check_is_fitted(self)
+        return -self._read(X)[1].double().cpu().numpy()
+
+    def decision_function(self, X):
+        """Scores less ``offset_``: negative for outliers.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X):
+        """Tell outliers from the others.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            -1 for outliers, +1 for the others.
+        """
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def score_samples_batch(self, sets):
+        """Log-odds to be normal of the rows of many small sets, each within its own set.
+
+        No ``fit`` is needed and nothing is stored. Sets are grouped by size and padded, which
+        changes no answer, and read whole, whatever ``max_samples`` is.
+
+        Parameters
+        ----------
+        sets : iterable of array-like or DataFrame of shape (n_rows, n_features)
+            Rows and columns may differ between sets.
+
+        Returns
+        -------
+        list of ndarray of shape (n_rows,)
+
+        Raises
+        ------
+        ValueError
+            If a set is malformed: says which.
+        """
+        self._validate_params()
+        tasks = []
+        for position, X in enumerate(sets):
+            try:
+                tasks.append(self._task_of(X))
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"Set {position}: {error}") from error
+        scores = [None] * len(tasks)
+        # A CPU is fastest on what its cache holds, a GPU on what fills it.
+        for group in groups_of_like_size(tasks, 8e3 if self._device() == "cpu" else 2e5):
+            _, logits = self._forward([tasks[i] for i in group])
+            for i, logit in zip(group, -logits.double().cpu().numpy(), strict=True):
+                scores[i] = logit[: len(tasks[i].y)]
+        return scores
+
+    def fit_predict_batch(self, sets):
+        """Outliers of many small sets, in a few forward passes.
+
+        Parameters
+        ----------
+        sets : as in ``score_samples_batch``
+
+        Returns
+        -------
+        list of ndarray of shape (n_rows,)
+            What ``fit_predict`` says of each set: -1 for outliers, +1 for the others.
+        """
+        return [
+            np.where(scores < self._offset(scores), -1, 1)
+            for scores in self.score_samples_batch(sets)
+        ]
+
+    def _offset(self, scores):
+        if self.contamination == "auto":
+            return 0.0
+        return np.percentile(scores, 100 * self.contamination)
+
+    def _set_of_rows(self, X):
+        """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
+        if not hasattr(X, "iloc"):
+            return validate_data(self, X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
+        validate_data(self, X, skip_check_array=True)
+        check_array(np.zeros(X.shape), ensure_min_samples=2, estimator=self)
+        return X
+
+    def _task_of(self, X):
+        if not hasattr(X, "iloc"):
+            X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
+        check_array(np.zeros(X.shape), ensure_min_samples=2)
+        encoded = self._encode(TableEncoder().fit(X), X)
+        if np.isnan(encoded).all():
+            raise ValueError("Every cell of X is missing: at least one must be observed.")
+        return context_task(encoded, np.full(len(X), -1), 1)
+
+    def _context_labels(self):
+        return np.full(len(self.X_), -1), 1
+
+    def _new_learner(self, backbone):
+        if backbone == "maml":
+            raise ValueError(
+                "backbone='maml' learns from labelled rows, and outlier detection has none: choose "
+                "another architecture."
+            )
+        return super()._new_learner(backbone)

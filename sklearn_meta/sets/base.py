@@ -1,0 +1,220 @@
+"""What the estimators of sets share: reading sets, training and running the network."""
+
+import copy
+import math
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+from torch.utils.data import StackDataset
+
+from ..backbones.set_transformer import ENCODERS, NORMS, POOLINGS, SetTransformer
+from ..tasks import target_scale
+from .training import SetNetwork, pad, train
+from .validation import as_sets
+
+#: Standardised elements are cut off here: far beyond what was seen, and float32 holds it.
+FARTHEST = 1e6
+
+
+class SetEstimator(BaseEstimator):
+    """Base class of the estimators whose one sample is a set: reading sets, and training."""
+
+    _parameter_constraints = {
+        "encoder": [StrOptions(set(ENCODERS))],
+        "pooling": [StrOptions(set(POOLINGS))],
+        "width": [Interval(Integral, 1, None, closed="left")],
+        "n_heads": [Interval(Integral, 1, None, closed="left")],
+        "n_layers": [Interval(Integral, 0, None, closed="left")],
+        "n_inducing": [Interval(Integral, 1, None, closed="left")],
+        "norm": [StrOptions(set(NORMS))],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "embedding": [nn.Module, None],
+        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        *,
+        encoder="isab",
+        pooling="pma",
+        width=64,
+        n_heads=4,
+        n_layers=2,
+        n_inducing=16,
+        norm="pre",
+        dropout=0.0,
+        embedding=None,
+        max_epochs=100,
+        batch_size=32,
+        learning_rate=1e-3,
+        weight_decay=0.01,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        device="auto",
+        random_state=None,
+        verbose=False,
+    ):
+        self.encoder = encoder
+        self.pooling = pooling
+        self.width = width
+        self.n_heads = n_heads
+        self.n_layers = n_layers
+        self.n_inducing = n_inducing
+        self.norm = norm
+        self.dropout = dropout
+        self.embedding = embedding
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _validate(self, X, y, **check_params):
+        """Sets, and as many targets, in scikit-learn's words."""
+        sets = as_sets(X)
+        y = validate_data(self, y=y, **check_params)
+        check_consistent_length(sets, y)
+        return sets, y
+
+    def _fit(self, sets, target, n_outputs, criterion, stratify=None):
+        """Train a new network: the end of every ``fit``.
+
+        ``target`` has one row for each set; ``stratify`` are the classes that a validation set
+        is to hold in proportion.
+        """
+        self._learn_elements(sets)
+        sets = self._prepare(sets)
+        rng = check_random_state(self.random_state)
+        rows, held_out = np.arange(len(sets)), None
+        if self.early_stopping:
+            rows, held_out = train_test_split(
+                rows, test_size=self.validation_fraction, stratify=stratify, random_state=rng
+            )
+        data, validation_data = (
+            None if chosen is None else StackDataset([sets[i] for i in chosen], target[chosen])
+            for chosen in (rows, held_out)
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(rng.randint(np.iinfo(np.int32).max))
+            module = self._network(sets[0], n_outputs)
+            self.history_ = train(
+                module,
+                criterion,
+                data,
+                validation_data,
+                max_epochs=self.max_epochs,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                patience=self.n_iter_no_change,
+                device=self._device(),
+                verbose=self.verbose,
+            )
+        self.module_ = module
+        self.n_iter_ = len(self.history_)
+        return self
+
+    def _learn_elements(self, sets):
+        """What ``fit`` learns about elements before any training: their shape and scale."""
+        self._element_shape = sets[0].shape[1:]
+        self.n_features_in_ = math.prod(self._element_shape)
+        if self.embedding is not None:
+            return
+        if len(self._element_shape) > 1:
+            raise ValueError(
+                f"Elements have shape {self._element_shape}: give an embedding, a module that "
+                "makes a vector of each, or reshape every set to (n_points, n_features)."
+            )
+        self.mean_, self.scale_ = target_scale(np.concatenate(sets))
+
+    def _prepare(self, sets):
+        """Sets as tensors: standardised, or as they are for the embedding (bytes stay bytes)."""
+        elements = np.concatenate(sets)
+        if self.embedding is None:
+            with np.errstate(over="ignore"):
+                elements = (elements - self.mean_) / self.scale_
+            elements = np.clip(elements, -FARTHEST, FARTHEST)
+        elements = torch.from_numpy(elements)
+        if elements.dtype != torch.uint8:
+            elements = elements.to(torch.get_default_dtype())
+        return list(elements.split([len(elements) for elements in sets]))
+
+    def _network(self, elements, n_outputs):
+        """A new network for sets of such elements."""
+        embedding, n_inputs = None, self.n_features_in_
+        if self.embedding is not None:
+            dtype = torch.get_default_dtype()
+            embedding = copy.deepcopy(self.embedding).to("cpu", dtype)  # the user's is not trained
+            with torch.no_grad():
+                shape = embedding.eval()(elements[:1].to(dtype)).shape
+            if len(shape) != 2:
+                raise ValueError(
+                    f"The embedding makes {tuple(shape)} of one element {self._element_shape}: it "
+                    "must make (n_elements, n_numbers). End it with torch.nn.Flatten()."
+                )
+            n_inputs = shape[1]
+        names = ("encoder", "pooling", "width", "n_heads", "n_layers", "n_inducing", "norm")
+        config = {name: getattr(self, name) for name in (*names, "dropout")}
+        return SetNetwork(embedding, SetTransformer(n_inputs, n_outputs, **config))
+
+    @torch.inference_mode()
+    def _outputs(self, X):
+        """Output of the network for each set, float64 of shape (n_sets, n_outputs)."""
+        check_is_fitted(self)
+        sets = as_sets(X)
+        if sets[0].shape[1:] != self._element_shape:
+            raise ValueError(
+                f"X has {math.prod(sets[0].shape[1:])} features, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_} features as input: elements have shape "
+                f"{sets[0].shape[1:]}, and {self._element_shape} in fit."
+            )
+        device = self._device()
+        module = self.module_.to(device).eval()
+        outputs = []
+        for start in range(0, len(sets), self.batch_size):
+            batch = pad(self._prepare(sets[start : start + self.batch_size]))
+            outputs.append(module(**{name: tensor.to(device) for name, tensor in batch.items()}))
+        return torch.cat(outputs).double().cpu()
+
+    def _device(self):
+        if self.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        return self.device
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "module_")
+
+    def __getstate__(self):
+        """With the network on the CPU, so that it can be loaded where there is no GPU."""
+        state = dict(super().__getstate__())
+        if "module_" in state:
+            state["module_"] = copy.deepcopy(state["module_"]).cpu()
+        return state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True  # padding
+        return tags

@@ -1,0 +1,221 @@
+"""Regression of sets (paper 001)."""
+
+import numpy as np
+import torch
+from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.metaestimators import available_if
+from torch import nn
+
+from ..tasks import target_scale
+from .base import SetEstimator
+from .training import PoissonLoss, poisson_rate
+
+
+class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
+    """Regressor of sets: one sample is a set of vectors, and the order of these is no matter.
+
+    A network of attention blocks reads a set of any size and pools it to a prediction. Unlike the
+    meta-trained estimators of this package, it starts from nothing and is **trained by** ``fit``,
+    on the sets given there: it wants hundreds of them, and minutes. Elements are standardised
+    inside, and so are targets unless they are counts.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "absolute_error", "poisson"}, default="squared_error"
+        The last is for counts: a Poisson distribution whose rate is predicted.
+    encoder : {"isab", "sab", "rff", "rffp_mean", "rffp_max"}, default="isab"
+        How elements read each other: through ``n_inducing`` learned points, in time linear in
+        the size of a set; directly; not at all; or through the mean or maximum of all.
+    pooling : {"pma", "mean", "sum", "max", "dotprod"}, default="pma"
+        How they become one vector; "pma" is attention.
+    width, n_heads, n_layers, n_inducing : int, default=64, 4, 2 and 16
+        Of the network; ``n_heads`` divides ``width``.
+    norm : {"pre", "post"}, default="pre"
+        Where a block normalises; "post" is the paper's.
+    dropout : float, default=0.0
+    embedding : torch.nn.Module, default=None
+        Applied to each element first, and trained with the rest: makes (n, n_numbers) of elements
+        (n, ...), such as a convolutional network of images. Elements may then have any shape, and
+        are not standardised. A copy is trained, from the weights that the module has.
+    max_epochs : int, default=100
+        Times that each set is seen.
+    batch_size : int, default=32
+        Sets a step, and sets that prediction reads at a time, which bounds memory.
+    learning_rate : float, default=0.001
+        Peak rate of AdamW: it rises over the first steps, then falls to zero along a cosine.
+    weight_decay : float, default=0.01
+        Of AdamW.
+    early_stopping : bool, default=False
+        Whether to hold out ``validation_fraction`` of the sets, to stop when ``n_iter_no_change``
+        epochs have not lowered their loss, and to keep the weights of the lowest.
+    validation_fraction : float, default=0.1
+    n_iter_no_change : int, default=10
+    device : str, default="auto"
+        Torch device; "auto" is the GPU if there is one.
+    random_state : int, RandomState instance or None, default=None
+        Of the weights, of the order of the sets, of dropout and of what is held out.
+    verbose : bool or int, default=False
+        Whether to print a line an epoch.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The trained network.
+    history_ : skorch.history.History
+        Losses by epoch: ``history_[:, "train_loss"]``, and "valid_loss" if sets were held out.
+    n_iter_ : int
+        Number of epochs.
+    mean_, scale_ : ndarray of shape (n_features_in_,)
+        By which elements are standardised, unless there is an embedding.
+    n_features_in_ : int
+        Number of cells of an element: d of sets (n_points, d).
+
+    References
+    ----------
+    Set Transformer (paper 001), section 3; the counting loss is appendix B.2's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta.sets import SetTransformerRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.uniform(size=(n, 1)) for n in rng.integers(1, 9, size=200)]
+    >>> y = [len(elements) for elements in X]
+    >>> regressor = SetTransformerRegressor(loss="poisson", max_epochs=10, random_state=0)
+    >>> regressor.fit(X, y).predict_mode([[[0.5]], [[0.1], [0.2], [0.3]]]).shape
+    (2,)
+    """
+
+    _parameter_constraints = {
+        "loss": [StrOptions({"squared_error", "absolute_error", "poisson"})],
+        **SetEstimator._parameter_constraints,
+    }
+
+    def __init__(
+        self,
+        *,
+        loss="squared_error",
+        encoder="isab",
+        pooling="pma",
+        width=64,
+        n_heads=4,
+        n_layers=2,
+        n_inducing=16,
+        norm="pre",
+        dropout=0.0,
+        embedding=None,
+        max_epochs=100,
+        batch_size=32,
+        learning_rate=1e-3,
+        weight_decay=0.01,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        device="auto",
+        random_state=None,
+        verbose=False,
+    ):
+        super().__init__(
+            encoder=encoder,
+            pooling=pooling,
+            width=width,
+            n_heads=n_heads,
+            n_layers=n_layers,
+            n_inducing=n_inducing,
+            norm=norm,
+            dropout=dropout,
+            embedding=embedding,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.loss = loss
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Train a new network on sets and their targets.
+
+        Parameters
+        ----------
+        X : list of array-likes, or array-like
+            One set each: (n_points, n_features), or (n_points, ...) with an ``embedding``, or
+            (n_points,) for sets of numbers. Or an array (n_sets, n_points, n_features), or
+            (n_sets, n_points) for sets of numbers, where points that are all NaN are padding.
+        y : array-like of shape (n_sets,) or (n_sets, n_targets)
+            Targets; whole numbers from 0 on if ``loss="poisson"``.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a set is empty, elements differ in shape, a cell is missing or infinite, there are
+            more or fewer targets than sets, or a count is negative or no whole number.
+        """
+        sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
+        y = y.astype(np.float64)
+        target = y.reshape(len(y), -1)
+        if self.loss == "poisson":
+            if (target < 0).any() or (target != np.floor(target)).any():
+                raise ValueError(
+                    "loss='poisson' is for counts: every target must be a whole number from 0 on. "
+                    "Round them, or choose another loss."
+                )
+            mean = target.mean(axis=0)
+            self._unit = torch.as_tensor(np.where(mean > 0, mean, 1.0))
+            criterion = PoissonLoss(self._unit)
+        else:
+            self._target_scale = target_scale(target)
+            target = (target - self._target_scale[0]) / self._target_scale[1]
+            criterion = nn.MSELoss() if self.loss == "squared_error" else nn.L1Loss()
+        self._target_shape = y.shape[1:]
+        target = torch.from_numpy(target).to(torch.get_default_dtype())
+        return self._fit(sets, target, target.shape[1], criterion)
+
+    def predict(self, X):
+        """Predict the target of each set: of counts the rate, which is their mean.
+
+        Parameters
+        ----------
+        X : list of array-likes, or array-like
+            Sets, as in ``fit``; of any number of points.
+
+        Returns
+        -------
+        ndarray of shape (n_sets,) or (n_sets, n_targets)
+        """
+        output = self._outputs(X)
+        if self.loss == "poisson":
+            prediction = poisson_rate(output, self._unit).numpy()
+        else:
+            mean, scale = self._target_scale
+            prediction = output.numpy() * scale + mean
+        return prediction.reshape(-1, *self._target_shape)
+
+    @available_if(lambda self: self.loss == "poisson")
+    def predict_mode(self, X):
+        """Most likely count of each set, with ``loss="poisson"``: the rate rounded down.
+
+        It is what paper 001 compares with the true count (section 4.2), and hard on a rate that
+        is just below the count: for a best guess, round ``predict`` to the nearest number.
+
+        Parameters
+        ----------
+        X : list of array-likes, or array-like
+            Sets, as in ``fit``.
+
+        Returns
+        -------
+        ndarray of int of shape (n_sets,) or (n_sets, n_targets)
+        """
+        return np.floor(self.predict(X)).astype(np.int64)

@@ -1,0 +1,221 @@
+"""Training a network on sets: the network, its losses, padded batches, and skorch's loop."""
+
+import math
+import warnings
+
+import numpy as np
+import torch
+from skorch import NeuralNet
+from skorch.callbacks import EarlyStopping, GradientNormClipping, LRScheduler
+from skorch.helper import predefined_split
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.optim.lr_scheduler import LambdaLR
+
+from ..training import rate_at
+
+#: Sets of so few elements cost little more if they are padded to so many.
+FEW_ELEMENTS = 64
+#: Steps over which the learning rate rises at most; it is a tenth of all steps where they are few.
+MOST_WARMUP = 100
+
+
+class SetNetwork(nn.Module):
+    """A network for the elements, then one for the set.
+
+    Parameters
+    ----------
+    embedding : Module or None
+        Makes (n, W) of elements (n, ...); it sees no padding, which batch norm would count.
+    transformer : SetTransformer
+    """
+
+    def __init__(self, embedding, transformer):
+        super().__init__()
+        self.embedding = embedding
+        self.transformer = transformer
+
+    def forward(self, x, mask):
+        """Output (B, n_outputs) of sets as :func:`pad` makes them.
+
+        The transformer reads sets of like size together; a batch itself holds sets of all sizes,
+        so that no gradient is that of small or of large sets alone.
+        """
+        x = x.to(self.transformer.embed.weight.dtype)
+        if self.embedding is not None:
+            z = self.embedding(x[mask])
+            x = z.new_zeros(*mask.shape, z.shape[1])
+            x[mask] = z
+        sizes = mask.sum(1)
+        groups = groups_of_like_size(sizes.tolist())
+        outputs = []
+        for group in groups:
+            n = sizes[group].max()
+            outputs.append(self.transformer(x[group, :n], mask[group, :n]))
+        order = torch.tensor(sum(groups, []), device=x.device).argsort()
+        return torch.cat(outputs)[order]
+
+
+def groups_of_like_size(sizes):
+    """Positions of sets in groups which are padded to no more than twice the size of a set.
+
+    Parameters
+    ----------
+    sizes : list of int
+
+    Returns
+    -------
+    list of lists of int
+    """
+    groups, bound = [], 0
+    for i in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if sizes[i] > bound:
+            groups.append([])
+            bound = max(2 * sizes[i], FEW_ELEMENTS)
+        groups[-1].append(i)
+    return groups
+
+
+def poisson_rate(output, unit):
+    """Rate of a Poisson distribution: ``unit * softplus(output)``, above zero.
+
+    Parameters
+    ----------
+    output : tensor of shape (B, n_targets)
+        Of the network.
+    unit : float or tensor of shape (n_targets,)
+        Unit of the counts, so that outputs of order 1 can say any rate; the paper's is 1.
+
+    Returns
+    -------
+    tensor of the shape of ``output``
+    """
+    return unit * (nn.functional.softplus(output) + 1e-6)  # float32 has no logarithm of 0
+
+
+class PoissonLoss(nn.Module):
+    """Negative log likelihood of counts: ``-(x log(rate) - rate - log(x!))``, appendix B.2.
+
+    Parameters
+    ----------
+    unit : float or tensor of shape (n_targets,)
+        See :func:`poisson_rate`.
+    """
+
+    def __init__(self, unit):
+        super().__init__()
+        self.register_buffer("unit", torch.as_tensor(unit, dtype=torch.get_default_dtype()))
+
+    def forward(self, output, count):
+        """Mean over sets and targets of outputs and counts, both (B, n_targets)."""
+        rate = poisson_rate(output, self.unit)
+        return (rate - count * rate.log() + torch.lgamma(count + 1)).mean()
+
+
+def pad(sets):
+    """Sets as one batch: the inputs of :class:`SetNetwork`, a dict of tensors.
+
+    Parameters
+    ----------
+    sets : sequence of tensors of shape (n_i, ...)
+
+    Returns
+    -------
+    dict
+        ``x`` (B, N, ...), zero at padding, which is last, and ``mask`` (B, N), True elsewhere.
+    """
+    sizes = torch.tensor([len(elements) for elements in sets])
+    mask = torch.arange(sizes.max()) < sizes[:, None]
+    return {"x": pad_sequence(list(sets), batch_first=True), "mask": mask}
+
+
+def collate(pairs):
+    """Pairs (set, target) as one batch: inputs and targets."""
+    sets, targets = zip(*pairs)
+    return pad(sets), torch.stack(targets)
+
+
+def train(
+    module,
+    criterion,
+    data,
+    validation_data=None,
+    *,
+    max_epochs,
+    batch_size,
+    learning_rate,
+    weight_decay,
+    patience,
+    device,
+    verbose,
+):
+    """Train a network on sets by AdamW, with a warm-up and a cosine fall of the learning rate.
+
+    Parameters
+    ----------
+    module : SetNetwork
+        Trained in place.
+    criterion : Module
+        Loss of outputs and targets of a batch.
+    data, validation_data : Dataset of pairs of tensors (set, target)
+        With the latter, training stops after ``patience`` epochs without a lower validation loss,
+        and the weights of the lowest stand.
+    max_epochs, batch_size, learning_rate, weight_decay, patience
+        As in :class:`sklearn_meta.sets.SetTransformerRegressor`.
+    device : str
+    verbose : bool or int
+        Whether to print a line an epoch.
+
+    Returns
+    -------
+    history : skorch.history.History
+
+    Raises
+    ------
+    ValueError
+        If the loss became NaN or infinite.
+    """
+    n_steps = max_epochs * math.ceil(len(data) / batch_size)
+    n_warmup = min(MOST_WARMUP, math.ceil(n_steps / 10))
+    callbacks = [
+        GradientNormClipping(1.0),
+        LRScheduler(
+            LambdaLR,
+            lr_lambda=lambda step: rate_at(step, n_steps, n_warmup, n_cycles=1),
+            step_every="batch",
+        ),
+    ]
+    stop = EarlyStopping(patience=patience, load_best=True)
+    if validation_data is not None:
+        callbacks.append(stop)
+    net = NeuralNet(
+        module,
+        criterion=criterion,
+        optimizer=torch.optim.AdamW,
+        optimizer__weight_decay=weight_decay,
+        lr=learning_rate,
+        max_epochs=max_epochs,
+        batch_size=batch_size,
+        iterator_train__shuffle=True,
+        iterator_train__collate_fn=collate,
+        iterator_valid__collate_fn=collate,
+        train_split=validation_data and predefined_split(validation_data),
+        callbacks=callbacks,
+        device=device,
+        verbose=int(verbose),
+    )
+    net.fit(data)  # which ends quietly at a KeyboardInterrupt
+    module.eval()
+    losses = [epoch["train_loss"] for epoch in net.history if "train_loss" in epoch]
+    if len(losses) < max_epochs and not (validation_data and stop.misses_ == patience):
+        warnings.warn(
+            f"Training was interrupted after {len(losses)} of {max_epochs} epochs.", stacklevel=4
+        )
+    if not np.isfinite(losses).all():
+        raise ValueError(
+            f"Training diverged: the loss became {losses[-1]}. Lower learning_rate, or have the "
+            "embedding scale its input."
+        )
+    for epoch in net.history:
+        del epoch["batches"]  # many numbers that nobody reads, in every pickle
+    return net.history

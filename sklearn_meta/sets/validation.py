@@ -1,0 +1,65 @@
+"""Sets as users have them: lists of arrays, or one array with padding."""
+
+import numpy as np
+from sklearn.utils import check_array
+
+
+def as_sets(X):
+    """Validate sets.
+
+    Parameters
+    ----------
+    X : list, tuple, Series or object array of array-likes, or array-like
+        Sets of shape (n_points, ...), or (n_points,) for sets of numbers. An array of shape
+        (n_sets, n_points, ...) or (n_sets, n_points) holds a set in each row; elements whose
+        cells are all NaN are padding there.
+
+    Returns
+    -------
+    list of ndarray of shape (n_points, ...)
+        Sets without padding; an element that is a number has shape (1,).
+
+    Raises
+    ------
+    ValueError
+        If there is no set, a set is empty or unlike the others, or a cell is missing or infinite.
+    """
+    if isinstance(X, list | tuple) or _holds_objects(X):
+        sets = [_as_set(elements, i) for i, elements in enumerate(X)]
+    else:
+        X = check_array(X, ensure_2d=False, allow_nd=True, ensure_all_finite="allow-nan")
+        if X.ndim < 2:
+            raise ValueError(
+                f"Expected sets, got an array of shape {X.shape}. Reshape your data to "
+                "(n_sets, n_points, n_features), or give a list of arrays, one for each set."
+            )
+        padding = np.isnan(X).all(axis=tuple(range(2, X.ndim)))
+        sets = [_as_set(row[~gap], i) for i, (row, gap) in enumerate(zip(X, padding))]
+    if not sets:
+        raise ValueError("Found 0 sets (0 sample(s)) while a minimum of 1 is required.")
+    for i, elements in enumerate(sets):
+        if elements.shape[1:] != sets[0].shape[1:]:
+            raise ValueError(
+                f"X[0] has elements of shape {sets[0].shape[1:]}, but X[{i}] has elements of shape "
+                f"{elements.shape[1:]}: all sets must be made of the same."
+            )
+    return sets
+
+
+def _holds_objects(X):
+    return getattr(X, "ndim", None) == 1 and X.dtype == object
+
+
+def _as_set(elements, i):
+    """One set, the i-th, as an array of shape (n_points, ...)."""
+    try:
+        elements = check_array(
+            elements, ensure_2d=False, allow_nd=True, ensure_min_samples=0, ensure_min_features=0
+        )
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"X[{i}] is no set of numbers: {error}") from None
+    if elements.ndim == 0:
+        raise ValueError(f"X[{i}] is a number and no set: make it an array of the set's elements.")
+    if elements.size == 0:
+        raise ValueError(f"X[{i}] is an empty set: leave it out.")
+    return elements[:, None] if elements.ndim == 1 else elements

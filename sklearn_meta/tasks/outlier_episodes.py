@@ -1,0 +1,269 @@
+"""Sets of rows with a few odd ones out, drawn at random from tables."""
+
+import numpy as np
+
+from .dataset import Task
+from .episodes import RowSampler
+
+#: A column of at most so many different values keeps them: others would give an outlier away.
+_FEW_VALUES = 10
+
+
+class OutlierSampler(RowSampler):
+    """Draws sets of rows among which few, or none, are outliers; nothing is labelled.
+
+    In some tasks the outliers are rows of other classes than the rest (of a regression table:
+    rows of extreme targets), as in section 4.4 of paper 001. In the others they are made: rows
+    of the table are altered in one of the ways of :data:`ALTERATIONS`.
+
+    Parameters
+    ----------
+    n_unlabelled : int or (int, int), default=(8, 200)
+        Rows of a set, or a range from which their number is drawn log-uniformly. A set is smaller
+        where the table has too few rows.
+
+    max_share : float in (0, 0.5], default=0.2
+        Largest share of outliers. Their number is drawn log-uniformly between one row and this
+        share of the set.
+
+    clean : float in [0, 1], default=0.1
+        Share of tasks without any outlier, which teach how sure to be.
+
+    altered : float in [0, 1], default=0.5
+        Share of tasks whose outliers are made.
+
+    novelty : float in [0, 1], default=0.3
+        Share of tasks in which some rows only are read and the others are asked for. In half of
+        these, no outlier is among those that are read.
+
+    max_cells : int, default=6000
+        Bound on rows x (columns + 1) of a set: columns are left out at random above it.
+
+    column_subset : float in [0, 1], default=0.5
+        Share of tasks drawn from a random subset of columns.
+
+    missing : float in [0, 1], default=0.15
+        Share of tasks in which up to a quarter of the cells are hidden.
+
+    flip : bool, default=True
+        Whether each column's sign is flipped with probability one half.
+
+    References
+    ----------
+    S. Han, X. Hu, H. Huang, M. Jiang, Y. Zhao. ADBench: Anomaly Detection Benchmark. NeurIPS 2022
+    (the kinds of made outliers).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta.tasks import OutlierSampler, TablePrior
+    >>> rng = np.random.default_rng(0)
+    >>> task = OutlierSampler(n_unlabelled=30, clean=0).draw(TablePrior().draw(rng), rng)
+    >>> len(task.y), bool(1 <= task.y.sum() <= 6), bool(task.labelled.any())
+    (30, True, False)
+    """
+
+    def __init__(
+        self,
+        n_unlabelled=(8, 200),
+        *,
+        max_share=0.2,
+        clean=0.1,
+        altered=0.5,
+        novelty=0.3,
+        max_cells=6000,
+        column_subset=0.5,
+        missing=0.15,
+        flip=True,
+    ):
+        super().__init__(
+            (0,),  # no row is labelled
+            n_unlabelled,
+            max_rows=np.inf,
+            max_cells=max_cells,
+            inductive=novelty,
+            column_subset=column_subset,
+            missing=missing,
+            flip=flip,
+        )
+        self.max_share = max_share
+        self.clean = clean
+        self.altered = altered
+
+    #: What ``strata`` counts, as the history names it.
+    stratum = "rows"
+
+    @staticmethod
+    def strata(inputs):
+        """Rows of each set, rounded down to a power of two; a list of int."""
+        columns = inputs["columns"][:, None]
+        n_rows = (inputs["readable"] | (~inputs["x"].isnan() & columns).any(-1)).sum(1)
+        return [2 ** (int(n).bit_length() - 1) for n in n_rows]
+
+    def draw(self, dataset, rng):
+        """One set from one table.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            A table of classes, each of two rows or more, or of a regression target.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Task
+            ``y`` is 1 for outliers and 0 for the others; no row is labelled, and there is one
+            label column.
+        """
+        is_altered = rng.random() < self.altered
+        usual, odd = (_two_parts if is_altered else _two_kinds)(dataset.y, rng)
+        most = int(len(usual) / (1 - self.max_share))  # the usual rows must be enough
+        n_rows = min(self._n_unlabelled(rng), most, len(usual) + len(odd))
+        n_odd = min(self._n_odd(n_rows, rng), len(odd))
+        usual, odd = usual[: n_rows - n_odd], odd[:n_odd]
+        X = self._attributes(dataset.X, np.concatenate([usual, odd]), 1, rng)
+        y = np.repeat([0, 1], [len(usual), n_odd])
+        if is_altered and n_odd:
+            X[len(usual) :] = alter(X[len(usual) :], X[: len(usual)], rng)
+        order = rng.permutation(len(y))
+        y = y[order]
+        return Task(X[order], y, np.zeros(len(y), dtype=bool), self._context(y, rng), 1)
+
+    def _n_odd(self, n_rows, rng):
+        if rng.random() < self.clean:
+            return 0
+        most = max(int(self.max_share * n_rows), 1)
+        return int(np.exp(rng.uniform(0, np.log(most + 1))))
+
+    def _context(self, y, rng):
+        """Rows that are read: all of them, or a fitted set beside which the others are asked."""
+        if rng.random() >= self.inductive:
+            return np.ones(len(y), dtype=bool)
+        asked = rng.random(len(y)) < rng.uniform(0.2, 0.7)
+        if rng.random() < 0.5:
+            asked |= y == 1
+        asked[y.argmax()] = True
+        asked[np.flatnonzero(y == 0)[-2:]] = False
+        return ~asked
+
+
+def _two_kinds(y, rng):
+    """Rows of some classes and rows of others, or of common and of extreme targets; shuffled."""
+    if y.dtype.kind == "f":
+        is_odd = _extreme(y.reshape(len(y), -1), rng)
+    else:
+        classes = rng.permutation(y.max() + 1)
+        n_usual = 1 if rng.random() < 0.7 else int(rng.integers(1, len(classes)))
+        others = classes[n_usual:]
+        if rng.random() < 0.5:
+            others = others[:1]
+        kept = np.isin(y, classes[:n_usual])
+        usual, odd = np.flatnonzero(kept), np.flatnonzero(np.isin(y, others))
+        return rng.permutation(usual), rng.permutation(odd)
+    return rng.permutation(np.flatnonzero(~is_odd)), rng.permutation(np.flatnonzero(is_odd))
+
+
+def _extreme(y, rng):
+    """Rows whose target is among the lowest, the highest, or both; never all, never none."""
+    y = y[:, rng.integers(y.shape[1])]
+    rank = (y.argsort().argsort() + 0.5) / len(y)
+    height = (rank, 1 - rank, np.minimum(rank, 1 - rank))[rng.integers(3)]
+    return height <= max(rng.uniform(0.03, 0.3) * height.max(), height.min())
+
+
+def _two_parts(y, rng):
+    """Rows of one class, or of the whole table, in two parts of like kind; shuffled."""
+    rows = np.arange(len(y))
+    if y.dtype.kind != "f" and rng.random() < 0.5:
+        members = np.flatnonzero(y == rng.integers(y.max() + 1))
+        rows = members if len(members) >= 10 else rows
+    rows = rng.permutation(rows)
+    n_odd = max(len(rows) // 5, 1)
+    return rows[n_odd:], rows[:n_odd]
+
+
+def alter(rows, usual, rng):
+    """Make outliers of usual rows, in one way for all of them.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_columns)
+        Rows to alter; NaN is a missing cell, and remains one.
+    usual : ndarray of shape (n_usual, n_columns)
+        The rows among which they will be outliers.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns)
+        In columns of few values, such as one-hot ones, no other values than those of ``usual``.
+    """
+    way = ALTERATIONS[list(ALTERATIONS)[rng.integers(len(ALTERATIONS))]]
+    observed = ~np.isnan(usual)
+    count = np.maximum(observed.sum(0), 1)
+    mean = np.where(observed, usual, 0).sum(0) / count
+    spread = np.sqrt((np.where(observed, usual - mean, 0) ** 2).sum(0) / count)
+    altered = way(rng, rows, usual, mean, spread)
+    for j in range(usual.shape[1]):
+        values = np.unique(usual[observed[:, j], j])
+        if 0 < len(values) <= _FEW_VALUES:
+            nearest = np.abs(altered[:, j, None] - values).argmin(1)
+            altered[:, j] = values[nearest]
+    return np.where(np.isnan(rows), np.nan, altered).astype(rows.dtype)
+
+
+def _exchange(rng, rows, usual, mean, spread):
+    """Cells of other rows: each is common, together they are not."""
+    donors = usual[rng.integers(len(usual), size=rows.shape), np.arange(rows.shape[1])]
+    return np.where(_some_cells(rng, rows) & ~np.isnan(donors), donors, rows)
+
+
+def _spikes(rng, rows, usual, mean, spread):
+    """Wrong entries: far off in some cells."""
+    shift = rng.choice([-1, 1], rows.shape) * rng.uniform(1.5, 8) * spread
+    return np.where(_some_cells(rng, rows), rows + shift, rows)
+
+
+def _scatter(rng, rows, usual, mean, spread):
+    """Anywhere in the box of the usual rows, or somewhat beyond: ADBench's global outliers."""
+    filled = np.where(np.isnan(usual), mean, usual)
+    low, high = filled.min(0), filled.max(0)
+    stretch = rng.uniform(0.7, 1.5)
+    return mean + stretch * (rng.uniform(low, high, rows.shape) - mean)
+
+
+def _cluster(rng, rows, usual, mean, spread):
+    """Together, away from the usual rows: ADBench's clustered outliers."""
+    direction = rng.standard_normal(rows.shape[1])
+    direction /= np.sqrt(np.mean(direction**2))
+    return mean + rng.uniform(0.1, 1) * (rows - mean) + rng.uniform(0.7, 4) * direction * spread
+
+
+def _inflate(rng, rows, usual, mean, spread):
+    """Farther from the centre in the same direction."""
+    return mean + rng.uniform(1.5, 5) * (rows - mean)
+
+
+def _blur(rng, rows, usual, mean, spread):
+    """Noise on every cell: ADBench's local outliers."""
+    return rows + rng.uniform(0.3, 3) * spread * rng.standard_normal(rows.shape)
+
+
+#: Ways to make an outlier, each equally likely.
+ALTERATIONS = {
+    "exchange": _exchange,
+    "spikes": _spikes,
+    "scatter": _scatter,
+    "cluster": _cluster,
+    "inflate": _inflate,
+    "blur": _blur,
+}
+
+
+def _some_cells(rng, rows):
+    """Which cells to alter: at least one a row, often all of them."""
+    n_columns = rows.shape[1]
+    share = 1.0 if rng.random() < 0.3 else n_columns ** -rng.random()
+    chosen = rng.random(rows.shape) < share
+    chosen[np.arange(len(rows)), rng.integers(n_columns, size=len(rows))] = True
+    return chosen

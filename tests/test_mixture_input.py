@@ -1,0 +1,238 @@
+"""AmortizedGMM on points that make trouble, and its errors."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
+from sklearn.mixture import GaussianMixture
+from test_mixture import ALL_TYPES, LEARNER, double
+
+from sklearn_meta import learner
+from sklearn_meta.mixture import AmortizedGMM
+
+RNG = np.random.default_rng(0)
+X_GOOD = RNG.standard_normal((30, 3)) + 4 * RNG.integers(0, 2, (30, 1))
+STEPS = pytest.mark.parametrize("refine_steps", [0, 3])
+
+
+def single(n_components, covariance_type="full", **parameters):
+    """In float32, as a user has it: that is where a singular matrix is dangerous."""
+    return AmortizedGMM(
+        n_components, covariance_type=covariance_type, backbone=LEARNER, **parameters
+    )
+
+
+def assert_sound(mixture, X):
+    """All that a mixture can be asked has an answer."""
+    for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
+        assert np.isfinite(getattr(mixture, name)).all(), name
+    assert_allclose(mixture.weights_.sum(), 1)
+    assert (mixture.weights_ > 0).all()
+    proba = mixture.predict_proba(X)
+    assert np.isfinite(proba).all()
+    assert_allclose(proba.sum(1), 1)
+    assert np.isfinite(mixture.score_samples(X)).all()
+    assert np.isfinite([mixture.bic(X), mixture.aic(X), mixture.lower_bound_]).all()
+    assert np.isfinite(mixture.sample(10)[0]).all()
+
+
+# -- points that make trouble ---------------------------------------------------------------------
+
+
+@ALL_TYPES
+@STEPS
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.zeros((5, 2)),
+        np.full((5, 1), 7.0),
+        np.full((40, 3), 1e12),
+        np.repeat(X_GOOD[:2], 20, axis=0),
+        np.repeat(X_GOOD[:4], [1, 1, 1, 50], axis=0),
+        X_GOOD[:2],
+        X_GOOD[:, :1],
+        np.column_stack([X_GOOD, X_GOOD]),
+        np.column_stack([X_GOOD, X_GOOD[:, 0] + 1e-9 * X_GOOD[:, 1]]),
+        X_GOOD.round(),
+        np.r_[X_GOOD, [[1e6, 0, 0]]],
+        X_GOOD.astype(np.float32),
+        (10 * X_GOOD).astype(int),
+    ],
+    ids=[
+        *("zeros", "sevens", "large constants", "two places", "one place and outliers"),
+        *("two points", "one column", "columns twice", "nearly dependent columns"),
+        *("ties", "outlier", "float32", "integers"),
+    ],
+)
+def test_degenerate_points(X, covariance_type, refine_steps):
+    for n_components in {2, min(len(X), 4)}:
+        mixture = single(n_components, covariance_type, refine_steps=refine_steps).fit(X)
+        assert_sound(mixture, X)
+        assert_sound(mixture, X + 1)
+
+
+@ALL_TYPES
+def test_constant_columns(covariance_type):
+    """They take no part, and their variance is that which scikit-learn gives them."""
+    constant = np.insert(X_GOOD, [0, 3], [7.0, 1e5], axis=1)
+    plain = double(3, covariance_type, refine_steps=1).fit(X_GOOD)
+    mixture = double(3, covariance_type, refine_steps=1).fit(constant)
+    assert_array_equal(mixture.means_[:, [0, 4]], [[7, 1e5]] * 3)
+    if covariance_type == "spherical":
+        return  # the variance of all columns together is another one
+    assert_allclose(mixture.means_[:, 1:4], plain.means_, atol=1e-9)
+    assert_allclose(mixture.predict_proba(constant), plain.predict_proba(X_GOOD), atol=1e-9)
+    for column in (0, 4):
+        own = (
+            np.index_exp[:, column]
+            if covariance_type == "diag"
+            else np.index_exp[:, column, column]
+        )
+        assert_allclose(mixture.covariances_[own], 1e-6)
+        if column == 0:  # at 1e5 scikit-learn's diagonal mixtures fail
+            theirs = GaussianMixture(3, covariance_type=covariance_type, random_state=0)
+            assert_allclose(theirs.fit(constant[:, :4]).covariances_[own], 1e-6, rtol=1e-4)
+    assert_allclose(
+        mixture.score(constant), plain.score(X_GOOD) - np.log(2 * np.pi * 1e-6), rtol=1e-9
+    )
+
+
+@ALL_TYPES
+@pytest.mark.parametrize("scale", [1e12, 1e-12, 1e100, 1e-100])
+def test_huge_and_tiny_scales(covariance_type, scale):
+    expected = single(2, covariance_type, refine_steps=2).fit(X_GOOD)
+    mixture = single(2, covariance_type, refine_steps=2).fit(scale * X_GOOD)
+    assert_allclose(mixture.means_ / scale, expected.means_, rtol=1e-4, atol=1e-4)
+    assert_allclose(mixture.covariances_ / scale**2, expected.covariances_, rtol=1e-3, atol=1e-5)
+    assert_allclose(
+        mixture.score(scale * X_GOOD) + 3 * np.log(scale), expected.score(X_GOOD), rtol=1e-4
+    )
+
+
+@ALL_TYPES
+def test_columns_of_very_different_scales(covariance_type):
+    scale = np.array([1e12, 1, 1e-12])
+    mixture = single(2, covariance_type, refine_steps=2).fit(X_GOOD * scale)
+    assert_sound(mixture, X_GOOD * scale)
+    if covariance_type != "spherical":
+        expected = single(2, covariance_type, refine_steps=2).fit(X_GOOD)
+        assert_allclose(mixture.means_ / scale, expected.means_, rtol=1e-4, atol=1e-4)
+
+
+@ALL_TYPES
+def test_small_spread_on_a_large_offset(covariance_type):
+    """As seconds since 1970 are: scikit-learn's expanded squares lose all digits of them."""
+    expected = double(2, covariance_type, refine_steps=1).fit(X_GOOD)
+    mixture = double(2, covariance_type, refine_steps=1).fit(X_GOOD + 1.7e9)
+    assert_allclose(mixture.score(X_GOOD + 1.7e9), expected.score(X_GOOD), rtol=1e-5)
+    assert_allclose(mixture.covariances_, expected.covariances_, rtol=1e-4, atol=1e-6)
+
+
+@ALL_TYPES
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+@pytest.mark.filterwarnings("error")
+def test_variances_beyond_float64(covariance_type, scale):
+    with pytest.raises(ValueError, match="beyond float64 in its units: divide each column"):
+        single(2, covariance_type).fit(scale * X_GOOD)
+    with pytest.raises(ValueError, match="Set 1: The variances of X are beyond float64"):
+        single(2, covariance_type).fit_batch([X_GOOD, scale * X_GOOD])
+
+
+def test_points_far_from_everything_have_a_component():
+    mixture = double(3).fit(X_GOOD)
+    assert_allclose(mixture.predict_proba([[1e9, -1e9, 1e9]]).sum(), 1)
+    assert mixture.score_samples([[1e9, -1e9, 1e9]]) < -1e9
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+BAD_POINTS = [
+    (X_GOOD[:2], "Expected n_samples >= n_components but got n_components = 3, n_samples = 2"),
+    (X_GOOD[:1], r"1 sample\(s\) .* minimum of 2 is required"),
+    (X_GOOD[:0], r"0 sample\(s\)"),
+    (X_GOOD[:, :0], r"0 feature\(s\)"),
+    (X_GOOD[0], "Expected 2D array, got 1D array"),
+    (X_GOOD[None], "dim 3"),
+    (np.where(X_GOOD > 1, np.nan, X_GOOD), "contains NaN"),
+    (np.where(X_GOOD > 1, np.inf, X_GOOD), "contains infinity"),
+    ([["a", "b"]] * 4, "could not convert string"),
+    (X_GOOD * 1j, "Complex data not supported"),
+]
+
+
+@pytest.mark.parametrize(("X", "message"), BAD_POINTS)
+def test_bad_points(X, message):
+    with pytest.raises(ValueError, match=message):
+        double(3).fit(X)
+    with pytest.raises(ValueError, match=f"Set 1: (.|\n)*{message}"):
+        double(3).fit_batch([X_GOOD, X])
+
+
+def test_errors_are_those_of_scikit_learn():
+    for X in (X_GOOD[:2], X_GOOD[:1], X_GOOD[0], np.full((5, 2), np.nan)):
+        with pytest.raises(ValueError) as ours:
+            double(3).fit(X)
+        with pytest.raises(ValueError) as theirs:
+            GaussianMixture(3).fit(X)
+        expected = str(theirs.value).replace("GaussianMixture", "AmortizedGMM")
+        assert str(ours.value).splitlines()[0] == expected.splitlines()[0]
+
+
+def test_a_batch_of_nothing_and_a_set_where_sets_are_meant():
+    assert double(3).fit_batch([]) == []
+    with pytest.raises(ValueError, match="Set 0: Expected 2D array, got 1D array"):
+        double(3).fit_batch(X_GOOD)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (X_GOOD[:, :2], "X has 2 features, but AmortizedGMM is expecting 3 features"),
+        (X_GOOD[0], "Expected 2D array"),
+        (np.full((2, 3), np.nan), "contains NaN"),
+    ],
+)
+@pytest.mark.parametrize(
+    "ask", ["predict", "predict_proba", "score_samples", "score", "bic", "aic"]
+)
+def test_bad_rows(X, message, ask):
+    with pytest.raises(ValueError, match=message):
+        getattr(double(2).fit(X_GOOD), ask)(X)
+
+
+def test_not_fitted():
+    for ask in ("predict", "predict_proba", "score_samples", "score", "bic", "aic"):
+        with pytest.raises(NotFittedError):
+            getattr(double(2), ask)(X_GOOD)
+    with pytest.raises(NotFittedError):
+        double(2).sample()
+    with pytest.raises(ValueError, match="at least one sample"):
+        double(2).fit(X_GOOD).sample(0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "'n_components' parameter of AmortizedGMM must be"),
+        ({"n_components": "many"}, "'n_components' parameter of AmortizedGMM must be"),
+        ({"covariance_type": "tied"}, "'covariance_type' parameter of AmortizedGMM must be"),
+        ({"refine_steps": -1}, "refine_steps"),
+        ({"max_components": 0}, "max_components"),
+        ({"dtype": "bfloat16"}, "dtype"),
+        ({"backbone": "nowhere"}, "No weights 'nowhere'"),
+        ({"backbone": "prior"}, "'prior' was meta-trained for classification, and AmortizedGMM"),
+        ({"backbone": learner.Learner()}, "meta-trained for classification"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    mixture = AmortizedGMM(**parameters)
+    for call in (mixture.fit, lambda X: mixture.fit_batch([X])):
+        with pytest.raises(ValueError, match=f"(?s){message}"):
+            call(X_GOOD)
+
+
+def test_an_architecture_has_no_weights():
+    with pytest.raises(NotFittedError, match="call meta_fit first"):
+        AmortizedGMM(backbone="mixture_transformer").fit(X_GOOD)

@@ -1,0 +1,357 @@
+"""AmortizedOutlierDetector as a scikit-learn user meets it, its head and its tasks."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.ensemble import IsolationForest
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_meta import AmortizedOutlierDetector
+from sklearn_meta.heads.odd_one_out import RANKING, OddOneOut
+from sklearn_meta.learner import Learner
+from sklearn_meta.tasks import Dataset, OutlierSampler, RegressionPrior, TablePrior, collate
+from sklearn_meta.tasks.batch import IGNORE
+from sklearn_meta.tasks.outlier_episodes import ALTERATIONS, alter
+
+
+def small_learner(seed=0, backbone="vsa"):
+    """Random weights: properties hold for any, and these are quick."""
+    torch.manual_seed(seed)
+    config = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2}
+    learner = Learner(
+        backbone,
+        "odd_one_out",
+        task="outlier_detection",
+        backbone_config=config if backbone == "vsa" else None,
+    )
+    return learner.requires_grad_(False)
+
+
+def double(**parameters):
+    return AmortizedOutlierDetector(small_learner(), dtype="float64", **parameters)
+
+
+@parametrize_with_checks([AmortizedOutlierDetector(dtype="float64")], xfail_strict=True)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+# -- properties -------------------------------------------------------------------------------
+
+
+@st.composite
+def rows_of_a_table(draw):
+    """A set of rows with gaps, and rows to come."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_rows, n_columns = draw(st.integers(2, 15)), draw(st.integers(1, 6))
+    X = rng.standard_normal((n_rows + draw(st.integers(1, 8)), n_columns))
+    X *= rng.lognormal(size=n_columns)
+    X[rng.random(X.shape) < draw(st.sampled_from([0, 0.2]))] = np.nan
+    X[0] = 1.0  # at least one cell is observed
+    return X[:n_rows], X[n_rows:]
+
+
+@given(rows=rows_of_a_table(), seed=st.integers(0, 1000))
+def test_permutations_of_rows_and_columns(rows, seed):
+    X, new = rows
+    expected = double().fit(X)
+    rng = np.random.default_rng(seed)
+    order, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
+    found = double().fit(X[np.ix_(order, columns)])
+    assert_allclose(
+        found.score_samples(X[np.ix_(order, columns)]), expected.score_samples(X)[order], atol=1e-9
+    )
+    assert_allclose(found.score_samples(new[:, columns]), expected.score_samples(new), atol=1e-9)
+
+
+@given(rows=rows_of_a_table())
+def test_units_of_columns_do_not_matter(rows):
+    X, _ = rows
+    scale, shift = 10.0 ** np.arange(X.shape[1]), np.arange(X.shape[1])
+    expected = double().fit(X).score_samples(X)
+    assert_allclose(double().fit(X * scale + shift).score_samples(X * scale + shift), expected)
+
+
+@given(rows=rows_of_a_table(), chunk_size=st.integers(1, 4))
+def test_answers_do_not_depend_on_their_batch(rows, chunk_size):
+    X, new = rows
+    expected = double().fit(X).score_samples(new)
+    chunked = double(chunk_size=chunk_size).fit(X)
+    assert_allclose(chunked.score_samples(new), expected, atol=1e-9)
+    one_by_one = [double().fit(X).score_samples(row[None]) for row in new]
+    assert_allclose(np.concatenate(one_by_one), expected, atol=1e-9)
+
+
+@given(
+    sets=st.lists(rows_of_a_table(), min_size=1, max_size=5),
+    contamination=st.sampled_from(["auto", 0.1, 0.4]),
+)
+def test_many_sets_equal_one_by_one(sets, contamination):
+    """Read jointly and padded in a batch, or from the encoded context in ``fit``: all agree."""
+    detector = double(contamination=contamination)
+    sets = [X for X, _ in sets]
+    scores, outliers = detector.score_samples_batch(sets), detector.fit_predict_batch(sets)
+    for X, score, outlier in zip(sets, scores, outliers, strict=True):
+        detector.fit(X)
+        assert_allclose(score, detector.score_samples(X), atol=1e-9)
+        margin = np.abs(detector.decision_function(X)) > 1e-9  # but for ties at the threshold
+        assert_array_equal(outlier[margin], detector.fit_predict(X)[margin])
+
+
+@given(rows=rows_of_a_table(), contamination=st.sampled_from(["auto", 0.1, 0.5]))
+def test_conventions_of_outlier_detectors(rows, contamination):
+    X, new = rows
+    detector = double(contamination=contamination).fit(X)
+    assert_array_equal(
+        detector.decision_function(new), detector.score_samples(new) - detector.offset_
+    )
+    assert_array_equal(detector.predict(new), np.where(detector.decision_function(new) < 0, -1, 1))
+    assert_array_equal(detector.fit_predict(X), detector.fit(X).predict(X))
+    if contamination == "auto":
+        assert detector.offset_ == 0
+    elif len(np.unique(detector.score_samples(X))) == len(X):
+        assert abs((detector.predict(X) == -1).sum() - contamination * len(X)) <= 1
+
+
+@pytest.mark.parametrize("backbone", ["vsa", "deep_sets", "exchangeable", "hml", "att_hml"])
+def test_every_architecture_reads_a_set_without_labels(backbone):
+    X = np.random.default_rng(0).standard_normal((12, 3))
+    X[4, 1] = np.nan
+    detector = AmortizedOutlierDetector(small_learner(backbone=backbone), dtype="float64").fit(X)
+    scores = detector.score_samples(X)
+    assert np.isfinite(scores).all() and np.ptp(scores) > 1e-3
+    assert_allclose(detector.score_samples_batch([X[:5], X])[1], scores, atol=1e-9)
+
+
+# -- the estimator among scikit-learn's ---------------------------------------------------------
+
+
+def test_default_weights_find_what_is_far_away():
+    rng = np.random.default_rng(0)
+    sets, truths = [], []
+    for n_rows in (10, 30, 100, 300):
+        X = rng.standard_normal((n_rows, 4)) @ rng.standard_normal((4, 4))
+        X[::10] += 8 * X.std(0) * rng.choice([-1, 1], 4)
+        sets.append(X)
+        truths.append(np.arange(n_rows) % 10 == 0)
+    detector = AmortizedOutlierDetector()
+    for truth, scores in zip(truths, detector.score_samples_batch(sets)):
+        assert roc_auc_score(truth, -scores) > 0.95
+    novelty = detector.fit(sets[2][~truths[2]])  # a clean set
+    assert roc_auc_score(truths[2], -novelty.score_samples(sets[2])) > 0.95
+
+
+def test_rows_of_another_class():
+    X, y = load_iris(return_X_y=True)
+    rows = np.r_[0:25, 60, 120]
+    scores = AmortizedOutlierDetector().fit(X[rows]).score_samples(X[rows])
+    assert (y[rows][scores.argsort()[:2]] > 0).all()
+
+
+def test_frames_with_categories_gaps_and_names():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((25, 2)), columns=["a", "b"])
+    frame["kind"] = pd.Categorical(rng.choice(["x", "y"], 25))
+    frame.loc[3, "a"] = np.nan
+    frame.loc[5, "kind"] = None
+    detector = double(contamination=0.2).fit(frame)
+    assert list(detector.feature_names_in_) == ["a", "b", "kind"]
+    assert np.isfinite(detector.score_samples(frame)).all()
+    assert (detector.predict(frame) == -1).sum() == 5
+    assert_allclose(detector.score_samples_batch([frame])[0], detector.score_samples(frame))
+    unseen = frame.assign(kind=["z"] * 25)  # a category that fit has not seen is a missing cell
+    assert_allclose(
+        detector.score_samples(unseen), detector.score_samples(frame.assign(kind=[None] * 25))
+    )
+
+
+def test_many_rows_are_judged_from_some_of_them():
+    X = np.random.default_rng(0).standard_normal((60, 2))
+    detector = double(max_samples=20, contamination=0.1, random_state=3).fit(X)
+    assert detector.X_.shape == (20, 2)
+    assert detector.score_samples(X).shape == (60,)
+    assert (detector.predict(X) == -1).sum() == 6  # the share is of all rows
+    assert_array_equal(detector.score_samples(X), clone(detector).fit(X).score_samples(X))
+    other = clone(detector).set_params(random_state=4).fit(X)
+    assert not np.array_equal(other.X_, detector.X_)
+    assert double(max_samples=60).fit(X).X_.shape == (60, 2)
+
+
+def test_pipeline_clone_and_pickle():
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    model = make_pipeline(StandardScaler(), AmortizedOutlierDetector(contamination=0.1)).fit(X)
+    assert (model.predict(X) == -1).sum() == 3
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert len(pickle.dumps(model)) < 20_000  # weights of the package are named, not copied
+    assert clone(model[-1]).get_params() == model[-1].get_params()
+
+
+def test_same_parameters_and_meaning_as_isolation_forest():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    for model in (AmortizedOutlierDetector, IsolationForest):
+        found = model(contamination=0.25, random_state=0).fit(X)
+        assert (found.fit_predict(X) == -1).sum() == 10
+        assert_allclose(found.offset_, np.percentile(found.score_samples(X), 25), rtol=1e-5)
+
+
+# -- meta-training ------------------------------------------------------------------------------
+
+FEW = {"max_steps": 4, "eval_every": 2, "batch_size": 2, "n_unlabelled": (8, 20), "verbose": False}
+
+
+def weights(detector):
+    return torch.cat([p.flatten() for p in detector.learner_.state_dict().values()])
+
+
+def test_meta_fit_on_labelled_tables_resumes_to_the_same_weights(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    tables = {"iris": (X, y), "target": (X[:, 1:], X[:, 0])}
+    detector = AmortizedOutlierDetector(small_learner(), random_state=0)
+    whole = clone(detector).meta_fit(tables, validation_datasets=tables, **FEW)
+    assert {"valid_auroc", "valid_auroc_8_rows"} <= whole.history_[-1].keys()
+    assert not torch.equal(weights(whole), weights(detector.fit(X)))
+
+    def stop(net, **kwargs):
+        raise InterruptedError
+
+    from skorch.callbacks import Callback
+
+    crash = Callback()
+    crash.on_epoch_end = stop
+    settings = FEW | {"validation_datasets": tables, "checkpoint_dir": tmp_path}
+    with pytest.raises(InterruptedError):
+        clone(detector).meta_fit(tables, callbacks=[crash], **settings)
+    resumed = clone(detector).meta_fit(tables, **settings)
+    assert len(resumed.history_) == 2
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+def test_an_architecture_by_name_learns_from_a_prior():
+    detector = AmortizedOutlierDetector("deep_sets", random_state=0)
+    detector.meta_fit(TablePrior(n_rows=100), **FEW)
+    assert detector.learner_.names == {"backbone": "deep_sets", "head": "odd_one_out"}
+    assert set(detector.fit_predict(load_iris().data)) <= {-1, 1}
+
+
+# -- the head -----------------------------------------------------------------------------------
+
+
+def test_head_by_hand():
+    head = OddOneOut(share=0.2)
+    z = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [5.0, 1.0]])[None, :, :, None]
+    readable = torch.tensor([[True, True, True, True, False]])  # centre (1, 1), distances 2
+    logits = head.joint(z, None, None, readable)[0].detach()
+    assert_allclose(logits[:4], np.log(0.2 / 0.8), rtol=1e-5)
+    assert_allclose(logits[4], np.log(16 / 2) + np.log(0.2 / 0.8), rtol=1e-3)
+
+
+def test_loss_and_score_count_the_rows_asked_for():
+    logits = torch.tensor([[2.0, -1.0, 0.0, 9.0], [0.5, 0.5, -3.0, 0.0], [1.0, 2.0, 3.0, 4.0]])
+    target = torch.tensor([[1, 0, 0, IGNORE], [1, 0, 0, 1], [0, 0, IGNORE, IGNORE]])
+    expected = [roc_auc_score([1, 0, 0], logits[0, :3]), roc_auc_score(target[1], logits[1]), 0.5]
+    assert OddOneOut.score(logits, target).tolist() == expected
+    proba = logits.sigmoid()
+    binary = [
+        -(proba[0, 0].log() + (1 - proba[0, 1]).log() + (1 - proba[0, 2]).log()) / 3,
+        -(proba[1, [0, 3]].log().sum() + (1 - proba[1, [1, 2]]).log().sum()) / 4,
+        -(1 - proba[2, :2]).log().mean(),
+    ]
+    ranking = [
+        -logits[0, :3].log_softmax(0)[0] / np.log(3),
+        -logits[1].log_softmax(0)[[0, 3]].mean() / np.log(4),
+        0.0,
+    ]
+    by_hand = np.mean(binary) + RANKING * np.mean(ranking)
+    assert_allclose(OddOneOut.loss(logits, target), by_hand, rtol=1e-5)
+    with pytest.raises(ValueError, match="share must be between 0 and 1"):
+        OddOneOut(share=1)
+
+
+# -- the tasks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [TablePrior(n_rows=200), RegressionPrior()])
+def test_draws_are_sound(source):
+    rng, sampler = np.random.default_rng(0), OutlierSampler()
+    tasks = [sampler.draw(source.draw(rng), rng) for _ in range(300)]
+    shares, sizes = [], []
+    for task in tasks:
+        assert task.X.dtype == np.float32 and not np.isinf(task.X).any()
+        assert not task.labelled.any() and task.n_label_columns == 1
+        assert set(task.y) <= {0, 1} and (task.y == 0).sum() >= 2
+        shares.append(task.y.mean())
+        sizes.append(len(task.y))
+        if not task.context.all() and task.y.any():  # something odd is asked for
+            assert task.context[task.y == 0].sum() >= 2 and task.y[~task.context].any()
+    assert max(shares) <= 0.2 and 0.05 < np.mean(np.equal(shares, 0)) < 0.15
+    assert min(sizes) == 8 and max(sizes) > 100
+    whole = [task for task in tasks if task.context.all()]
+    assert len(whole) / len(tasks) == pytest.approx(0.7, abs=0.1)
+    inputs, target = collate(tasks[:7])
+    assert inputs["labels"].isnan().all() and inputs["classes"].shape == (7, 1)
+    assert all((t[: len(k.y)] >= 0).any() for t, k in zip(target, tasks))
+    size = [2 ** int(np.log2(len(task.y))) for task in tasks[:7]]
+    assert sampler.strata(inputs) == size
+
+
+def test_classes_and_extreme_targets_are_what_is_odd():
+    rng = np.random.default_rng(0)
+    sampler = OutlierSampler(altered=0, clean=0, column_subset=0, missing=0, flip=False)
+    y = np.repeat([0, 1, 2], 40)
+    for _ in range(30):  # the column is the class
+        task = sampler.draw(Dataset("classes", np.float32(y[:, None]), y), rng)
+        odd, usual = set(task.X[task.y == 1, 0]), set(task.X[task.y == 0, 0])
+        assert odd and usual and not odd & usual
+    target = rng.standard_normal(200).astype(np.float32)
+    for y in (target, target[:, None]):
+        for _ in range(30):  # the column is the target
+            task = sampler.draw(Dataset("target", target[:, None], y), rng)
+            odd, usual = task.X[task.y == 1], task.X[task.y == 0]
+            assert ((odd < usual.min()) | (odd > usual.max())).all()
+
+
+@pytest.mark.parametrize("way", ALTERATIONS)
+def test_altered_rows(way, monkeypatch):
+    monkeypatch.setattr("sklearn_meta.tasks.outlier_episodes.ALTERATIONS", {way: ALTERATIONS[way]})
+    rng = np.random.default_rng(0)
+    usual = np.column_stack([rng.standard_normal((80, 3)), rng.integers(2, size=80)])
+    usual[rng.random(usual.shape) < 0.1] = np.nan
+    rows = usual[:20].copy()
+    altered = alter(rows, usual, rng)
+    assert_array_equal(np.isnan(altered), np.isnan(rows))
+    assert set(altered[:, 3][~np.isnan(rows[:, 3])]) <= {0, 1}  # no values that never occur
+    assert (np.nan_to_num(altered) != np.nan_to_num(rows)).any(1).mean() > 0.8
+    assert_array_equal(rows, usual[:20])  # not in place
+
+
+@pytest.mark.parametrize("n_rows", [4, 6, 9])
+def test_tiny_tables_will_do(n_rows):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_rows, 1)).astype(np.float32)
+    for y in (np.arange(n_rows) % 2, X[:, 0]):
+        for _ in range(100):
+            task = OutlierSampler().draw(Dataset("tiny", X, y), rng)
+            assert 2 <= len(task.y) <= n_rows and task.context.any()
+
+
+def test_equal_generators_draw_equal_tasks():
+    for seed in range(20):
+        one, other = (
+            OutlierSampler().draw(TablePrior().draw(rng), rng)
+            for rng in (np.random.default_rng(seed), np.random.default_rng(seed))
+        )
+        assert_array_equal(one.X, other.X)
+        assert_array_equal(one.y, other.y)
+        assert_array_equal(one.context, other.context)

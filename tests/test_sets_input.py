@@ -1,0 +1,327 @@
+"""Estimators of sets: forms of input, bad input, and scikit-learn's tools around them."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import (
+    GridSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    train_test_split,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from torch import nn
+
+from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
+from sklearn_meta.sets.validation import as_sets
+
+SMALL = {"width": 8, "n_heads": 2, "n_layers": 1, "n_inducing": 2}
+QUICK = {**SMALL, "max_epochs": 2, "random_state": 0}
+RNG = np.random.default_rng(0)
+SETS = [RNG.normal(size=(n, 2)) for n in RNG.integers(1, 6, size=24)]
+PADDED = np.full((24, 6, 2), np.nan)
+for row, elements in zip(PADDED, SETS):
+    row[: len(elements)] = elements
+Y = np.array([elements.sum() for elements in SETS])
+CLASSES = np.where(Y > np.median(Y), "high", "low")
+BOTH = pytest.mark.parametrize(
+    ("model", "y"),
+    [(SetTransformerRegressor(**QUICK), Y), (SetTransformerClassifier(**QUICK), CLASSES)],
+    ids=["regressor", "classifier"],
+)
+
+
+def objects(sets):
+    """A one-dimensional array that holds the sets."""
+    array = np.empty(len(sets), dtype=object)
+    array[:] = sets
+    return array
+
+
+# -- forms of input -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        tuple(SETS),
+        objects(SETS),
+        pd.Series(objects(SETS), index=range(50, 74)),
+        [elements.tolist() for elements in SETS],
+        [pd.DataFrame(elements, columns=["a", "b"]) for elements in SETS],
+        [torch.from_numpy(elements) for elements in SETS],
+        PADDED,
+        torch.from_numpy(PADDED),
+        PADDED[:, ::-1],
+    ],
+    ids=lambda form: type(form).__name__,
+)
+def test_forms_of_the_same_sets(form):
+    for found, elements in zip(as_sets(form), SETS, strict=True):
+        same = found if not isinstance(form, np.ndarray) else np.sort(found, axis=0)
+        assert_array_equal(same, elements if same is found else np.sort(elements, axis=0))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        np.array([[1.0, 2.0], [3.0, np.nan]]),
+        pd.DataFrame({"first": [1, 3], "second": [2.0, np.nan]}),
+        np.array([[1, 2], [3, None]], dtype=object),
+        [[1, 2], [3]],
+        [[[1], [2]], [[3]]],
+        [np.array([1, 2]), np.array([[3.0]])],
+    ],
+)
+def test_sets_of_numbers(form):
+    first, second = as_sets(form)
+    assert_array_equal(first, [[1], [2]])
+    assert_array_equal(second, [[3]])
+
+
+def test_whole_numbers_and_mixed_types():
+    whole = [np.rint(9 * elements) for elements in SETS]
+    mixed = [elements.astype(np.int8) if i % 2 else elements for i, elements in enumerate(whole)]
+    for embedding in (None, nn.Linear(2, 3)):
+        model = SetTransformerRegressor(**QUICK, embedding=embedding)
+        expected = model.fit(whole, Y).predict(whole)
+        assert_array_equal(model.fit(mixed, Y.tolist()).predict(mixed), expected)
+
+
+def test_arguments_are_left_alone():
+    X = PADDED.copy()
+    X.setflags(write=False)
+    model = SetTransformerRegressor(**QUICK).fit(X, Y)
+    model.predict(X)
+    assert_array_equal(X, PADDED)
+
+
+def test_padding_in_float32():
+    """As a user has it; the other file tests in float64."""
+    model = SetTransformerClassifier(**QUICK).fit(SETS, CLASSES)
+    assert next(model.module_.parameters()).dtype == torch.float32
+    one_by_one = np.concatenate([model.predict_proba([elements]) for elements in SETS])
+    assert_allclose(model.predict_proba(PADDED), one_by_one, atol=1e-5)
+
+
+def test_one_set_and_sets_of_one_and_constant_elements():
+    constant = [np.ones((n, 2)) for n in range(1, 6)]
+    for X in (SETS[:1], [[[1.0, 2.0]]], constant):
+        y = np.arange(len(X))
+        assert np.isfinite(SetTransformerRegressor(**QUICK).fit(X, y).predict(X)).all()
+    found = SetTransformerRegressor(**QUICK).fit(SETS, np.full(24, 7.5)).predict(SETS)
+    assert_allclose(found, 7.5, atol=1.5)
+
+
+def test_elements_far_from_those_of_fit():
+    model = SetTransformerRegressor(**QUICK).fit(SETS, Y)
+    for value in (1e30, -1.7e308):
+        assert np.isfinite(model.predict([[[value, value]], [[0, value]]])).all()
+
+
+# -- errors -------------------------------------------------------------------------------------
+
+
+TORN = PADDED.copy()
+TORN[3, 0, 1] = np.nan
+NOTHING = PADDED.copy()
+NOTHING[3] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([*SETS[:3], np.empty((0, 2))], r"X\[3\] is an empty set: leave it out"),
+        ([*SETS[:3], []], r"X\[3\] is an empty set: leave it out"),
+        (NOTHING, r"X\[3\] is an empty set: leave it out"),
+        (
+            [*SETS[:3], np.ones((2, 3))],
+            r"X\[0\] has elements of shape \(2,\), but X\[3\] .* \(3,\)",
+        ),
+        ([*SETS[:3], np.ones(3)], r"X\[0\] has elements of shape \(2,\), but X\[3\] .* \(1,\)"),
+        (TORN, r"X\[3\] is no set of numbers: Input contains NaN"),
+        ([*SETS[:3], [[1.0, np.nan]]], r"X\[3\] is no set of numbers: Input contains NaN"),
+        ([*SETS[:3], [[np.nan, np.nan]]], r"X\[3\] is no set of numbers: Input contains NaN"),
+        ([*SETS[:3], [[1.0, -np.inf]]], r"X\[3\] is no set of numbers: Input contains infinity"),
+        ([*SETS[:3], [[1.0], [1.0, 2.0]]], r"X\[3\] is no set of numbers: .*inhomogeneous"),
+        ([*SETS[:3], [["a", "b"]]], r"X\[3\] is no set of numbers: .*Convert your data to numeric"),
+        ([*SETS[:3], [[1j, 2]]], r"X\[3\] is no set of numbers: Complex data not supported"),
+        ([*SETS[:3], None], r"X\[3\] is"),
+        (np.where(PADDED > 1, np.inf, PADDED), "Input contains infinity|contains infinity"),
+        ([1.0, 2.0], r"X\[0\] is a number and no set"),
+        (np.arange(24.0), r"Expected sets, got an array of shape \(24,\). Reshape your data"),
+        ([], "0 sets"),
+        (np.empty((0, 3, 2)), "0 sample"),
+        (np.ones((24, 0, 2)), r"X\[0\] is an empty set"),
+        (np.ones((24, 3, 0)), r"X\[0\] is an empty set"),
+        (np.ones((24, 3, 2, 2)), r"Elements have shape \(2, 2\): give an embedding"),
+        ([np.ones((3, 2, 2))] * 24, r"Elements have shape \(2, 2\): give an embedding"),
+    ],
+)
+@BOTH
+def test_bad_sets(model, y, X, message):
+    with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+        model.fit(X, y[: len(X)])
+    if "embedding" not in message:
+        with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+            clone(model).fit(SETS, y).predict(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([np.ones((2, 3))], "X has 3 features, but SetTransformer.* is expecting 2 features"),
+        (np.ones((4, 5)), "X has 1 features, but SetTransformer.* is expecting 2 features"),
+        (np.ones((4, 5, 2, 1)), r"elements have shape \(2, 1\), and \(2,\) in fit"),
+    ],
+)
+@BOTH
+def test_other_elements_than_in_fit(model, y, X, message):
+    with pytest.raises(ValueError, match=message):
+        clone(model).fit(SETS, y).predict(X)
+
+
+@BOTH
+def test_bad_number_of_targets(model, y):
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(SETS, y[:23])
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        model.fit(SETS, None)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.where(Y > 1, np.nan, Y), "contains NaN"),
+        (np.where(Y > 1, np.inf, Y), "contains infinity"),
+        (CLASSES, "could not convert string to float"),
+        (np.ones((24, 2, 2)), "dim 3|too many|Found array"),
+    ],
+)
+def test_bad_targets(y, message):
+    with pytest.raises(ValueError, match=message):
+        SetTransformerRegressor(**QUICK).fit(SETS, y)
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.5, -3.2])
+def test_bad_counts(value):
+    y = np.arange(24.0)
+    y[5] = value
+    with pytest.raises(ValueError, match="whole number from 0 on.*choose another loss"):
+        SetTransformerRegressor(loss="poisson", **QUICK).fit(SETS, y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.full(24, "one"), "at least two classes, but y holds one class only: 'one'|np.str_"),
+        (Y, "Unknown label type: continuous"),
+        (np.column_stack([CLASSES, CLASSES]), "should be a 1d array"),
+    ],
+)
+def test_bad_classes(y, message):
+    with pytest.raises(ValueError, match=message):
+        SetTransformerClassifier(**QUICK).fit(SETS, y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"encoder": "rnn"}, "'encoder' parameter of SetTransformerClassifier must be"),
+        ({"pooling": "median"}, "'pooling' parameter"),
+        ({"norm": "batch"}, "'norm' parameter"),
+        ({"width": 0}, "'width' parameter"),
+        ({"width": 9, "n_heads": 2}, "n_heads must divide width"),
+        ({"dropout": 1.0}, "'dropout' parameter"),
+        ({"embedding": "conv"}, "'embedding' parameter"),
+        ({"embedding": nn.Identity(), "max_epochs": 0}, "'max_epochs' parameter"),
+        ({"embedding": nn.Unflatten(1, (2, 1))}, r"makes \(1, 2, 1\) of one element \(2,\)"),
+        ({"validation_fraction": 1.0}, "'validation_fraction' parameter"),
+        ({"learning_rate": 0}, "'learning_rate' parameter"),
+        ({"random_state": "chance"}, "'random_state' parameter"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        SetTransformerClassifier(**{**QUICK, **parameters}).fit(SETS, CLASSES)
+    if "classifier" not in message.lower():
+        with pytest.raises(ValueError, match=message):
+            SetTransformerRegressor(**{**QUICK, **parameters}).fit(SETS, Y)
+
+
+def test_loss_is_the_regressors():
+    with pytest.raises(ValueError, match="'loss' parameter"):
+        SetTransformerRegressor(loss="huber", **SMALL).fit(SETS, Y)
+    with pytest.raises(TypeError, match="loss"):
+        SetTransformerClassifier(loss="poisson")
+
+
+@BOTH
+def test_not_fitted(model, y):
+    for method in {"predict", "predict_proba", "predict_log_proba"} & set(dir(model)):
+        with pytest.raises(NotFittedError):
+            getattr(clone(model), method)(SETS)
+
+
+# -- scikit-learn's tools -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "X", [SETS, PADDED, objects(SETS), pd.Series(objects(SETS))], ids=lambda X: type(X).__name__
+)
+@BOTH
+def test_tools_take_any_form(model, y, X):
+    first, second, y_first, _ = train_test_split(X, y, random_state=0)
+    fitted = clone(model).fit(first, y_first)
+    assert fitted.predict(second).shape == (6,)
+    scores = cross_val_score(model, X, y, cv=2)
+    assert_array_equal(scores, cross_val_score(model, SETS, y, cv=2))
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    assert_array_equal(
+        cross_val_predict(pipeline, X, y, cv=2), cross_val_predict(model, X, y, cv=2)
+    )
+
+
+@BOTH
+def test_two_processes(model, y):
+    grid = {"width": [4, 8], "embedding": [None, nn.Linear(2, 2)]}
+    searches = [
+        GridSearchCV(model, grid, cv=2, n_jobs=n_jobs).fit(X, y)
+        for n_jobs, X in ((None, SETS), (2, SETS), (2, PADDED))
+    ]
+    for search in searches:
+        expected = searches[0].cv_results_["mean_test_score"]
+        assert_allclose(search.cv_results_["mean_test_score"], expected, atol=1e-6)
+        assert_allclose(search.score(SETS, y), searches[0].score(SETS, y), atol=1e-6)
+
+
+@BOTH
+def test_pickle_and_copies(model, y):
+    fitted = clone(model).set_params(embedding=nn.Linear(2, 3)).fit(SETS, y)
+    expected = fitted.predict(SETS)
+    for copied in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        assert_array_equal(copied.predict(SETS), expected)
+        assert copied.history_[:, "train_loss"] == fitted.history_[:, "train_loss"]
+    assert len(pickle.dumps(fitted)) < 60_000
+    fresh = clone(fitted)
+    assert fresh.embedding is not fitted.embedding
+    assert not hasattr(fresh, "module_")
+    assert_array_equal(fresh.fit(SETS, y).predict(SETS), expected)
+
+
+@BOTH
+def test_attributes(model, y):
+    fitted = clone(model).fit(SETS, y)
+    assert fitted.n_features_in_ == 2
+    assert fitted.n_iter_ == len(fitted.history_) == 2
+    assert_allclose(fitted.mean_, np.concatenate(SETS).mean(0))
+    assert_allclose(fitted.scale_, np.concatenate(SETS).std(0))
+    assert SetTransformerRegressor(**QUICK).fit(PADDED[..., 0], Y).n_features_in_ == 1
