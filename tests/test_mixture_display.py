@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from test_mixture import double
 
-from sklearn_meta.inspection.mixture import MixtureDisplay
+from sklearn_meta.inspection import MixtureDisplay
 
 KINDS = pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
 

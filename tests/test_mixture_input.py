@@ -7,8 +7,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
 from test_mixture import ALL_TYPES, LEARNER, double
 
-from sklearn_meta import learner
-from sklearn_meta.mixture import AmortizedGMM
+from sklearn_meta import AmortizedGMM, learner
 
 RNG = np.random.default_rng(0)
 X_GOOD = RNG.standard_normal((30, 3)) + 4 * RNG.integers(0, 2, (30, 1))

@@ -11,6 +11,9 @@ from .gaussian_mixture import Mixture, farthest_points, log_joint, log_likelihoo
 #: Least variance in standardised units; no component is narrower.
 FLOOR = 1e-6
 
+#: Steps of k-means from the seeds, which real points need: the farthest of them are odd ones.
+N_LLOYD = 5
+
 #: Points whose pairs tell what is near, and how often that is asked anew.
 N_WITNESSES, N_LOOKS = 40, 5
 
@@ -81,7 +84,7 @@ class LearnedMoments(nn.Module):
 
     @staticmethod
     def start(x, mask, columns, n_components, spherical, first=0.5):
-        """Responsibilities of the seeds: each point belongs to the nearest of some far points.
+        """Responsibilities to start with: those of a few steps of k-means from points far apart.
 
         The first of them is the one whose distance from the mean has the rank ``first``: 0 is the
         nearest and 1 the farthest. One half, a usual point, is better than either.
@@ -103,10 +106,12 @@ class LearnedMoments(nn.Module):
         seeds = farthest_points(x, mask, n_components, columns, first)  # (B, K)
         present = torch.arange(seeds.shape[1], device=x.device) < n_components[:, None]
         centres = x.gather(1, seeds[..., None].expand(-1, -1, x.shape[2]))
-        distances = (x[:, :, None] - centres[:, None]).square().sum(-1)
-        nearest = distances.masked_fill(~present[:, None], math.inf).argmin(-1)
-        one_hot = nn.functional.one_hot(nearest, seeds.shape[1]).to(x.dtype)
-        return one_hot * mask[..., None], present
+        for _ in range(N_LLOYD):
+            r = nearest_centre(x, mask, centres, present)
+            counts = r.sum(1)[..., None]
+            # A centre without points, a duplicate, stays.
+            centres = torch.where(counts > 0, r.mT @ x / counts.clamp(min=1), centres)
+        return nearest_centre(x, mask, centres, present), present
 
     @staticmethod
     def moments(x, responsibilities, full):
@@ -293,6 +298,14 @@ def average_gaps(means, scale, columns):
     unit = (means / scale[:, None].sqrt()).masked_fill(~columns[:, None], 0)
     gaps = (unit[:, :, None] - unit[:, None]).square().sum(-1)
     return gaps / columns.sum(1)[:, None, None]
+
+
+def nearest_centre(x, mask, centres, present):
+    """Responsibilities (B, N, K), one at the nearest present centre (B, K, D) of each point."""
+    # The points' own squares are the same for all centres.
+    distances = centres.square().sum(-1)[:, None] - 2 * x @ centres.mT
+    nearest = distances.masked_fill(~present[:, None], math.inf).argmin(-1)
+    return nn.functional.one_hot(nearest, centres.shape[1]).to(x.dtype) * mask[..., None]
 
 
 def from_middle_to_rim(x, mask):
