@@ -249,12 +249,15 @@ def test_an_architecture_by_name_learns_from_a_prior():
 
 
 def test_head_by_hand():
-    head = OddOneOut(share=0.2)
+    head = OddOneOut(bandwidth=0.5, share=0.2)
     z = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [5.0, 1.0]])[None, :, :, None]
-    readable = torch.tensor([[True, True, True, True, False]])  # centre (1, 1), distances 2
+    readable = torch.tensor([[True, True, True, True, False]])
     logits = head.joint(z, None, None, readable)[0].detach()
+    # The squared distances of a corner are 0, 4, 4, 8, their mean is 4, the kernel's width 2.
+    corner = np.mean([1, 1 / 3, 1 / 3, 1 / 5])
+    beyond = np.mean([1 / 14, 1 / 6, 1 / 14, 1 / 6])
     assert_allclose(logits[:4], np.log(0.2 / 0.8), rtol=1e-5)
-    assert_allclose(logits[4], np.log(16 / 2) + np.log(0.2 / 0.8), rtol=1e-3)
+    assert_allclose(logits[4], np.log(corner / beyond) + np.log(0.2 / 0.8), rtol=1e-5)
 
 
 def test_loss_and_score_count_the_rows_asked_for():
@@ -275,8 +278,9 @@ def test_loss_and_score_count_the_rows_asked_for():
     ]
     by_hand = np.mean(binary) + RANKING * np.mean(ranking)
     assert_allclose(OddOneOut.loss(logits, target), by_hand, rtol=1e-5)
-    with pytest.raises(ValueError, match="share must be between 0 and 1"):
-        OddOneOut(share=1)
+    for bad in ({"share": 1}, {"bandwidth": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
+            OddOneOut(**bad)
 
 
 # -- the tasks ----------------------------------------------------------------------------------
