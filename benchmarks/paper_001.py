@@ -1,0 +1,110 @@
+"""The tables and figures of paper 001 on sets: every compared method, in one command.
+
+    python benchmarks/paper_001.py --omniglot FOLDER
+    python benchmarks/paper_001.py --only 2 8 --seeds 3 --factor 4
+    python benchmarks/paper_001.py --quick
+
+benchmarks/README.md says what is measured and how to read it. Each cell (method x task x seed) is
+kept under `--cache`, so a killed run goes on. Steps are the same for all methods of a table. The
+tables on mixtures and clusters are those of benchmarks/mixtures.py.
+"""
+
+import argparse
+import os
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import paper_001_report as report
+import torch
+from paper_001_grid import TABLES
+from paper_001_tasks import MaxRegression, OddOneOut, PointClouds, UniqueCharacters
+from paper_001_training import run_cell
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: What --quick sets: too little to learn anything.
+QUICK = {"steps": 2, "seeds": 2, "encoder_steps": 2, "n_valid": 20, "n_test": 20}
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--only", nargs="+", choices=list(TABLES), default=list(TABLES), help="[all]")
+    add("--methods", nargs="+", help="of these only, by the paper's names [all]")
+    add("--seeds", type=int, default=3, help="trainings of each method [%(default)s]")
+    add("--factor", type=float, default=1.0, help="on the steps of each training [%(default)s]")
+    add("--steps", type=int, help="of each training, in place of the task's own")
+    add("--encoder-steps", type=int, default=6000, help="of the image encoder [%(default)s]")
+    add("--end-to-end", action="store_true", help="train the image encoder with each method")
+    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
+    add("--omniglot", type=Path, default=folder, help="folder of omniglot.npz [%(default)s]")
+    add("--n-valid", type=int, default=1000, help="validation sets of a look [%(default)s]")
+    add("--n-test", type=int, default=4000, help="test sets of each seed [%(default)s]")
+    add("--cache", type=Path, default=Path("checkpoints/paper_001"), help="[%(default)s]")
+    add("--output", type=Path, default=ROOT / "benchmarks/results/paper_001", help="a folder")
+    add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        vars(options).update(QUICK)
+    return options
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    torch.set_num_threads(1)  # so that CPU time is time
+    options.output.mkdir(parents=True, exist_ok=True)
+
+    @cache
+    def task(name):
+        kind, _, number = name.partition("_")
+        return {
+            "max": lambda: MaxRegression(),
+            "unique": lambda: UniqueCharacters(options),
+            "odd": lambda: OddOneOut(options, int(number)),
+            "solids": lambda: PointClouds(int(number)),
+        }[kind]()
+
+    for key in options.only:
+        table = TABLES[key]
+        if table.task.startswith(("unique", "odd")) and not options.omniglot.is_dir():
+            print(f"{key} is left out: there is no folder {options.omniglot}; give --omniglot.")
+            continue
+        methods = [m for m in table.methods if not options.methods or m.name in options.methods]
+        if methods:
+            run_table(key, table, methods, task(table.task), options)
+
+
+def run_table(key, table, methods, task, options):
+    """Compute the cells of a table, and write it anew after each of them."""
+    stem = options.output / (key if key.startswith("figure") else f"table_{key}")
+    if options.end_to_end and table.task.startswith(("unique", "odd")):
+        stem = stem.with_name(f"{stem.name}_end_to_end")
+    cells = []
+    for seed in range(options.seeds):
+        for method in methods:
+            cell = run_cell(task, method, seed, options)
+            found = {measure: round(cell[measure], 4) for measure in table.measures}
+            print(f"{key} {method.name}, seed {seed}: {found}", flush=True)
+            cells.append({k: v for k, v in cell.items() if k not in ("setting", "curve")})
+            rows = pd.DataFrame(cells)
+            rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+            summary = report.summarise(rows, table)
+            stem.with_suffix(".md").write_text(report.to_markdown(table, summary))
+    print(stem.with_suffix(".md").read_text())
+    if key.startswith("figure"):
+        report.plot_figure(table, summary, others(options), stem.with_suffix(".png"))
+    else:
+        report.plot_table(table, summary, stem.with_suffix(".png"))
+
+
+def others(options):
+    """Means of Table 8, if it has been written: the horizontal lines of figure 6."""
+    path = options.output / "table_8.csv"
+    if not path.is_file():
+        return {}
+    return pd.read_csv(path).groupby("method", sort=False)["accuracy"].mean().to_dict()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+"""The tasks of benchmarks/paper_001.py: the sets, what is asked of them, how it is scored."""
+
+import numpy as np
+import torch
+from paper_001_omniglot import (
+    OfImages,
+    OfVectors,
+    load,
+    mend_batch_norm,
+    odd_one_out_sets,
+    training_pool,
+    unique_sets,
+)
+from paper_001_solids import SOLIDS, draw_cloud
+from paper_001_training import encoded_images
+from torch import nn
+from torch.nn.functional import cross_entropy, softplus
+
+from sklearn_meta.backbones.set_transformer import SetTransformer
+
+
+class Task:
+    """What the training loop asks of a task.
+
+    Attributes
+    ----------
+    name : str
+        Of its cells in the cache.
+    steps, n_sets, learning_rate : int, int, float
+        Training steps at a budget factor of 1, sets in each, highest learning rate.
+    setting : dict
+        What else tells its cells from those of another run.
+    """
+
+    steps = 1000
+    n_sets = 128
+    learning_rate = 1e-3
+
+    @property
+    def setting(self):
+        return {"name": self.name, "n_sets": self.n_sets}
+
+    def module(self, method):
+        """A network with random weights, of inputs ``x`` and ``mask``."""
+        raise NotImplementedError
+
+    def prepare(self, module):
+        """What is to be done before a module is scored."""
+
+    def sets(self, rng, n_sets, split):
+        """Inputs (dict of tensors) and a target, of the split "train", "valid" or "test"."""
+        raise NotImplementedError
+
+    def batch(self, rng):
+        return self.sets(rng, self.n_sets, "train")
+
+    def loss(self, output, target):
+        raise NotImplementedError
+
+    def measures(self, output, target):
+        """Of all test sets: a dict of floats."""
+        raise NotImplementedError
+
+
+class MaxRegression(Task):
+    """Table 2: the largest of 1 to 10 numbers in [0, 100] (appendix B.1)."""
+
+    name = "max"
+    steps = 10_000
+
+    def module(self, method):
+        return SetTransformer(1, 1, **method.config)
+
+    def sets(self, rng, n_sets, split):
+        sizes = rng.integers(1, 11, n_sets)
+        mask = torch.from_numpy(np.arange(10) < sizes[:, None])
+        x = torch.from_numpy(rng.uniform(0, 100, (n_sets, 10)).astype(np.float32))
+        target = x.masked_fill(~mask, 0.0).amax(1)
+        return {"x": (x[..., None] - 50) / 50, "mask": mask}, target
+
+    def loss(self, output, target):
+        return ((50 * output[:, 0] + 50) - target).abs().mean()
+
+    def measures(self, output, target):
+        return {"mae": self.loss(output, target).item()}
+
+
+class OfOmniglot(Task):
+    """What the two tasks on Omniglot share.
+
+    Elements are vectors of an image encoder that all methods share, trained once, or with
+    ``end_to_end`` the images themselves, and the encoder is trained with each method.
+    """
+
+    learning_rate = 2e-3
+
+    def __init__(self, options):
+        self.images, self.characters, self.alphabets = load(options.omniglot)
+        self.end_to_end = options.end_to_end
+        self.encoder_steps = options.encoder_steps
+        self.vectors = None if self.end_to_end else encoded_images(options)
+
+    @property
+    def setting(self):
+        encoder = "end to end" if self.end_to_end else self.encoder_steps
+        return {**super().setting, "encoder": encoder}
+
+    def of_elements(self, network):
+        if self.end_to_end:
+            return OfImages(self.images, network)
+        return OfVectors(self.vectors, network)
+
+    def prepare(self, module):
+        if self.end_to_end:
+            mend_batch_norm(module.encoder, self.images[self.characters["train"][::8].ravel()])
+
+    def pool(self, rng, split):
+        characters = self.characters[split]
+        return training_pool(rng, characters, self.alphabets) if split == "train" else characters
+
+
+class UniqueCharacters(OfOmniglot):
+    """Tables 3 and 8, figure 6: how many different characters are there? (appendix B.2)."""
+
+    name = "unique"
+    steps = 8000
+
+    def module(self, method):
+        network = SetTransformer(64, 1, **method.config)
+        nn.init.constant_(network.output.bias, 4.0)  # the mean count, near enough
+        return self.of_elements(network)
+
+    def sets(self, rng, n_sets, split):
+        places, mask, counts = unique_sets(rng, n_sets, self.pool(rng, split))
+        inputs = {"x": torch.from_numpy(places), "mask": torch.from_numpy(mask)}
+        return inputs, torch.from_numpy(counts).float()
+
+    @staticmethod
+    def rate(output):
+        """Poisson rate of each set; of several seeds, that of their mean output."""
+        return softplus(output.flatten(1).mean(1))
+
+    def loss(self, output, target):
+        rate = self.rate(output) + 1e-6  # float32 has no log of 0
+        return (rate - target * rate.log() + torch.lgamma(target + 1)).mean()
+
+    def measures(self, output, target):
+        rate = self.rate(output)
+        return {
+            "accuracy": (rate.round() == target).float().mean().item(),
+            "accuracy_mode": (rate.floor() == target).float().mean().item(),
+            "mae": (rate - target).abs().mean().item(),
+            "bias": (rate - target).mean().item(),
+        }
+
+
+class OddOneOut(OfOmniglot):
+    """Table 5 with characters in place of attributes: which of eight images is the odd one?
+
+    Parameters
+    ----------
+    options : Namespace
+    n_normal : int
+        Characters of the other seven images.
+    """
+
+    def __init__(self, options, n_normal):
+        super().__init__(options)
+        self.n_normal = n_normal
+        self.name = f"odd_{n_normal}"
+
+    steps = 1000
+
+    def module(self, method):
+        return self.of_elements(Pointer(64, method.config))
+
+    def sets(self, rng, n_sets, split):
+        places, odd = odd_one_out_sets(rng, n_sets, self.pool(rng, split), self.n_normal)
+        mask = torch.ones(places.shape, dtype=torch.bool)
+        return {"x": torch.from_numpy(places), "mask": mask}, torch.from_numpy(odd)
+
+    def loss(self, output, target):
+        return cross_entropy(output, target)
+
+    def measures(self, output, target):
+        """Means over sets: with one of eight to find, both follow from its rank."""
+        rank = 1 + (output > output.gather(1, target[:, None])).sum(1).float()
+        return {"auroc": ((8 - rank) / 7).mean().item(), "aupr": (1 / rank).mean().item()}
+
+
+class Pointer(nn.Module):
+    """A score for each element of a set, from what it is encoded to and from the pooled set.
+
+    Parameters
+    ----------
+    n_inputs : int
+    config : dict
+        Of the :class:`SetTransformer`.
+    """
+
+    def __init__(self, n_inputs, config):
+        super().__init__()
+        width = config.get("width", 64)
+        n_seeds = config.get("n_seeds", 1)
+        self.transformer = SetTransformer(n_inputs, width, **config)
+        self.element = nn.Linear(width, width)
+        self.context = nn.Linear(n_seeds * width, width, bias=False)
+        self.score = nn.Linear(width, 1)
+
+    def forward(self, x, mask):
+        """(B, N), -inf at padding."""
+        z = self.transformer.encode(x, mask)
+        context = self.transformer.decode(z, mask).flatten(1)
+        hidden = (self.element(z) + self.context(context)[:, None]).relu()
+        return self.score(hidden)[..., 0].masked_fill(~mask, -torch.inf)
+
+
+class PointClouds(Task):
+    """Tables 6 and 17 with parametric solids: which one are these points on?
+
+    Parameters
+    ----------
+    n_points : int
+    """
+
+    n_sets = 32
+
+    def __init__(self, n_points):
+        self.n_points = n_points
+        self.name = f"solids_{n_points}"
+        self.steps = {100: 3000, 1000: 500}.get(n_points, 500)
+
+    def module(self, method):
+        return SetTransformer(3, len(SOLIDS), **method.config)
+
+    def sets(self, rng, n_sets, split):
+        kinds = rng.integers(0, len(SOLIDS), n_sets)
+        x = np.stack([draw_cloud(rng, SOLIDS[kind], self.n_points) for kind in kinds])
+        x = torch.from_numpy(x.astype(np.float32))
+        return {"x": x, "mask": torch.ones(x.shape[:2], dtype=torch.bool)}, torch.from_numpy(kinds)
+
+    def loss(self, output, target):
+        return cross_entropy(output, target)
+
+    def measures(self, output, target):
+        return {"accuracy": (output.argmax(1) == target).float().mean().item()}

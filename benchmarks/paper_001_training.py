@@ -1,0 +1,240 @@
+"""Training of benchmarks/paper_001.py: one loop for every method and task, each cell kept."""
+
+import hashlib
+import json
+import time
+
+import numpy as np
+import torch
+from paper_001_omniglot import (
+    N_CHARACTERS,
+    ByPlace,
+    ImageEncoder,
+    contrastive_loss,
+    load,
+    mend_batch_norm,
+    training_pool,
+)
+from skorch import NeuralNet
+from skorch.callbacks import Callback, GradientNormClipping, LRScheduler
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import IterableDataset
+
+from sklearn_meta.training import rate_at
+
+#: Looks at validation sets in a training.
+N_LOOKS = 5
+
+
+class Stream(IterableDataset):
+    """Endless batches, cut into epochs of a number of steps."""
+
+    def __init__(self, draw, n_steps, seed):
+        self.draw = draw
+        self.n_steps = n_steps
+        self.rng = np.random.default_rng(seed)
+
+    def __iter__(self):
+        for _ in range(self.n_steps):
+            yield self.draw(self.rng)
+
+
+class Looks(Callback):
+    """Records what ``look(module)`` finds after every epoch, a dict."""
+
+    def __init__(self, look):
+        self.look = look
+
+    def on_epoch_end(self, net, **kwargs):
+        for name, value in self.look(net.module_).items():
+            net.history.record(f"valid_{name}", value)
+
+
+def train(module, loss, draw, steps, learning_rate, seed, look=None):
+    """Fit a module to a stream of batches: AdamW, warm-up over a tenth, then a cosine to zero.
+
+    Parameters
+    ----------
+    module : Module
+    loss : callable
+        Of the module's output and a target.
+    draw : callable
+        Of a numpy generator: inputs (dict of tensors of like length) and a target.
+    steps : int
+        At least; rounded up to a multiple of the number of looks.
+    learning_rate : float
+        The highest.
+    seed : int
+        Of the batches.
+    look : callable, optional
+        Of the module: what to record, a dict.
+
+    Returns
+    -------
+    list of dict
+        train_loss and what `look` found, an entry an epoch.
+    """
+    n_epochs = min(N_LOOKS, steps)
+    n_steps = -(-steps // n_epochs)
+    steps = n_epochs * n_steps
+    callbacks = [
+        ("clip", GradientNormClipping(1.0)),
+        (
+            "schedule",
+            LRScheduler(
+                LambdaLR, lr_lambda=lambda i: rate_at(i, steps, steps // 10, 1), step_every="batch"
+            ),
+        ),
+    ]
+    net = NeuralNet(
+        module,
+        criterion=Loss,
+        criterion__function=loss,
+        optimizer=torch.optim.AdamW,
+        optimizer__weight_decay=0.01,
+        optimizer__fused=True,
+        lr=learning_rate,
+        batch_size=None,  # the stream's items are batches
+        max_epochs=n_epochs,
+        train_split=None,
+        callbacks=callbacks + ([("looks", Looks(look))] if look else []),
+        callbacks__print_log=None,
+        verbose=0,
+    )
+    net.fit(Stream(draw, n_steps, seed), None)
+    return [
+        {name: epoch[name] for name in epoch if name.startswith(("train_l", "valid_"))}
+        for epoch in net.history.to_list()
+    ]
+
+
+class Loss(nn.Module):
+    """A loss function as the class that skorch asks for."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, output, target):
+        return self.function(output, target)
+
+
+def run_cell(task, method, seed, options):
+    """Scores of one method on one task, computed or from the cache.
+
+    Parameters
+    ----------
+    task : Task
+    method : Method
+    seed : int
+        Of the initial weights, of the training batches and of the test sets.
+    options : Namespace
+        The command's arguments.
+
+    Returns
+    -------
+    dict
+        method, seed, the measures on test sets, steps, cpu_seconds, n_parameters, curve.
+    """
+    steps = options.steps or max(round(task.steps * options.factor), 1)
+    setting = {
+        "method": method._asdict(),
+        "seed": seed,
+        "steps": steps,
+        "learning_rate": task.learning_rate,
+        "task": task.setting,
+        "n_test": options.n_test,
+    }
+    digest = hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:8]
+    name = "".join(c if c.isalnum() else "_" for c in method.name)
+    path = options.cache / task.name / f"{name}-{seed}-{digest}.json"
+    if path.is_file():
+        return json.loads(path.read_text())
+
+    torch.manual_seed(seed)
+    module = task.module(method)
+    start = time.process_time()
+    curve = train(
+        module,
+        task.loss,
+        task.batch,
+        steps,
+        task.learning_rate,
+        seed,
+        lambda module: evaluate(task, module, "valid", options.n_valid, seed),
+    )
+    seconds = time.process_time() - start
+    cell = {
+        "method": method.name,
+        "seed": seed,
+        **evaluate(task, module, "test", options.n_test, seed),
+        "steps": steps,
+        "cpu_seconds": seconds,
+        "n_parameters": sum(p.numel() for p in module.parameters()),
+        "setting": setting,
+        "curve": curve,
+    }
+    write_json(path, cell)
+    return cell
+
+
+@torch.inference_mode()
+def evaluate(task, module, split, n_sets, seed):
+    """Measures of a module on sets that no training has seen."""
+    training = module.training
+    task.prepare(module)
+    module.eval()
+    rng = np.random.default_rng([seed, {"valid": 1, "test": 2}[split]])
+    outputs, targets = [], []
+    for i in range(0, n_sets, 500):
+        inputs, target = task.sets(rng, min(500, n_sets - i), split)
+        outputs.append(module(**inputs))
+        targets.append(target)
+    module.train(training)
+    return task.measures(torch.cat(outputs), torch.cat(targets))
+
+
+def write_json(path, content):
+    """All of it or nothing: a run that is killed leaves no half a cell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=1))
+    partial.replace(path)
+
+
+def encoded_images(options):
+    """Vectors (n_images, 64) of all images of Omniglot, by an encoder all methods share.
+
+    It is trained once, to tell the characters of the train alphabets apart, and kept.
+    """
+    images, characters, alphabets = load(options.omniglot)
+    encoder = ImageEncoder()
+    path = options.cache / f"encoder-{options.encoder_steps}.pt"
+    if path.is_file():
+        encoder.load_state_dict(torch.load(path, weights_only=True))
+    else:
+        torch.manual_seed(0)
+        start = time.process_time()
+
+        def draw(rng):
+            places = torch.from_numpy(training_pool(rng, characters["train"], alphabets)).ravel()
+            return {"x": places}, places
+
+        curve = train(
+            ByPlace(images, encoder),
+            lambda z, _: contrastive_loss(z, N_CHARACTERS),
+            draw,
+            options.encoder_steps,
+            learning_rate=3e-3,
+            seed=0,
+        )
+        mend_batch_norm(encoder, images[characters["train"][::3].ravel()])
+        write_json(
+            path.with_suffix(".json"),
+            {"cpu_seconds": time.process_time() - start, "curve": curve},
+        )
+        torch.save(encoder.state_dict(), path)
+    encoder.eval()
+    with torch.no_grad():
+        return torch.cat([encoder(batch) for batch in images.split(1000)])

@@ -1,0 +1,59 @@
+"""benchmarks/set_attention.py in its quick form: the same answers are compared, ratios written."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+# Benchmarks are scripts, not part of the package.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import set_attention as benchmark
+
+
+@pytest.mark.parametrize("block", benchmark.BLOCKS)
+@pytest.mark.parametrize("attention", list(benchmark.ATTENTIONS)[1:])
+def test_all_attentions_have_one_answer(block, attention):
+    x = benchmark.elements(block, 30)
+    ours, other = (benchmark.build(block, name) for name in (benchmark.OURS, attention))
+    torch.testing.assert_close(other(x), ours(x), rtol=1e-4, atol=1e-5)
+    # And it is another attention: ours must not be called.
+    for module in other.modules():
+        if isinstance(module, benchmark.MAB):
+            assert "attend" in vars(module) and module.other is not None
+
+
+def test_another_answer_ends_the_run(monkeypatch):
+    monkeypatch.setitem(benchmark.ATTENTIONS, "wrong", lambda block: lambda x, y: 2 * x)
+    with pytest.raises(AssertionError, match="not close"):
+        next(benchmark.rows_of(["SAB(64, 8)"], [10], 1, 1))
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is Linux's")
+def test_peak_memory_sees_the_weights_that_plain_attention_keeps():
+    """8 heads x 2000 x 2000 float32 are 122 MiB, several times over; ours keeps none."""
+    plain, ours = (
+        benchmark.peak_memory("SAB(64, 8)", 2000, name, 1)
+        for name in ("matmul and softmax", benchmark.OURS)
+    )
+    assert plain > 240 and ours < plain / 4
+
+
+def test_quick_form_writes_every_ratio(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "peak_memory", lambda block, n, name, threads: float(n))
+    benchmark.main(["--quick", "--output", str(tmp_path / "quick")])
+    with open(tmp_path / "quick.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * len(benchmark.ATTENTIONS)
+    for group in zip(*[iter(rows)] * len(benchmark.ATTENTIONS)):
+        assert len({(row["block"], row["n"]) for row in group}) == 1
+        for row in group:
+            expected = float(row["ms"]) / float(group[0]["ms"])
+            assert float(row["time_ratio"]) == pytest.approx(expected)
+            assert float(row["memory_ratio"]) == 1
+    text = (tmp_path / "quick.md").read_text()
+    assert "--quick" in text and "| SAB(64, 8) / ISAB_4(64, 8) | 50 |" in text
+    assert (tmp_path / "quick.png").stat().st_size > 0
