@@ -186,6 +186,9 @@ class Timed:
         self.seconds += time.perf_counter() - start
         return drawn
 
+    def __getattr__(self, name):  # what else a sampler has
+        return getattr(self.drawn_from, name)
+
 
 def prepare(source, sampler):
     """Seconds of preparing a pool: all, source.draw, sampler.draw, sort and collate."""

@@ -21,7 +21,8 @@ from sklearn_meta.heads import (
 )
 from sklearn_meta.heads.base import RegressionHead
 
-ALL = [(task, name) for task, heads in HEADS.items() for name in heads]
+# The head of outlier detection, which reads no labels, has its own tests.
+ALL = [(task, name) for task in ("classification", "regression") for name in HEADS[task]]
 
 
 @st.composite
