@@ -189,7 +189,10 @@ class OddOneOut(OfOmniglot):
 
 
 class Pointer(nn.Module):
-    """A score for each element of a set, from what it is encoded to and from the pooled set.
+    """A score for each element of a set: how alike it is to what the pooled set asks for.
+
+    As in Table 15 the decoder ends in vectors as long as an element's features, which see no
+    other element; which one they point at, the paper does not say: here, dot products do.
 
     Parameters
     ----------
@@ -200,19 +203,14 @@ class Pointer(nn.Module):
 
     def __init__(self, n_inputs, config):
         super().__init__()
-        width = config.get("width", 64)
-        n_seeds = config.get("n_seeds", 1)
-        self.transformer = SetTransformer(n_inputs, width, **config)
-        self.element = nn.Linear(width, width)
-        self.context = nn.Linear(n_seeds * width, width, bias=False)
-        self.score = nn.Linear(width, 1)
+        self.transformer = SetTransformer(n_inputs, n_inputs, **config)
+        self.features = nn.Linear(n_inputs, n_inputs)
 
     def forward(self, x, mask):
         """(B, N), -inf at padding."""
-        z = self.transformer.encode(x, mask)
-        context = self.transformer.decode(z, mask).flatten(1)
-        hidden = (self.element(z) + self.context(context)[:, None]).relu()
-        return self.score(hidden)[..., 0].masked_fill(~mask, -torch.inf)
+        asked = self.transformer(x, mask).reshape(len(x), -1, x.shape[2]).mean(1)  # over seeds
+        scores = torch.einsum("bnd,bd->bn", self.features(x), asked) / x.shape[2] ** 0.5
+        return scores.masked_fill(~mask, -torch.inf)
 
 
 class PointClouds(Task):

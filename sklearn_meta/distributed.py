@@ -4,6 +4,7 @@ Under ``torchrun`` or ``accelerate launch`` every process runs the same program;
 up their communication. Both classes have the same methods, so the engine does not ask which.
 """
 
+import atexit
 import os
 from contextlib import nullcontext
 
@@ -72,6 +73,7 @@ class ManyProcesses:
                 "pip install 'sklearn_meta[distributed]'."
             ) from error
         self._accelerator = Accelerator(cpu=str(device) == "cpu")
+        atexit.register(_leave)
         place = self._accelerator.device
         self.device = "cpu" if place.type == "cpu" else str(place)  # not "cpu:0"
         self.rank = self._accelerator.process_index
@@ -94,3 +96,11 @@ class ManyProcesses:
         from accelerate.utils import gather_object
 
         return gather_object(items)
+
+
+def _leave():
+    """Part from the other processes at exit: threads that still serve them would abort this one."""
+    import torch.distributed
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
