@@ -15,6 +15,8 @@ _HOMES = {
     "MetaGPRegressor": "sklearn_meta.gaussian_process",
     "AmortizedGMM": "sklearn_meta.mixture",
     "AmortizedOutlierDetector": "sklearn_meta.outliers",
+    "MANNClassifier": "sklearn_meta.memory",
+    "MANNRegressor": "sklearn_meta.memory",
     "SetTransformerClassifier": "sklearn_meta.sets",
     "SetTransformerRegressor": "sklearn_meta.sets",
 }
@@ -24,6 +26,8 @@ __all__ = [
     "MetaGPRegressor",
     "AmortizedGMM",
     "AmortizedOutlierDetector",
+    "MANNClassifier",
+    "MANNRegressor",
     "SetTransformerClassifier",
     "SetTransformerRegressor",
 ]

@@ -38,6 +38,9 @@ class MetaEstimator(BaseEstimator):
     """
 
     _default_weights = "default"
+    _architectures = BACKBONES
+    #: The parameter that names the head.
+    _head_parameter = "head"
     #: What the targets of datasets are taken for; None goes by their values, since a classifier
     #: can cut those of a regression into classes.
     _expected_targets = None
@@ -232,7 +235,7 @@ class MetaEstimator(BaseEstimator):
         -------
         self : object
         """
-        if {"backbone", "head"} & params.keys():
+        if {"backbone", self._head_parameter} & params.keys():
             vars(self).pop("learner_", None)
         return super().set_params(**params)
 
@@ -244,10 +247,10 @@ class MetaEstimator(BaseEstimator):
         return self._learner()
 
     def _new_learner(self, backbone):
-        return Learner(backbone, self.head or self._default_head, task=self._task)
+        return Learner(backbone, self._head() or self._default_head, task=self._task)
 
     def _names_an_architecture(self):
-        return isinstance(self.backbone, str) and self.backbone in BACKBONES
+        return isinstance(self.backbone, str) and self.backbone in self._architectures
 
     def _learner(self):
         """The learner in use: meta-fitted, given, or loaded."""
@@ -270,13 +273,18 @@ class MetaEstimator(BaseEstimator):
                 f"backbone={_as_text(backbone)} was meta-trained for {learner.task}, and "
                 f"{type(self).__name__} is for {self._task}. Choose other weights."
             )
-        if self.head is not None and self.head != learner.names["head"]:
+        if self._head() is not None and self._head() != learner.names["head"]:
+            name = self._head_parameter
             raise ValueError(
-                f"head={self.head!r} asked for, but backbone={_as_text(backbone)} was "
-                f"meta-trained with head={learner.names['head']!r}. Leave head=None, or meta_fit "
-                "anew."
+                f"{name}={self._head()!r} asked for, but backbone={_as_text(backbone)} was "
+                f"meta-trained with {name}={learner.names['head']!r}. Leave {name}=None, or "
+                "meta_fit anew."
             )
         return learner
+
+    def _head(self):
+        """Name of the head that is asked for, or None."""
+        return getattr(self, self._head_parameter, None)
 
     def _weights_name(self):
         """The weights that ``backbone`` names."""

@@ -6,6 +6,7 @@ from torch import nn
 
 from .backbones import BACKBONES
 from .heads import HEADS
+from .memory_learner import MemoryLearner
 from .mixture_learner import MixtureLearner
 
 
@@ -99,7 +100,7 @@ def build_learner(config):
 
     Returns
     -------
-    Learner or MixtureLearner
+    Learner, MemoryLearner or MixtureLearner
 
     Raises
     ------
@@ -108,6 +109,8 @@ def build_learner(config):
     """
     if config.get("task") == MixtureLearner.task:
         return MixtureLearner(**config)
+    if str(config.get("task")).startswith("online_"):
+        return MemoryLearner(**config)
     return Learner(**config)
 
 

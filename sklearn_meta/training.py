@@ -21,6 +21,11 @@ from .checkpoint import Checkpoint
 from .distributed import processes
 from .tasks import batches, names_in
 
+OPTIMIZERS = {
+    "adamw": (torch.optim.AdamW, {}),
+    "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "momentum": 0.9}),
+}
+
 
 def meta_train(
     learner,
@@ -31,6 +36,7 @@ def meta_train(
     max_steps=20_000,
     batch_size=8,
     learning_rate=2e-3,
+    optimizer="adamw",
     weight_decay=0.01,
     n_warmup=100,
     n_cycles=1,
@@ -66,10 +72,11 @@ def meta_train(
     batch_size : int, default=8
         Tasks a step, of all processes together.
     learning_rate, weight_decay : float, default=2e-3 and 0.01
-        Of AdamW.
+    optimizer : {"adamw", "rmsprop"}, default="adamw"
+        RMSprop has the decay of 0.95 and the momentum of 0.9 of paper 002.
     n_warmup, n_cycles : int, default=100 and 1
         The rate rises linearly over ``n_warmup`` steps and falls to zero along a cosine; the
-        rest of the steps holds ``n_cycles`` such falls.
+        rest of the steps holds ``n_cycles`` such falls. With none the rate stays.
     clip : float, default=1.0
         Largest norm of the gradient.
     eval_every : int, default=500
@@ -139,6 +146,7 @@ def meta_train(
         "n_groups": shared.count * math.gcd(n_groups // shared.count, batch_size // shared.count),
         "share": (shared.rank, shared.count),
     }
+    kind, settings = OPTIMIZERS[optimizer]
     stream = EpisodeStream(
         source,
         sampler,
@@ -175,8 +183,9 @@ def meta_train(
     net = MetaNet(
         learner,
         criterion=learner.head.loss,
-        optimizer=torch.optim.AdamW,
+        optimizer=kind,
         optimizer__weight_decay=weight_decay,
+        **{f"optimizer__{name}": value for name, value in settings.items()},
         lr=learning_rate,
         max_epochs=n_epochs,
         batch_size=1,  # a stream's item is a whole batch of tasks, in groups

@@ -5,6 +5,7 @@ from .deep_sets import DeepSets
 from .exchangeable import Exchangeable
 from .hml import HML
 from .maml import MAML
+from .mann import MANN
 from .mixture_transformer import MixtureTransformer
 from .set_transformer import SetTransformer
 from .vsa import VSA
@@ -22,6 +23,7 @@ BACKBONES = {
 __all__ = [
     "BACKBONES",
     "MAML",
+    "MANN",
     "VSA",
     "AttHML",
     "DeepSets",

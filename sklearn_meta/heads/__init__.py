@@ -2,6 +2,7 @@
 
 from .gaussian_process import GaussianProcess
 from .label_propagation import LabelPropagation
+from .label_words import GaussianTargets, OneHotLabels, StringLabels
 from .learned_moments import LearnedMoments
 from .linear import LinearClassifier, LinearRegressor
 from .odd_one_out import OddOneOut
@@ -16,15 +17,20 @@ HEADS = {
     },
     "regression": {"gp": GaussianProcess, "linear": LinearRegressor},
     "outlier_detection": {"odd_one_out": OddOneOut},
+    "online_classification": {"onehot": OneHotLabels, "string": StringLabels},
+    "online_regression": {"gaussian": GaussianTargets},
 }
 
 __all__ = [
     "HEADS",
     "GaussianProcess",
+    "GaussianTargets",
     "LabelPropagation",
     "LearnedMoments",
     "LinearClassifier",
     "LinearRegressor",
     "OddOneOut",
+    "OneHotLabels",
     "Prototypes",
+    "StringLabels",
 ]

@@ -19,7 +19,9 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
     sampler : object
         With ``draw(dataset, rng) -> task``, ``size(task)``, by which tasks are sorted, and
         ``collate(tasks) -> (inputs, target)``, such as
-        :class:`sklearn_meta.tasks.EpisodeSampler`.
+        :class:`sklearn_meta.tasks.EpisodeSampler`; or with ``at(n_drawn)``, which says which
+        such sampler comes after a number of tasks, such as
+        :class:`sklearn_meta.tasks.Curriculum`.
     batch_size : int
         Tasks a batch.
     seed : int
@@ -43,10 +45,12 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
     pool, skip = divmod(start, n_pooled)
     while True:
         rng = np.random.default_rng([seed, pool])
-        tasks = [sampler.draw(source.draw(rng), rng) for _ in range(n_pooled * batch_size)]
-        order = sorted(range(len(tasks)), key=lambda i: sampler.size(tasks[i]))
+        n_tasks = n_pooled * batch_size
+        here = sampler.at(pool * n_tasks) if hasattr(sampler, "at") else sampler
+        tasks = [here.draw(source.draw(rng), rng) for _ in range(n_tasks)]
+        order = sorted(range(len(tasks)), key=lambda i: here.size(tasks[i]))
         groups = rng.permutation(np.reshape(order, (n_pooled * n_groups, -1)))
         for members in groups.reshape(n_pooled, n_groups, -1)[skip:]:
             mine = members[rank::n_processes]
-            yield [sampler.collate([tasks[i] for i in group]) for group in mine]
+            yield [here.collate([tasks[i] for i in group]) for group in mine]
         pool, skip = pool + 1, 0

@@ -1,0 +1,175 @@
+"""Memory-augmented networks: learners that take one row at a time and remember (paper 002).
+
+Shape legend: B sequences, T rows of each, I inputs, H width of the controller, O outputs.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .memory_access import LeastRecentlyUsed, Memory, TuringMachine
+
+
+class State(NamedTuple):
+    """What a network remembers of the rows that were presented.
+
+    Parameters
+    ----------
+    hidden, cell : tensor of shape (B, H)
+        Of the controller; a feed-forward controller keeps nothing, both are its last output.
+    memory : Memory or None
+        The external memory, if there is one.
+    """
+
+    hidden: torch.Tensor
+    cell: torch.Tensor
+    memory: Memory | None
+
+
+class MANN(nn.Module):
+    """A controller with an external memory, or without one.
+
+    Parameters
+    ----------
+    n_inputs : int
+        Length I of the vector of a step: the row, and the label of the row before.
+    n_outputs : int
+        Length O of the output, which a head takes for logits or for a distribution's parameters.
+    controller : {"lstm", "feedforward"}, default="lstm"
+        An LSTM, Eq. (9)-(15), or one hidden layer, whose only memory is the external one.
+    access : {"lrua", "ntm", None}, default="lrua"
+        How memory is read and written: least recently used access, that of the Neural Turing
+        Machine; None is a plain LSTM or feed-forward network.
+    width : int, default=200
+        Hidden units of the controller.
+    n_slots, slot_size, n_reads : int, default=128, 40 and 4
+        Slots of the memory, their size, and read heads.
+    usage_decay : float, default=0.99
+        gamma of Eq. (5) and (20).
+    strength : float, default=None
+        What similarities are multiplied by in Eq. (3), in which it is 1; None has the controller
+        choose it, as in the Neural Turing Machine.
+
+    Raises
+    ------
+    ValueError
+        If controller or access is unknown, or there are fewer slots than read heads.
+
+    References
+    ----------
+    A. Santoro, S. Bartunov, M. Botvinick, D. Wierstra, T. Lillicrap. One-shot Learning with
+    Memory-Augmented Neural Networks. ICML 2016, and its supplement.
+    """
+
+    def __init__(
+        self,
+        n_inputs,
+        n_outputs,
+        *,
+        controller="lstm",
+        access="lrua",
+        width=200,
+        n_slots=128,
+        slot_size=40,
+        n_reads=4,
+        usage_decay=0.99,
+        strength=None,
+    ):
+        super().__init__()
+        if controller not in ("lstm", "feedforward"):
+            raise ValueError(f"controller must be 'lstm' or 'feedforward', got {controller!r}.")
+        if access not in ("lrua", "ntm", None):
+            raise ValueError(f"access must be 'lrua', 'ntm' or None, got {access!r}.")
+        if access and n_reads > n_slots:
+            raise ValueError(f"n_reads={n_reads} heads need as many slots, got n_slots={n_slots}.")
+        self.config = {
+            "controller": controller,
+            "access": access,
+            "width": width,
+            "n_slots": n_slots,
+            "slot_size": slot_size,
+            "n_reads": n_reads,
+            "usage_decay": usage_decay,
+            "strength": strength,
+        }
+        self.width = width
+        self.is_recurrent = controller == "lstm"
+        n_units = 4 * width if self.is_recurrent else width
+        n_read = n_reads * slot_size if access else 0
+        n_before = n_read + (width if self.is_recurrent else 0)
+        self.from_input = nn.Linear(n_inputs, n_units)
+        self.from_before = nn.Linear(n_before, n_units, bias=False) if n_before else None
+        self.access = None
+        if access == "lrua":
+            self.access = LeastRecentlyUsed(
+                width, n_slots, slot_size, n_reads, usage_decay, strength
+            )
+        elif access == "ntm":
+            self.access = TuringMachine(width, n_slots, slot_size, n_reads)
+        self.output = nn.Linear(width + n_read, n_outputs)
+
+    def empty(self, n):
+        """State of ``n`` sequences that have not begun."""
+        like = self.from_input.bias
+        zeros = like.new_zeros(n, self.width)
+        return State(zeros, zeros, self.access and self.access.empty(n, like))
+
+    def forward(self, inputs, state=None):
+        """Outputs of each step, and the state after the last.
+
+        Parameters
+        ----------
+        inputs : tensor of shape (B, T, I)
+        state : State, default=None
+            To go on from; None begins anew.
+
+        Returns
+        -------
+        outputs : tensor of shape (B, T, O)
+        state : State
+        """
+        outputs = []
+        for said, after in self.steps(inputs, state):
+            outputs.append(said)
+        return self.output(torch.stack(outputs, 1)), after
+
+    def steps(self, inputs, state=None):
+        """Step by step: what the output layer reads, o of Eq. (16), (B, H + R * W), and the state.
+
+        Parameters are those of the call.
+        """
+        state = self.empty(len(inputs)) if state is None else state
+        with torch.autocast(inputs.device.type, enabled=False):  # sums over time
+            for given in self.from_input(inputs.to(self.from_input.weight.dtype)).unbind(1):
+                state = self._step(given, state)
+                yield torch.cat(self._said(state), 1), state
+
+    def _step(self, given, state):
+        if self.is_recurrent:
+            hidden, cell = self._lstm(given + self._before(state, state.hidden), state.cell)
+        else:
+            hidden = cell = (given + self._before(state)).tanh()
+        memory = self.access and self.access(hidden, cell, state.memory)
+        return State(hidden, cell, memory)
+
+    @staticmethod
+    def _said(state):
+        """What goes to the output: the controller's hidden state and what was read, Eq. (16)."""
+        if state.memory is None:
+            return (state.hidden,)
+        return state.hidden, state.memory.reads.flatten(1)
+
+    def _before(self, state, *hidden):
+        """Contribution of the step before: what was read (section 3.1) and, of an LSTM, h."""
+        if self.from_before is None:
+            return 0
+        reads = () if state.memory is None else (state.memory.reads.flatten(1),)
+        return F.linear(torch.cat([*hidden, *reads], 1), self.from_before.weight)
+
+    def _lstm(self, gates, cell):
+        """Eq. (9)-(15), from the sum of Eq. (9)."""
+        forget, write, show, new = gates.chunk(4, 1)
+        cell = forget.sigmoid() * cell + write.sigmoid() * new.tanh()  # (10), (11), (13), (14)
+        return show.sigmoid() * cell.tanh(), cell  # (12), (15)

@@ -1,0 +1,210 @@
+"""How a controller reads from and writes to an external memory (paper 002).
+
+Shape legend: B sequences, N slots, W their size, R read heads, H width of the controller.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+#: Least length of a vector whose cosine is taken: that of an empty slot would be 0 / 0.
+EPSILON = 1e-6
+
+
+class Memory(NamedTuple):
+    """What an external memory holds between two steps.
+
+    Parameters
+    ----------
+    slots : tensor of shape (B, N, W)
+        The memory M of Eq. (2).
+    read_weights, write_weights : tensor of shape (B, R, N)
+        Of the last step; of an NTM the write weights are (B, 1, N).
+    usage : tensor of shape (B, N)
+        Usage weights of Eq. (5); no gradient runs through them.
+    reads : tensor of shape (B, R, W)
+        What was read in the last step.
+    """
+
+    slots: torch.Tensor
+    read_weights: torch.Tensor
+    write_weights: torch.Tensor
+    usage: torch.Tensor
+    reads: torch.Tensor
+
+
+def similarity(keys, slots):
+    """Cosine similarity of Eq. (2): (B, R, W) and (B, N, W) to (B, R, N)."""
+    lengths = torch.linalg.vector_norm(slots, dim=2).clamp(min=EPSILON)
+    return (
+        torch.bmm(F.normalize(keys, dim=2, eps=EPSILON), slots.transpose(1, 2)) / lengths[:, None]
+    )
+
+
+def lrua_step(
+    slots: torch.Tensor,
+    read_weights: torch.Tensor,
+    usage: torch.Tensor,
+    keys: torch.Tensor,
+    gate: torch.Tensor,
+    strength: torch.Tensor,
+    decay: float,
+):
+    """One step of least recently used access, all heads and sequences at once: Eq. (2)-(8).
+
+    The R least used slots are emptied, and each head may write to one of them or to where it read
+    last; then it reads. Least-used weights belong to one head each: with those of Eq. (6), which
+    all heads share, heads would write over each other. Of equally used slots the first are taken.
+
+    Parameters
+    ----------
+    slots, read_weights, usage : tensors
+        Of the step before: see :class:`Memory`.
+    keys : tensor of shape (B, R, W)
+        k of Eq. (2) and (8).
+    gate : tensor of shape (B, R, 1)
+        sigma(alpha) of Eq. (7).
+    strength : tensor of shape (B, R, 1)
+        What similarities are multiplied by before the softmax of Eq. (3); 1 in the paper.
+    decay : float
+        gamma of Eq. (5).
+
+    Returns
+    -------
+    slots, read_weights, write_weights, usage, reads : tensors
+    """
+    # A stable sort, not topk: which of equally used slots are taken is then told.
+    least = usage.argsort(dim=1, stable=True)[:, : keys.shape[1]]
+    least_used = torch.zeros_like(read_weights).scatter_(2, least.unsqueeze(2), 1.0)  # (6)
+    write_weights = torch.lerp(least_used, read_weights, gate)  # (7)
+    kept = slots * (1 - least_used.sum(1)).unsqueeze(2)
+    slots = torch.baddbmm(kept, write_weights.transpose(1, 2), keys)  # (8)
+    read_weights = (strength * similarity(keys, slots)).softmax(2)  # (2), (3)
+    reads = torch.bmm(read_weights, slots)  # (4)
+    usage = decay * usage + (read_weights + write_weights).detach().sum(1)  # (5)
+    return slots, read_weights, write_weights, usage, reads
+
+
+class LeastRecentlyUsed(nn.Module):
+    """Least recently used access (LRUA) of section 3.2.
+
+    Parameters
+    ----------
+    width : int
+        Width H of what the controller says.
+    n_slots, slot_size, n_reads : int
+    usage_decay : float
+        gamma of Eq. (5).
+    strength : float or None
+        A fixed read strength; None learns one, which the controller chooses at each step.
+    """
+
+    def __init__(self, width, n_slots, slot_size, n_reads, usage_decay, strength):
+        super().__init__()
+        self.shape = n_slots, slot_size, n_reads
+        self.usage_decay = usage_decay
+        self.strength = strength
+        self.keys = nn.Linear(width, n_reads * slot_size)
+        self.gates = nn.Linear(width, n_reads * (1 if strength else 2))
+
+    def empty(self, n, like):
+        """Memory of ``n`` sequences that have not begun, of the dtype and device of a tensor."""
+        n_slots, slot_size, n_reads = self.shape
+        weights = like.new_zeros(n, n_reads, n_slots)
+        return Memory(
+            like.new_zeros(n, n_slots, slot_size),
+            weights,
+            weights,
+            like.new_zeros(n, n_slots),
+            like.new_zeros(n, n_reads, slot_size),
+        )
+
+    def forward(self, hidden, cell, memory):
+        """Memory after a step, from the controller's hidden and cell state, (B, H) each."""
+        _, slot_size, n_reads = self.shape
+        keys = self.keys(cell).tanh().unflatten(1, (n_reads, slot_size))
+        gates = self.gates(hidden).unflatten(1, (n_reads, -1))
+        if self.strength:
+            strength = gates.new_full((1, 1, 1), self.strength)
+        else:
+            strength = _strength(gates[..., 1:])
+        gate = gates[..., :1].sigmoid()
+        return Memory(
+            *lrua_step(
+                *(memory.slots, memory.read_weights, memory.usage),
+                *(keys, gate, strength, self.usage_decay),
+            )
+        )
+
+
+class TuringMachine(nn.Module):
+    """Content- and location-based access of the Neural Turing Machine: the rival of LRUA.
+
+    R read heads and one write head, each of which finds its slots by content, interpolates with
+    its weights of the step before, shifts and sharpens them.
+
+    Parameters
+    ----------
+    width, n_slots, slot_size, n_reads : int
+        As of :class:`LeastRecentlyUsed`.
+
+    References
+    ----------
+    A. Graves, G. Wayne, I. Danihelka. Neural Turing Machines. arXiv:1410.5401, 2014, section 3.
+    """
+
+    def __init__(self, width, n_slots, slot_size, n_reads):
+        super().__init__()
+        self.shape = n_slots, slot_size, n_reads
+        # A key, strength, interpolation, three shifts, sharpness: of each read head, of the writer.
+        self.heads = nn.Linear(width, (n_reads + 1) * (slot_size + 6))
+        self.erase_and_add = nn.Linear(width, 2 * slot_size)
+        self.start = nn.Parameter(torch.randn(n_slots, slot_size) * 0.1)  # slots must differ
+
+    def empty(self, n, like):
+        """As of :class:`LeastRecentlyUsed`; heads begin at the first slot."""
+        n_slots, slot_size, n_reads = self.shape
+        weights = like.new_zeros(n, n_reads + 1, n_slots)
+        weights[..., 0] = 1
+        return Memory(
+            self.start.to(like).expand(n, -1, -1),
+            weights[:, :n_reads],
+            weights[:, n_reads:],
+            like.new_zeros(n, n_slots),
+            like.new_zeros(n, n_reads, slot_size),
+        )
+
+    def forward(self, hidden, cell, memory):
+        """Memory after a step, from the controller's hidden and cell state, (B, H) each."""
+        _, slot_size, n_reads = self.shape
+        asked = self.heads(hidden).unflatten(1, (n_reads + 1, slot_size + 6))
+        readers, writer = asked[:, :n_reads], asked[:, n_reads:]
+        write_weights = self._address(writer, memory.write_weights, memory.slots)
+        erase, add = self.erase_and_add(hidden).unflatten(1, (2, slot_size)).unbind(1)
+        share = write_weights.transpose(1, 2)  # (B, N, 1)
+        slots = memory.slots * (1 - share * erase.sigmoid()[:, None]) + share * add.tanh()[:, None]
+        read_weights = self._address(readers, memory.read_weights, slots)
+        return Memory(
+            slots, read_weights, write_weights, memory.usage, torch.bmm(read_weights, slots)
+        )
+
+    def _address(self, asked, before, slots):
+        """Weights of some heads: by content, then interpolated, shifted and sharpened."""
+        key, strength, mix, shift, sharpness = asked.split([self.shape[1], 1, 1, 3, 1], dim=2)
+        by_content = (_strength(strength) * similarity(key.tanh(), slots)).softmax(2)
+        weights = torch.lerp(before, by_content, mix.sigmoid())
+        shift = shift.softmax(2)
+        weights = (
+            shift[..., :1] * weights.roll(1, 2)
+            + shift[..., 1:2] * weights
+            + shift[..., 2:] * weights.roll(-1, 2)
+        )
+        weights = (weights + EPSILON) ** (1 + F.softplus(sharpness))
+        return weights / weights.sum(2, keepdim=True)
+
+
+def _strength(x):
+    """Positive and well above 1 from the start: over many slots a plain softmax is never sharp."""
+    return 1 + 5 * F.softplus(x)

@@ -1,0 +1,145 @@
+"""Labels of sequences as words of letters: one-hot labels and strings (paper 002, section 6.2)."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class LabelWords(nn.Module):
+    """Labels are words: letters from one alphabet, each with a softmax of its own.
+
+    With one letter these are the one-hot labels of Eq. (24) and (25), with five letters of five
+    the strings of Eq. (26). Which class has which word is drawn anew for each sequence.
+
+    Shape legend: B sequences, T rows, L letters, S symbols of the alphabet, K classes.
+
+    Parameters
+    ----------
+    n_letters, n_symbols : int
+    """
+
+    task = "online_classification"
+    score_name = "accuracy"
+
+    def __init__(self, n_letters, n_symbols):
+        super().__init__()
+        self.n_letters = n_letters
+        self.n_symbols = n_symbols
+        self.n_inputs = self.n_outputs = n_letters * n_symbols
+
+    @property
+    def n_words(self):
+        """How many classes can have a word of their own, an int."""
+        return self.n_symbols**self.n_letters
+
+    def encode(self, words):
+        """Words (..., L), of -1 where there is none, as one-hot vectors (..., L * S)."""
+        vectors = F.one_hot(words.clamp(min=0), self.n_symbols) * (words >= 0)[..., None]
+        return vectors.flatten(-2)
+
+    def loss(self, output, words):
+        """Eq. (25) and (26): mean over the rows that have a label, summed over their letters.
+
+        Parameters
+        ----------
+        output : tensor of shape (B, T, L * S)
+        words : int tensor of shape (B, T, L)
+            -1 throughout rows that are not to be predicted.
+        """
+        known = (words >= 0).all(-1)
+        logits = output.float().unflatten(-1, (self.n_letters, self.n_symbols))
+        loss = F.cross_entropy(logits[known].flatten(0, 1), words[known].flatten())
+        return loss * self.n_letters
+
+    def score(self, output, words):
+        """Share of each sequence's rows of which every letter is right, (B,)."""
+        logits = output.unflatten(-1, (self.n_letters, self.n_symbols))
+        known = (words >= 0).all(-1)
+        right = (logits.argmax(-1) == words).all(-1) & known
+        return right.sum(1) / known.sum(1).clamp(min=1)
+
+    def log_probabilities(self, output, words):
+        """Which of some classes: normalised over them.
+
+        Parameters
+        ----------
+        output : tensor of shape (..., L * S)
+        words : int tensor of shape (..., K, L)
+
+        Returns
+        -------
+        tensor of shape (..., K)
+        """
+        letters = output.unflatten(-1, (self.n_letters, self.n_symbols)).log_softmax(-1)
+        letters = letters.unsqueeze(-3).expand(*words.shape, -1)  # (..., K, L, S)
+        return letters.gather(-1, words[..., None]).squeeze(-1).sum(-1).log_softmax(-1)
+
+
+class OneHotLabels(LabelWords):
+    """One-hot labels: as many classes as outputs, Eq. (24) and (25).
+
+    Parameters
+    ----------
+    n_classes : int, default=10
+    """
+
+    def __init__(self, *, n_classes=10):
+        super().__init__(1, n_classes)
+        self.config = {"n_classes": n_classes}
+
+
+class StringLabels(LabelWords):
+    """Strings of letters, so that the number of classes is open, Eq. (26).
+
+    Parameters
+    ----------
+    n_letters, n_symbols : int, default=5
+        3,125 different strings.
+    """
+
+    def __init__(self, *, n_letters=5, n_symbols=5):
+        super().__init__(n_letters, n_symbols)
+        self.config = {"n_letters": n_letters, "n_symbols": n_symbols}
+
+
+class GaussianTargets(nn.Module):
+    """Mean and standard deviation of a target (section 6.2): the head of online regression.
+
+    A target is shown to the network as its value and a one, and as two zeros where there is none.
+    """
+
+    task = "online_regression"
+    score_name = "mse"
+    config = {}
+    n_inputs = n_outputs = 2
+
+    #: Least standard deviation: a density has no bound.
+    FLOOR = 1e-2
+
+    def encode(self, targets):
+        """Targets (..., 1), NaN where there is none, as vectors (..., 2)."""
+        known = ~targets.isnan()
+        return torch.cat([targets.nan_to_num(), known.to(targets.dtype)], -1)
+
+    def moments(self, output):
+        """Mean and standard deviation, each of shape (...,), of output (..., 2)."""
+        mean, scale = output.unbind(-1)
+        return mean, self.FLOOR + F.softplus(scale)
+
+    def loss(self, output, targets):
+        """Mean negative log density over the rows that have a target.
+
+        Parameters
+        ----------
+        output : tensor of shape (B, T, 2)
+        targets : tensor of shape (B, T, 1)
+            NaN at rows that are not to be predicted.
+        """
+        known = ~targets[..., 0].isnan()
+        mean, scale = self.moments(output.float()[known])
+        return -torch.distributions.Normal(mean, scale).log_prob(targets[known][:, 0]).mean()
+
+    def score(self, output, targets):
+        """Mean squared error of each sequence, (B,)."""
+        error = (targets - output[..., :1]).square()[..., 0]
+        return error.nanmean(1)

@@ -1,0 +1,194 @@
+"""What the estimators that read rows one after another share (paper 002)."""
+
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.base import is_classifier
+from sklearn.utils import check_array
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from torch import nn
+
+from ..base import MetaEstimator
+from ..memory_learner import MemoryLearner
+from ..tasks import TableEncoder
+from ..tasks.running import Moments, last, projection, running_moments, standardise
+
+#: Architectures that ``backbone`` names, and the keyword arguments of MANN they stand for.
+ARCHITECTURES = {
+    "mann": {},
+    "mann_ntm": {"access": "ntm"},
+    "mann_feedforward": {"controller": "feedforward"},
+    "lstm": {"access": None},
+    "feedforward": {"controller": "feedforward", "access": None},
+}
+
+
+class OnlineEstimator(MetaEstimator):
+    """Base class of the estimators whose task is a sequence of rows.
+
+    Every member of an ensemble reads the rows in an order of its own and sees its own rotation of
+    the columns; E below counts them. Subclasses say what labels are to the network.
+    """
+
+    _architectures = ARCHITECTURES
+    _parameter_constraints = {
+        "backbone": "no_validation",
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "shuffle": ["boolean"],
+        "memory": [StrOptions({"wipe", "persistent"})],
+        "chunk_size": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    def _new_learner(self, backbone):
+        if isinstance(backbone, nn.Module):
+            return backbone
+        return MemoryLearner(
+            "mann",
+            self._head() or self._default_head,
+            task=self._task,
+            backbone_config=self._architectures[backbone],
+        )
+
+    def _seed(self, *of):
+        return np.random.default_rng([self.random_state or 0, *of])
+
+    def _rows(self, X, y=None, *, reset):
+        """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
+        if reset:
+            self.learner_ = self._learner()
+        table, has_y = self.learner_.inputs == "tables", y is not None
+        numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
+        if hasattr(X, "iloc") and table:  # DataFrames stay as they are
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            checked = check_array(np.zeros(X.shape), estimator=self)
+            if has_y:
+                checked = X, check_X_y(checked, y, estimator=self, **numeric)[1]
+            else:
+                checked = X
+        else:
+            finite = {"dtype": None if table else np.float64, "ensure_all_finite": not table}
+            labels = {"y": y} if has_y else {}
+            checked = validate_data(self, X, reset=reset, **labels, **numeric, **finite)
+        X, y = checked if has_y else (checked, None)
+        if table:
+            if reset:
+                self.encoder_ = TableEncoder().fit(X)
+            X = self.encoder_.transform(X)
+            if np.isinf(X).any():
+                raise ValueError("Input X contains infinity or a value too large for float64.")
+        elif X.shape[1] != self.learner_.n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, and backbone={self.backbone!r} reads vectors of "
+                f"{self.learner_.n_inputs}: bring rows to that length, or choose weights for "
+                "tables, which read any number of columns."
+            )
+        return X, y
+
+    def _begin(self, n_columns):
+        """Forget the task, but for a persistent memory."""
+        learner, n = self.learner_, self.n_estimators
+        kept = getattr(self, "_state", None) if self.memory == "persistent" else None
+        state = self._module(learner).backbone.empty(n)
+        if kept is not None and state.memory is not None:
+            state = state._replace(memory=kept.memory)
+        self._state = state
+        self._rotations = None
+        if learner.inputs == "tables":
+            self._rotations = np.stack(
+                [projection(n_columns, learner.n_inputs, self._seed(0, e)) for e in range(n)]
+            )
+        self._moments = Moments.empty((n, n_columns))
+        self._previous = torch.full((n, 1, self._label_size), learner.no_label)
+        self.n_samples_seen_ = 0
+
+    @property
+    def _label_size(self):
+        return getattr(self.learner_.head, "n_letters", 1)
+
+    def _orders(self, n_rows):
+        """Order in which each member reads the rows given to ``fit``, (E, n_rows)."""
+        if not self.shuffle:
+            return np.tile(np.arange(n_rows), (self.n_estimators, 1))
+        return np.stack([self._seed(1, e).permutation(n_rows) for e in range(self.n_estimators)])
+
+    @torch.inference_mode()
+    def _present(self, X, labels):
+        """Read rows and, after each, its label; the state goes on.
+
+        Rows go through the network one by one, whatever comes at a time: sums of another shape
+        are rounded in another way, and a stream in pieces is to give the very same answers.
+
+        Parameters
+        ----------
+        X : ndarray of shape (E, n_rows, n_columns)
+        labels : tensor of shape (E, n_rows, L)
+
+        Returns
+        -------
+        tensor of shape (E, n_rows, O)
+            What was answered for each row before its label was shown.
+        """
+        module = self._module(self.learner_)
+        moments = running_moments(X, self._moments)
+        rows = X if self._rotations is None else standardise(X, moments)
+        outputs = []
+        for t in range(X.shape[1]):
+            x = self._vectors(rows[:, t : t + 1])
+            output, self._state = module.present(x, self._label(self._previous), self._state)
+            outputs.append(output)
+            self._previous = labels[:, t : t + 1]
+        self._moments = last(moments)
+        self.n_samples_seen_ += X.shape[1]
+        return torch.cat(outputs, 1).double().cpu()
+
+    @torch.inference_mode()
+    def _ask(self, X):
+        """Answers for rows, each as if it came next, (E, n_rows, O); the state stays as it is."""
+        check_is_fitted(self)
+        module, n = self._module(self.learner_), self.n_estimators
+        previous = self._label(self._previous)
+        answers = []
+        for start in range(0, len(X), self.chunk_size):
+            rows = np.repeat(X[None, start : start + self.chunk_size, None], n, 0)  # (E, Q, 1, D)
+            n_rows = rows.shape[1]
+            if self._rotations is not None:
+                before = Moments(*(np.repeat(a[:, None], n_rows, 1) for a in self._moments))
+                rows = standardise(rows, running_moments(rows, before))
+            x = self._vectors(rows[:, :, 0]).flatten(0, 1)[:, None]  # (E * Q, 1, I)
+            state = _repeated(self._state, n_rows)
+            output, _ = module.present(x, previous.repeat_interleave(n_rows, 0), state)
+            answers.append(output.view(n, n_rows, -1).double().cpu())
+        return torch.cat(answers, 1)
+
+    def _vectors(self, rows):
+        """What the network reads of rows (E, n_rows, n_columns), a tensor."""
+        if self._rotations is not None:
+            rows = rows @ self._rotations
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
+        return torch.from_numpy(rows).to(self._device(), dtype)
+
+    def _label(self, labels):
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
+        return labels.to(self._device(), dtype if labels.is_floating_point() else None)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "n_samples_seen_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+
+def _repeated(state, n):
+    """A state of E members as that of each of them ``n`` times."""
+    if state is None or isinstance(state, torch.Tensor):
+        return state if state is None else state.repeat_interleave(n, 0)
+    return type(state)(*(_repeated(part, n) for part in state))

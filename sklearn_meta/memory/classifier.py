@@ -1,0 +1,343 @@
+"""Classification of rows that come one after another: MANNClassifier (paper 002)."""
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from ..heads import HEADS
+from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, as_source, draw_words
+from .base import OnlineEstimator
+
+
+class MANNClassifier(ClassifierMixin, OnlineEstimator):
+    """Classifier that learns from one row at a time, without a gradient step.
+
+    A network with an external memory has been meta-trained to read rows one after another, each
+    with the label of the row before, and to bind them in its memory. ``partial_fit`` shows it
+    more rows; the state of its memory is all that is kept of them, so time and memory do not grow
+    with the rows that were seen. ``fit`` begins anew.
+
+    What it learned depends on the order of the rows, as in any learner that reads them once, and
+    a little on the order of the columns; predictions do not depend on each other.
+
+    Parameters
+    ----------
+    backbone : str, path or torch.nn.Module, default="default"
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
+        a file or folder, a hub id (see :func:`sklearn_meta.weights.load_learner`), or a
+        :class:`sklearn_meta.memory_learner.MemoryLearner`. "default" reads tables of any columns;
+        ``"omniglot_mann"`` and ``"omniglot_mann_string"`` read drawings of 20 x 20 pixels, ink
+        being 1. The architectures ``"mann"``, ``"mann_ntm"``, ``"mann_feedforward"``, ``"lstm"``
+        and ``"feedforward"`` have no weights and need ``meta_fit`` first.
+    label_encoding : {"onehot", "string"}, default=None
+        What labels are to the network: one output a class, of which there are 10 in the default
+        weights, or strings of five letters of five, of which there are 3,125, so that the number
+        of classes is open. None is what the weights were trained with; "onehot" for "default".
+    n_estimators : int, default=8
+        Members whose probabilities are averaged. Each has another binding of classes to labels
+        and another rotation of the columns, and in ``fit`` reads the rows in another order.
+    shuffle : bool, default=True
+        Whether ``fit`` presents the rows in random orders. Otherwise, and always in
+        ``partial_fit``, they come in the order that they are in.
+    memory : {"wipe", "persistent"}, default="wipe"
+        Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
+        (section 4.2.1 of paper 002).
+    chunk_size : int, default=256
+        Rows predicted at a time at most, which bounds memory and changes no answer.
+    device : str, default="auto"
+        Torch device; "auto" is the GPU if there is one.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the forward pass.
+    random_state : int, default=None
+        Seed of orders, bindings, rotations and ``meta_fit``; None is 0.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels that were presented or declared, sorted.
+    n_samples_seen_ : int
+        Rows that were presented.
+    learner_ : MemoryLearner
+        The meta-trained network in use.
+    history_ : skorch.history.History
+        Losses of ``meta_fit``, if it was called.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if they are strings.
+
+    References
+    ----------
+    A. Santoro, S. Bartunov, M. Botvinick, D. Wierstra, T. Lillicrap. One-shot Learning with
+    Memory-Augmented Neural Networks. ICML 2016 (paper 002).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.utils import shuffle
+    >>> from sklearn_meta import MANNClassifier
+    >>> X, y = shuffle(*load_iris(return_X_y=True), random_state=0)
+    >>> classifier = MANNClassifier().partial_fit(X[:20], y[:20])
+    >>> bool(classifier.partial_fit(X[20:40], y[20:40]).score(X[40:], y[40:]) > 0.8)
+    True
+    """
+
+    _task = "online_classification"
+    _default_head = "onehot"
+    _head_parameter = "label_encoding"
+    _parameter_constraints = {
+        **OnlineEstimator._parameter_constraints,
+        "label_encoding": [StrOptions(set(HEADS["online_classification"])), None],
+    }
+
+    def __init__(
+        self,
+        backbone="default",
+        *,
+        label_encoding=None,
+        n_estimators=8,
+        shuffle=True,
+        memory="wipe",
+        chunk_size=256,
+        device="auto",
+        dtype="float32",
+        random_state=None,
+    ):
+        self.backbone = backbone
+        self.label_encoding = label_encoding
+        self.n_estimators = n_estimators
+        self.shuffle = shuffle
+        self.memory = memory
+        self.chunk_size = chunk_size
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @property
+    def _default_weights(self):
+        return "default_mann_string" if self.label_encoding == "string" else "default_mann"
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Begin anew and present all rows.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            NaN and None are missing cells; columns of strings or of dtype category are
+            categorical. Weights for vectors read numbers only.
+        y : array-like of shape (n_rows,)
+            Class labels, numbers or strings; -1 is a label like any other.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If there are more classes than the labels that the network knows, or rows have another
+            length than it reads, or a cell is infinite.
+        """
+        X, y = self._rows(X, y, reset=True)
+        slots = self._learn_labels(y, {}, ())
+        self._begin(X.shape[1])
+        orders = self._orders(len(y))
+        self._present(X[orders], self._words_of(slots[orders]))
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y, classes=None):
+        """Present some more rows, in their order.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            As in ``fit``. Categories are those of the first call: later ones are missing cells.
+        y : array-like of shape (n_rows,)
+        classes : array-like of shape (n_classes,), default=None
+            Labels that may come. Others may come as well: none needs to be declared.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``.
+        """
+        self._go_on(X, y, classes)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def predict_online(self, X, y):
+        """Predict each row, then learn from it, as in ``partial_fit``.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+            Their labels, each of which is shown after its row was predicted. Which labels there
+            are is known beforehand.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Predictions: their accuracy is the prequential accuracy of stream learning.
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``.
+        """
+        outputs = self._go_on(X, y, np.unique(np.asarray(y)))
+        return self.classes_[self._probabilities(outputs).argmax(1)]
+
+    def predict_proba(self, X):
+        """Probability of each class, for rows each of which is asked for as the next one.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        return self._probabilities(self._ask(self._rows(X, reset=False)[0]))
+
+    def predict(self, X):
+        """Class of each row; nothing is learned from them.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+    def meta_fit(
+        self,
+        datasets,
+        *,
+        vectors=None,
+        n_classes=(2, 10),
+        n_shots=(10,),
+        curriculum=None,
+        optimizer="adamw",
+        validation_datasets=None,
+        max_steps=20_000,
+        batch_size=16,
+        learning_rate=1e-3,
+        **settings,
+    ):
+        """Meta-train the network over many sequences (section 2 of paper 002).
+
+        Parameters
+        ----------
+        datasets : mapping, iterable or source
+            As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
+            :class:`sklearn_meta.tasks.TablePrior`, or :class:`sklearn_meta.tasks.Omniglot` with
+            ``vectors=Drawings()``.
+        vectors : callable, default=None
+            What makes of rows the vectors that the network reads:
+            :class:`sklearn_meta.tasks.Drawings`, which augments them, too. None is
+            :class:`sklearn_meta.tasks.ProjectedColumns` for a network of tables, and the rows
+            themselves for others.
+        n_classes : (int, int), default=(2, 10)
+            Range of the number of classes of a sequence, at most that of the labels.
+        n_shots : sequence of int, default=(10,)
+            Rows a class on average; one of them is drawn for each sequence.
+        curriculum : int, default=None
+            Sequences after which the largest number of classes grows by one, 10,000 in the paper;
+            None lets it stay.
+        optimizer : {"adamw", "rmsprop"}, default="adamw"
+            "rmsprop" is the paper's, for which ``learning_rate=1e-4``.
+        validation_datasets, max_steps, batch_size, learning_rate, **settings
+            As there.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As there.
+        """
+        self._validate_params()
+        learner = self._starting_learner(self.random_state or 0)
+        own = ProjectedColumns if learner.inputs == "tables" else Vectors
+        sampler = ClassSequences(
+            learner.head,
+            vectors or own(learner.n_inputs),
+            n_classes=n_classes,
+            n_instances=n_shots,
+        )
+        if validation_datasets is not None:
+            validation_datasets = as_source(validation_datasets)
+        return self._meta_train(
+            as_source(datasets),
+            Curriculum(sampler, curriculum) if curriculum else sampler,
+            validation_datasets,
+            max_steps=max_steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            n_groups=1,
+            **settings,
+        )
+
+    def _go_on(self, X, y, classes):
+        """Present rows in their order; what was answered for them, (E, n_rows, O)."""
+        reset = not hasattr(self, "n_samples_seen_")
+        X, y = self._rows(X, y, reset=reset)
+        known = {} if reset else self._slots
+        declared = np.unique(() if classes is None else np.asarray(classes))
+        slots = self._learn_labels(y, known, [*([] if reset else self.classes_), *declared])
+        if reset:
+            self._begin(X.shape[1])
+        slots = np.tile(slots, (self.n_estimators, 1))
+        return self._present(np.repeat(X[None], self.n_estimators, 0), self._words_of(slots))
+
+    def _learn_labels(self, y, known, declared):
+        """Give each new label a slot, in the order in which they come; the slot of each row."""
+        check_classification_targets(y)
+        labels, first, codes = np.unique(y, return_index=True, return_inverse=True)
+        slots = dict(known)
+        for label in labels[first.argsort()].tolist():
+            slots.setdefault(label, len(slots))
+        classes = np.unique(np.array([*declared, *labels.tolist()]))
+        n_words = self.learner_.head.n_words
+        if len(classes) > n_words:
+            raise ValueError(
+                f"There are {len(classes)} classes, and backbone={self.backbone!r} has labels for "
+                f"{n_words}: use label_encoding='string', which has 3125, or other weights."
+            )
+        self._slots, self.classes_ = slots, classes
+        return np.array([slots[label] for label in labels.tolist()])[codes]
+
+    def _words_of(self, slots):
+        """Words of the classes in slots (E, n), another binding for each member: (E, n, L)."""
+        head = self.learner_.head
+        words = [draw_words(head, head.n_words, self._seed(2, e))[of] for e, of in enumerate(slots)]
+        return torch.from_numpy(np.stack(words))
+
+    @torch.inference_mode()
+    def _probabilities(self, outputs):
+        """Of the classes, averaged over members: (E, n_rows, O) to (n_rows, n_classes)."""
+        unseen = (label for label in self.classes_.tolist() if label not in self._slots)
+        slots = self._slots | {label: len(self._slots) + i for i, label in enumerate(unseen)}
+        slots = np.array([slots[label] for label in self.classes_.tolist()])
+        words = self._words_of(np.tile(slots, (len(outputs), 1)))[:, None]
+        words = words.expand(-1, outputs.shape[1], -1, -1)
+        return self.learner_.head.log_probabilities(outputs, words).exp().mean(0).numpy()

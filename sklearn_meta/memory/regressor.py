@@ -1,0 +1,292 @@
+"""Regression on rows that come one after another: MANNRegressor (paper 002)."""
+
+import numpy as np
+import torch
+from sklearn.base import RegressorMixin, _fit_context
+from sklearn.utils.validation import check_is_fitted
+
+from ..tasks import ProjectedColumns, TargetSequences, Vectors, as_source
+from ..tasks.running import Moments, last, running_moments, standardise
+from .base import OnlineEstimator
+
+
+class MANNRegressor(RegressorMixin, OnlineEstimator):
+    """Regressor that learns from one row at a time, without a gradient step.
+
+    The counterpart of :class:`MANNClassifier`: the network answers with a Gaussian, so every
+    prediction comes with a standard deviation.
+
+    Parameters
+    ----------
+    backbone : str, path or torch.nn.Module, default="default"
+        Meta-trained weights, as of :class:`MANNClassifier`. "default" reads tables of any columns.
+    n_estimators : int, default=8
+        Members whose predictions are averaged. Each has another rotation of the columns, and in
+        ``fit`` reads the rows in another order.
+    shuffle : bool, default=True
+        Whether ``fit`` presents the rows in random orders. Otherwise, and always in
+        ``partial_fit``, they come in the order that they are in.
+    memory : {"wipe", "persistent"}, default="wipe"
+        Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote.
+    chunk_size : int, default=256
+        Rows predicted at a time at most, which bounds memory and changes no answer.
+    device : str, default="auto"
+        Torch device; "auto" is the GPU if there is one.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the forward pass.
+    random_state : int, default=None
+        Seed of orders, rotations and ``meta_fit``; None is 0.
+
+    Attributes
+    ----------
+    n_samples_seen_ : int
+        Rows that were presented.
+    learner_ : MemoryLearner
+        The meta-trained network in use.
+    history_ : skorch.history.History
+        Losses of ``meta_fit``, if it was called.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if they are strings.
+
+    Notes
+    -----
+    Of tables, columns and targets are standardised by what was seen of them so far, so that they
+    may have any units. A network of vectors reads both as they are.
+
+    References
+    ----------
+    A. Santoro, S. Bartunov, M. Botvinick, D. Wierstra, T. Lillicrap. One-shot Learning with
+    Memory-Augmented Neural Networks. ICML 2016 (paper 002), section 4.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta import MANNRegressor
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    >>> y = 100 * X[:, 0] + 20 * X[:, 1]
+    >>> regressor = MANNRegressor().partial_fit(X[:40], y[:40])
+    >>> bool(regressor.score(X[40:], y[40:]) > 0.5)
+    True
+    """
+
+    _task = "online_regression"
+    _default_head = "gaussian"
+    _default_weights = "default_mann_regression"
+    _expected_targets = "regression"
+
+    def __init__(
+        self,
+        backbone="default",
+        *,
+        n_estimators=8,
+        shuffle=True,
+        memory="wipe",
+        chunk_size=256,
+        device="auto",
+        dtype="float32",
+        random_state=None,
+    ):
+        self.backbone = backbone
+        self.n_estimators = n_estimators
+        self.shuffle = shuffle
+        self.memory = memory
+        self.chunk_size = chunk_size
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Begin anew and present all rows.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            NaN and None are missing cells; columns of strings or of dtype category are
+            categorical. Weights for vectors read numbers only.
+        y : array-like of shape (n_rows,)
+            Targets.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If rows have another length than the network reads, or a value is infinite.
+        """
+        X, y = self._rows(X, y, reset=True)
+        self._start(X)
+        orders = self._orders(len(y))
+        self._learn(X[orders], y[orders])
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y):
+        """Present some more rows, in their order.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            As in ``fit``. Categories are those of the first call: later ones are missing cells.
+        y : array-like of shape (n_rows,)
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``.
+        """
+        self._go_on(X, y)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def predict_online(self, X, y, return_std=False):
+        """Predict each row, then learn from it, as in ``partial_fit``.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+            Their targets, each of which is shown after its row was predicted.
+        return_std : bool, default=False
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,)
+        std : ndarray of shape (n_rows,)
+            Only if ``return_std``.
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``.
+        """
+        mean, std = self._go_on(X, y)
+        return (mean, std) if return_std else mean
+
+    def predict(self, X, return_std=False):
+        """Predict rows, each of which is asked for as the next one; nothing is learned from them.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,)
+        std : ndarray of shape (n_rows,)
+            Only if ``return_std``: standard deviation of the target.
+        """
+        check_is_fitted(self)
+        outputs = self._ask(self._rows(X, reset=False)[0])
+        units = Moments(*(array[:, None] for array in self._target_moments))
+        mean, std = self._together(outputs, units)
+        return (mean, std) if return_std else mean
+
+    def meta_fit(
+        self,
+        datasets,
+        *,
+        n_rows=(20, 150),
+        optimizer="adamw",
+        validation_datasets=None,
+        max_steps=20_000,
+        batch_size=16,
+        learning_rate=1e-3,
+        **settings,
+    ):
+        """Meta-train the network over many sequences (section 2 of paper 002).
+
+        Parameters
+        ----------
+        datasets : mapping, iterable or source
+            As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
+            :class:`sklearn_meta.tasks.RegressionPrior`, or
+            :class:`sklearn_meta.tasks.GaussianProcessPrior` for a network of vectors.
+        n_rows : (int, int), default=(20, 150)
+            Range of the length of a sequence.
+        optimizer : {"adamw", "rmsprop"}, default="adamw"
+        validation_datasets, max_steps, batch_size, learning_rate, **settings
+            As there.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As there.
+        """
+        self._validate_params()
+        learner = self._starting_learner(self.random_state or 0)
+        tables = learner.inputs == "tables"
+        sampler = TargetSequences(
+            (ProjectedColumns if tables else Vectors)(learner.n_inputs),
+            n_rows=n_rows,
+            standardised=tables,
+        )
+        if validation_datasets is not None:
+            validation_datasets = as_source(validation_datasets, task="regression")
+        return self._meta_train(
+            as_source(datasets, task="regression"),
+            sampler,
+            validation_datasets,
+            max_steps=max_steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            **settings,
+        )
+
+    def _start(self, X):
+        self._begin(X.shape[1])
+        self._target_moments = Moments.empty((self.n_estimators, 1))
+
+    def _go_on(self, X, y):
+        reset = not hasattr(self, "n_samples_seen_")
+        X, y = self._rows(X, y, reset=reset)
+        if reset:
+            self._start(X)
+        return self._learn(*(np.repeat(a[None], self.n_estimators, 0) for a in (X, y)))
+
+    def _learn(self, X, y):
+        """Present rows (E, n_rows, n_columns) and targets (E, n_rows): what was predicted."""
+        y = y[..., None].astype(np.float64)
+        moments = running_moments(y, self._target_moments)
+        before = Moments(
+            moments.origin,
+            *(
+                np.concatenate([old[:, None], new[:, :-1]], 1)
+                for old, new in zip(self._target_moments[1:], moments[1:], strict=True)
+            ),
+        )
+        shown = standardise(y, moments) if self.learner_.inputs == "tables" else y
+        outputs = self._present(X, torch.from_numpy(shown))
+        self._target_moments = last(moments)
+        return self._together(outputs, before)
+
+    @torch.inference_mode()
+    def _together(self, outputs, moments):
+        """Mean and deviation of the mixture of all members' Gaussians, in the units of y.
+
+        Parameters
+        ----------
+        outputs : tensor of shape (E, n_rows, 2)
+        moments : Moments
+            Arrays (E, n_rows or 1, 1): of the targets before each row.
+        """
+        means, deviations = (part.numpy() for part in self.learner_.head.moments(outputs))
+        if self.learner_.inputs == "tables":
+            scale = np.where(moments.scale > 0, moments.scale, 1)[..., 0]
+            means, deviations = means * scale + moments.mean[..., 0], deviations * scale
+        mean = means.mean(0)
+        return mean, np.sqrt((deviations**2 + (means - mean) ** 2).mean(0))

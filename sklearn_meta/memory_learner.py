@@ -1,0 +1,111 @@
+"""The learner of sequences: a memory-augmented network and what labels are to it."""
+
+import torch
+from torch import nn
+
+from .backbones.mann import MANN
+from .heads import HEADS
+
+
+class MemoryLearner(nn.Module):
+    """Backbone x head for rows that come one after another (paper 002, section 2).
+
+    At each step the network reads a row and the label of the row before it, and answers with the
+    label of this row: ``(x_1, null), (x_2, y_1), ..., (x_T, y_{T-1})``.
+
+    Parameters
+    ----------
+    backbone : "mann"
+    head : {"onehot", "string"} or "gaussian"
+        What labels are; "gaussian" is for the task "online_regression".
+    task : {"online_classification", "online_regression"}
+    inputs : {"tables", "vectors"}, default="tables"
+        Whether rows come from tables of any columns, which are brought to the length that the
+        network reads, or are vectors of that length as they are, such as the pixels of an image.
+    n_inputs : int, default=32
+        That length.
+    backbone_config, head_config : dict, optional
+        Keyword arguments of :class:`sklearn_meta.backbones.MANN`, but for its inputs and outputs,
+        and of the head.
+
+    Raises
+    ------
+    ValueError
+        If something is unknown.
+    """
+
+    def __init__(
+        self,
+        backbone="mann",
+        head="onehot",
+        *,
+        task="online_classification",
+        inputs="tables",
+        n_inputs=32,
+        backbone_config=None,
+        head_config=None,
+    ):
+        super().__init__()
+        if backbone != "mann" or head not in HEADS[task]:
+            raise ValueError(f"A learner of {task} is 'mann' with a head of {list(HEADS[task])}.")
+        if inputs not in ("tables", "vectors"):
+            raise ValueError(f"inputs must be 'tables' or 'vectors', got {inputs!r}.")
+        self.names = {"backbone": backbone, "head": head}
+        self.task = task
+        self.inputs = inputs
+        self.n_inputs = n_inputs
+        self.head = HEADS[task][head](**(head_config or {}))
+        self.backbone = MANN(
+            n_inputs + self.head.n_inputs, self.head.n_outputs, **(backbone_config or {})
+        )
+
+    @property
+    def config(self):
+        """Keyword arguments that build this learner again."""
+        return {
+            **self.names,
+            "task": self.task,
+            "inputs": self.inputs,
+            "n_inputs": self.n_inputs,
+            "backbone_config": dict(self.backbone.config),
+            "head_config": dict(self.head.config),
+        }
+
+    def forward(self, x, labels):
+        """Outputs of whole sequences, each step from the rows and labels before it.
+
+        Parameters
+        ----------
+        x : tensor of shape (B, T, n_inputs)
+        labels : tensor of shape (B, T, L)
+            As the head encodes them: each is shown to the network one step later.
+
+        Returns
+        -------
+        tensor of shape (B, T, O)
+        """
+        nothing = torch.full_like(labels[:, :1], self.no_label)
+        return self.present(x, torch.cat([nothing, labels[:, :-1]], 1))[0]
+
+    @property
+    def no_label(self):
+        """What stands for a label where there is none."""
+        return -1 if self.task == "online_classification" else torch.nan
+
+    def present(self, x, previous, state=None):
+        """Go on from a state by some rows.
+
+        Parameters
+        ----------
+        x : tensor of shape (B, T, n_inputs)
+        previous : tensor of shape (B, T, L)
+            Label of the row before each of them.
+        state : State, default=None
+            None begins anew.
+
+        Returns
+        -------
+        outputs : tensor of shape (B, T, O)
+        state : State
+        """
+        return self.backbone(torch.cat([x, self.head.encode(previous).to(x.dtype)], 2), state)

@@ -1,0 +1,55 @@
+"""Functions drawn from a Gaussian process with known hyperparameters (paper 002, section 4.3)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+from .dataset import Dataset
+
+
+@dataclass(frozen=True)
+class GaussianProcessPrior:
+    """Functions of one to three variables, or more, at random points.
+
+    Parameters
+    ----------
+    n_columns : int, default=1
+        Dimension of the points, which are uniform in a cube.
+    n_rows : int, default=50
+        Points at which a function is known.
+    length_scale : float, default=1.0
+    amplitude : float, default=1.0
+        Standard deviation of the functions.
+    noise : float, default=0.05
+        Standard deviation of what is added to their values.
+    bounds : (float, float), default=(-3.0, 3.0)
+        Of the cube, along each dimension.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta.tasks import GaussianProcessPrior
+    >>> GaussianProcessPrior(n_columns=2).draw(np.random.default_rng(0)).X.shape
+    (50, 2)
+    """
+
+    n_columns: int = 1
+    n_rows: int = 50
+    length_scale: float = 1.0
+    amplitude: float = 1.0
+    noise: float = 0.05
+    bounds: tuple = (-3.0, 3.0)
+
+    @property
+    def kernel(self):
+        """The kernel of a GaussianProcessRegressor that knows everything but the function."""
+        smooth = ConstantKernel(self.amplitude**2) * RBF(self.length_scale)
+        return smooth + WhiteKernel(self.noise**2)
+
+    def draw(self, rng):
+        """One function at ``n_rows`` points, a Dataset of a regression."""
+        X = rng.uniform(*self.bounds, (self.n_rows, self.n_columns))
+        factor = np.linalg.cholesky(self.kernel(X) + 1e-9 * np.eye(self.n_rows))
+        y = factor @ rng.standard_normal(self.n_rows)
+        return Dataset("gaussian process", X.astype(np.float32), y.astype(np.float32))

@@ -1,0 +1,399 @@
+"""Omniglot: handwritten characters of fifty alphabets, twenty drawings of each.
+
+:func:`fetch_omniglot` downloads it, :func:`load_omniglot` reads it as a source of episodes, and
+:class:`Drawings` turns the drawings of one episode into vectors as paper 002 does.
+"""
+
+import hashlib
+import math
+import os
+import time
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+import torch
+from sklearn.datasets import get_data_home
+from torch.nn.functional import affine_grid, grid_sample
+
+from .dataset import Dataset
+
+#: Digest of each official file, ``images_<part>.zip``.
+MD5 = {
+    "background": "68d2efa1b9178cc56df9314c21c6e718",
+    "evaluation": "6b91aef0f799c5bb55b94e3f2daec811",
+}
+
+#: Pixels of a side that the official pictures, 105 x 105, are averaged to.
+SIDE = 28
+
+#: Largest turn (radians) and shift (sides) of a drawing: section 7 of paper 002's supplement.
+TILT, SHIFT = math.pi / 16, 10 / 105
+
+
+class Omniglot:
+    """Drawings of characters, as a source for meta-training.
+
+    Rows of its table are uint8 pixels and not float32 attributes: it is meant for samplers that
+    render them by :class:`Drawings`.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n_characters, n_drawings, side, side), uint8
+        The pictures, 20 of each character in Omniglot; ink is 255, paper 0.
+    alphabets, characters : sequence of str, length n_characters
+        Alphabet of each character, and its name within that.
+
+    Attributes
+    ----------
+    dataset : Dataset
+        All characters: ``X`` of shape (n_characters * n_drawings, side * side) shares the memory
+        of ``images``; ``y`` are the characters' positions.
+
+    Raises
+    ------
+    ValueError
+        If shapes or type are others.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta.tasks.omniglot import Omniglot
+    >>> images = np.zeros((3, 20, 28, 28), dtype=np.uint8)
+    >>> source = Omniglot(images, ["Greek", "Greek", "Latin"], ["alpha", "beta", "a"])
+    >>> source.select("Greek").draw(np.random.default_rng(0)).X.shape
+    (40, 784)
+    """
+
+    def __init__(self, images, alphabets, characters):
+        shape = images.shape
+        if len(shape) != 4 or shape[2] != shape[3] or images.dtype != np.uint8:
+            raise ValueError(
+                "images must be uint8 of shape (n_characters, n_drawings, side, side), got "
+                f"{images.dtype} of {shape}."
+            )
+        if not shape[0] == len(alphabets) == len(characters):
+            raise ValueError("Each character in images needs one alphabet and one name.")
+        self.images = images
+        self.alphabets = np.asarray(alphabets, dtype=str)
+        self.characters = np.asarray(characters, dtype=str)
+        X = images.reshape(shape[0] * shape[1], shape[2] * shape[3])
+        self.dataset = Dataset("omniglot", X, np.repeat(np.arange(shape[0]), shape[1]))
+
+    def __len__(self):
+        return len(self.images)
+
+    def __repr__(self):
+        return f"Omniglot({len(self)} characters of {len(set(self.alphabets))} alphabets)"
+
+    def draw(self, rng):
+        """The same dataset each time, all characters; ``rng`` is what a source is given."""
+        return self.dataset
+
+    def select(self, which):
+        """Some of the characters, in the same order.
+
+        Parameters
+        ----------
+        which : str, sequence of str or ndarray of shape (n_characters,), bool
+            Alphabets, or which characters to take.
+
+        Returns
+        -------
+        Omniglot
+
+        Raises
+        ------
+        ValueError
+            If nothing is selected, an alphabet is unknown or a mask has another length.
+        """
+        which = np.atleast_1d(which)
+        if which.dtype != bool:
+            if unknown := set(map(str, which)) - set(self.alphabets):
+                known = ", ".join(np.unique(self.alphabets))
+                raise ValueError(f"No alphabet {', '.join(sorted(unknown))} here: take {known}.")
+            which = np.isin(self.alphabets, which)
+        if which.shape != (len(self),) or not which.any():
+            raise ValueError(f"A mask must select one or more of the {len(self)} characters.")
+        return Omniglot(self.images[which], self.alphabets[which], self.characters[which])
+
+
+@dataclass(frozen=True)
+class Drawings:
+    """Turns the drawings of one episode into vectors, with the augmentation of paper 002.
+
+    Parameters
+    ----------
+    size : int, default=20
+        Pixels of a side of the rendered pictures.
+    augment : bool, default=True
+        Whether each drawing is shifted by up to 10/105 of the side along both axes and turned by
+        up to pi/16, and all drawings of a class by the same random multiple of 90 degrees.
+
+    Notes
+    -----
+    All of it is one bilinear interpolation, for pictures of up to about twice the size. What is
+    moved out of the picture is lost, and what comes in is paper.
+    """
+
+    size: int = 20
+    augment: bool = True
+
+    @property
+    def width(self):
+        """Length of a vector, an int."""
+        return self.size * self.size
+
+    def __call__(self, X, classes, rng):
+        """Render the drawings of an episode.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, side * side), uint8
+            Square pictures, row by row; ink is 255.
+        classes : ndarray of shape (n,), int
+            Class of each drawing within the episode, counted from 0.
+        rng : numpy.random.Generator
+            Not used without augmentation.
+
+        Returns
+        -------
+        ndarray of shape (n, width), float32
+            Square pictures, row by row, in [0, 1]; ink is 1.
+
+        Raises
+        ------
+        ValueError
+            If rows of ``X`` are no square pictures.
+        """
+        side = math.isqrt(X.shape[1])
+        if side * side != X.shape[1]:
+            raise ValueError(f"Rows of X must be square pictures, got {X.shape[1]} pixels.")
+        pixels = np.divide(X, 255, dtype=np.float32).reshape(-1, 1, side, side)
+        angle, shift = self._moves(np.asarray(classes), rng)
+        # The maps, from places in what is drawn to places in the picture, which spans [-1, 1]
+        # both ways: turning about the centre, then shifting.
+        cos, sin = np.cos(angle), np.sin(angle)
+        maps = np.stack([cos, -sin, shift[0], sin, cos, shift[1]], axis=1).astype(np.float32)
+        shape = (len(X), 1, self.size, self.size)
+        places = affine_grid(torch.from_numpy(maps.reshape(-1, 2, 3)), shape, align_corners=False)
+        drawn = grid_sample(torch.from_numpy(pixels), places, align_corners=False)
+        return drawn.clamp_(0, 1).numpy().reshape(len(X), self.width)  # weights sum to 1 +- 1e-7
+
+    def _moves(self, classes, rng):
+        """Angle (n,) and shift (2, n) of each drawing, in radians and half sides."""
+        n = len(classes)
+        if not self.augment:
+            return np.zeros(n), np.zeros((2, n))
+        quarters = rng.integers(4, size=classes.max() + 1)
+        angle = rng.uniform(-TILT, TILT, n) + math.pi / 2 * quarters[classes]
+        return angle, 2 * rng.uniform(-SHIFT, SHIFT, (2, n))
+
+
+def load_omniglot(folder, split=None):
+    """Read Omniglot from a folder, reduced to 28 x 28 pixels.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``omniglot.npz``, which is read if it is there: arrays ``images``, ``alphabet``,
+        ``character``, ``official_set`` and ``split``. Or it holds ``images_background.zip``,
+        ``images_evaluation.zip`` or both, as :func:`fetch_omniglot` leaves them; to read these
+        takes Pillow.
+    split : str, default=None
+        Which characters: "background" or "evaluation", and of the npz also "train", "valid" or
+        "test". None takes all that the folder has.
+
+    Returns
+    -------
+    Omniglot
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If there is no such split, or a file cannot be read or holds something else.
+    ImportError
+        If Pillow is needed and not installed.
+    """
+    folder = Path(folder)
+    packed = folder / "omniglot.npz"
+    if packed.is_file():
+        return _read_npz(packed, split)
+    if split not in (None, *MD5):
+        raise ValueError(f"The official files have no split {split!r}: take {' or '.join(MD5)}.")
+    files = [folder / f"images_{part}.zip" for part in (MD5 if split is None else [split])]
+    if not any(file.is_file() for file in files):
+        names = " nor ".join(file.name for file in [packed, *files])
+        raise FileNotFoundError(f"Neither {names} in {folder}: call fetch_omniglot for the latter.")
+    parts = [_read_zip(file) for file in files if file.is_file()]
+    return Omniglot(*(np.concatenate(arrays) for arrays in zip(*parts)))
+
+
+def _read_npz(file, split):
+    try:
+        with np.load(file) as arrays:
+            names = ("images", "alphabet", "character", "official_set", "split")
+            images, alphabets, characters, official, ours = (arrays[name] for name in names)
+    except (BadZipFile, EOFError, KeyError, ValueError, zlib.error) as error:
+        raise ValueError(
+            f"{file} cannot be read as Omniglot ({error}): remove it and call fetch_omniglot."
+        ) from error
+    known = {*official.tolist(), *ours.tolist()}
+    if split is not None and split not in known:
+        raise ValueError(f"{file} has no split {split!r}; it has {', '.join(sorted(known))}.")
+    chosen = (official == split) | (ours == split) | (split is None)
+    return Omniglot(images[chosen], alphabets[chosen], characters[chosen])
+
+
+def _read_zip(file):
+    """Images, alphabets and characters of an official file, without unpacking it to disk."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError as error:
+        raise ImportError(f"To read {file} takes Pillow. Run: pip install pillow") from error
+    drawings = defaultdict(list)
+    try:
+        with ZipFile(file) as archive:
+            for name in sorted(archive.namelist()):
+                if name.endswith(".png"):
+                    _, alphabet, character, _ = name.split("/")
+                    with archive.open(name) as entry, Image.open(entry) as picture:
+                        ink = 255 - np.asarray(picture.convert("L"))
+                    drawings[alphabet, character].append(_area_average(ink))
+        # np.array fails unless each character has the same number of drawings.
+        return np.array(list(drawings.values())), *zip(*drawings)
+    except (BadZipFile, UnidentifiedImageError, ValueError, zlib.error) as error:
+        raise ValueError(
+            f"{file} cannot be read as Omniglot ({error}): remove it and call fetch_omniglot."
+        ) from error
+
+
+def _area_average(picture):
+    """A picture reduced to uint8 of SIDE x SIDE, each pixel the mean of the area it covers."""
+    height, width = picture.shape
+    return np.rint(_shares(height) @ picture @ _shares(width).T).astype(np.uint8)
+
+
+@cache
+def _shares(length):
+    """How much of each of SIDE cells along a line each pixel is; (SIDE, length), rows sum to 1."""
+    # The line is SIDE * length long: lengths are whole numbers, and the shares exact.
+    cells, pixels = np.arange(SIDE)[:, None] * length, np.arange(length) * SIDE
+    common = np.minimum(cells + length, pixels + SIDE) - np.maximum(cells, pixels)
+    return common.clip(0) / length
+
+
+def fetch_omniglot(
+    data_home=None,
+    *,
+    subset=("background", "evaluation"),
+    base_url="https://github.com/brendenlake/omniglot/raw/master/python/",
+    download_if_missing=True,
+    n_retries=3,
+    delay=1.0,
+    timeout=30,
+):
+    """Download the official files of Omniglot (MIT licence), unless they are there.
+
+    A file is put in its place when it is whole and its digest is right; what was read before a
+    connection broke is kept as ``.partial`` and not asked for again. Call this once before
+    starting many processes: two that write the same ``.partial`` spoil it for both.
+
+    Parameters
+    ----------
+    data_home : path, default=None
+        Where scikit-learn keeps data sets; None takes ``~/scikit_learn_data`` or the environment
+        variable ``SCIKIT_LEARN_DATA``.
+    subset : str or sequence of str, default=("background", "evaluation")
+        The parts wanted.
+    base_url : str
+        Address of the folder with ``images_background.zip`` and ``images_evaluation.zip``.
+    download_if_missing : bool, default=True
+        False raises OSError in place of using the network.
+    n_retries : int, default=3
+        Further tries after one that failed. What the server refuses is not tried again.
+    delay, timeout : float, default=1.0 and 30
+        Seconds between tries, and for which the server may be silent.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder, ``<data_home>/omniglot``, for :func:`load_omniglot`.
+
+    Raises
+    ------
+    ValueError
+        If a part is unknown.
+    OSError
+        If a file cannot be had, or is not what it should be.
+    """
+    parts = [subset] if isinstance(subset, str) else list(subset)
+    if unknown := [part for part in parts if part not in MD5]:
+        raise ValueError(f"Omniglot has no part {unknown[0]!r}; it has {', '.join(MD5)}.")
+    folder = Path(get_data_home(data_home)) / "omniglot"
+    folder.mkdir(exist_ok=True)
+    for part in parts:
+        file = folder / f"images_{part}.zip"
+        if not (file.is_file() or download_if_missing):
+            raise OSError(f"There is no {file}, and download_if_missing is False.")
+        if not file.is_file():
+            url = f"{base_url.rstrip('/')}/{file.name}"
+            _download(url, file, MD5[part], n_retries, delay, timeout)
+    return folder
+
+
+def _download(url, file, md5, n_retries, delay, timeout):
+    partial = file.with_name(file.name + ".partial")
+    for tries_left in range(max(n_retries, 0), -1, -1):
+        try:
+            _read_on(url, partial, timeout)
+            break
+        except (OSError, HTTPException) as error:
+            refused = isinstance(error, HTTPError) and 400 <= error.code < 500
+            if refused or not tries_left:
+                raise OSError(
+                    f"{url} cannot be fetched ({error}). Check the connection and call again, "
+                    f"give another base_url, or put {file.name} into {file.parent} by hand."
+                ) from error
+        time.sleep(delay)
+    with open(partial, "rb") as content:
+        found = hashlib.file_digest(content, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    if found != md5:
+        partial.unlink()
+        raise OSError(
+            f"What {url} sent is not Omniglot: its md5 is {found} and should be {md5}. It is "
+            "removed; call again, or give another base_url."
+        )
+    os.replace(partial, file)
+
+
+def _read_on(url, partial, timeout):
+    """Fetch what a partial file lacks, from where it ends."""
+    start = partial.stat().st_size if partial.exists() else 0
+    request = Request(url, headers={"Range": f"bytes={start}-"} if start else {})
+    try:
+        response = urlopen(request, timeout=timeout)
+    except HTTPError as error:
+        error.close()
+        if error.code != 416:
+            raise
+        return  # nothing lies beyond the partial file's end: its digest tells whether it is right
+    with response:
+        # A server that does not know ranges answers 200 and sends the file from its beginning.
+        with open(partial, "ab" if response.status == 206 else "wb") as content:
+            start = content.tell()
+            while piece := response.read1(2**16):  # whatever came in: a silence loses none of it
+                content.write(piece)
+            n_read = content.tell() - start
+        length = int(response.headers.get("Content-Length", n_read))
+    if n_read < length:
+        raise OSError(f"the connection ended after {n_read} of {length} bytes")

@@ -1,0 +1,127 @@
+"""Rows of a stream in units that only the rows before them decide."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+#: Standardised values are cut off here: of a few rows the deviation may be far too small.
+BOUND = 5.0
+
+
+class Moments(NamedTuple):
+    """What is known of the columns of a stream so far; arrays of shape (..., n_columns).
+
+    Parameters
+    ----------
+    origin : ndarray
+        First observed value of each column, NaN before: sums are of distances to it, since the
+        squares of large values would drown what they vary by.
+    count, total, squares : ndarray
+        Observed cells, and sums over them.
+    """
+
+    origin: np.ndarray
+    count: np.ndarray
+    total: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def empty(cls, shape):
+        """Of a stream that has not begun.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Ends in the number of columns.
+        """
+        zeros = np.zeros(shape)
+        return cls(np.full(shape, np.nan), zeros, zeros, zeros)
+
+    @property
+    def mean(self):
+        """Of each column; 0 of one that was not observed."""
+        return np.nan_to_num(self.origin) + self.total / np.maximum(self.count, 1)
+
+    @property
+    def scale(self):
+        """Standard deviation of each column; 0 of one that did not vary."""
+        count = np.maximum(self.count, 1)
+        return np.sqrt(np.maximum(self.squares / count - (self.total / count) ** 2, 0))
+
+
+def running_moments(X, before):
+    """Moments of a stream after each of some more rows.
+
+    Rows are added one by one, in their order, so a stream in pieces gives the very same numbers.
+
+    Parameters
+    ----------
+    X : ndarray of shape (..., n_rows, n_columns)
+        NaN where nothing was observed.
+    before : Moments
+        Arrays of shape (..., n_columns): of the rows before these.
+
+    Returns
+    -------
+    Moments
+        Arrays of shape (..., n_rows, n_columns), but for the origin (..., 1, n_columns).
+    """
+    observed = ~np.isnan(X)
+    first = np.take_along_axis(X, observed.argmax(-2)[..., None, :], -2)
+    origin = np.where(np.isnan(before.origin)[..., None, :], first, before.origin[..., None, :])
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = np.where(observed, X - np.nan_to_num(origin), 0.0)
+        increments = observed, distance, distance**2
+        sums = [
+            np.concatenate([known[..., None, :], more], -2).cumsum(-2)[..., 1:, :]
+            for known, more in zip(before[1:], increments, strict=True)
+        ]
+    return Moments(origin, *sums)
+
+
+def standardise(X, moments):
+    """Values less mean, by deviation, within ``BOUND``; 0 where nothing is known or varies.
+
+    Parameters
+    ----------
+    X : ndarray of shape (..., n_rows, n_columns)
+    moments : Moments
+        Arrays that broadcast with it.
+
+    Returns
+    -------
+    ndarray of shape (..., n_rows, n_columns)
+    """
+    scale = moments.scale
+    varies = scale > 4 * np.finfo(float).eps * np.abs(moments.mean)
+    with np.errstate(invalid="ignore", over="ignore"):
+        Z = (X - moments.mean) / np.where(varies, scale, 1)
+    return np.nan_to_num(np.where(varies, Z, 0), posinf=BOUND, neginf=-BOUND).clip(-BOUND, BOUND)
+
+
+def last(moments):
+    """Moments after the last row, (..., n_columns), of what ``running_moments`` gives."""
+    return Moments(*(array[..., -1, :] for array in moments))
+
+
+def projection(n_columns, n_outputs, rng):
+    """A random rotation of any columns into a space of fixed dimension.
+
+    Up to ``n_outputs`` columns nothing is lost; of more, distances are kept but for some noise
+    (Johnson and Lindenstrauss). Standardised columns that are independent give outputs of
+    variance one.
+
+    Parameters
+    ----------
+    n_columns, n_outputs : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (n_columns, n_outputs)
+    """
+    few, many = sorted((n_columns, n_outputs))
+    orthonormal, _ = np.linalg.qr(rng.standard_normal((many, few)))
+    if n_columns <= n_outputs:
+        return orthonormal.T * np.sqrt(n_outputs / n_columns)
+    return orthonormal

@@ -1,0 +1,267 @@
+"""Sequences: rows one after another, each followed by its label (paper 002, sections 2 and 7)."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from .episodes import cut_into_classes
+from .running import Moments, projection, running_moments, standardise
+
+#: Targets are cut off here while training: one wild row would outweigh a whole batch.
+TARGET_BOUND = 6.0
+
+
+class Sequence(NamedTuple):
+    """One episode.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_rows, n_inputs), float32
+        What the network reads of each row.
+    shown : ndarray of shape (n_rows, n_letters) int64, or (n_rows, 1) float32
+        Label of each row as it is shown one step later: a word, or a target.
+    asked : ndarray like ``shown``
+        What is to be predicted; -1 or NaN where nothing is.
+    """
+
+    x: np.ndarray
+    shown: np.ndarray
+    asked: np.ndarray
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Rows as they are: the network reads vectors of their length.
+
+    Parameters
+    ----------
+    width : int
+    """
+
+    width: int
+
+    def __call__(self, X, classes, rng):
+        """The rows, float32; ``classes`` and ``rng`` are not needed."""
+        if X.shape[1] != self.width:
+            raise ValueError(f"Rows have {X.shape[1]} values, and the backbone reads {self.width}.")
+        return X.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class ProjectedColumns:
+    """Rows of any table as vectors of a fixed length: running z-scores, randomly rotated.
+
+    Each row is standardised by itself and those before it, so that a stream can be read row by
+    row, and rotated into the space that the network reads; a network that has seen many random
+    rotations does not mind which one it is. A missing cell is one of mean value.
+
+    Parameters
+    ----------
+    width : int, default=32
+    column_subset : float in [0, 1], default=0.3
+        Share of sequences drawn from a random subset of the columns.
+    """
+
+    width: int = 32
+    column_subset: float = 0.3
+
+    def __call__(self, X, classes, rng):
+        """Vectors (n_rows, width), float32, of rows (n_rows, n_columns)."""
+        n_columns = X.shape[1]
+        if n_columns > 2 and rng.random() < self.column_subset:
+            n_columns = int(rng.integers(2, n_columns + 1))
+        X = X[:, rng.permutation(X.shape[1])[:n_columns]].astype(np.float64)
+        Z = standardise(X, running_moments(X, Moments.empty(n_columns)))
+        return (Z @ projection(n_columns, self.width, rng)).astype(np.float32)
+
+
+class SequenceSampler:
+    """What samplers of sequences share: how they are batched."""
+
+    def size(self, sequence):
+        """What sequences are sorted by: their length."""
+        return len(sequence.x)
+
+    @staticmethod
+    def strata(inputs):
+        """Rows of each sequence, rounded down to a power of two; a list of int."""
+        labels = inputs["labels"]
+        known = ~labels.isnan() if labels.is_floating_point() else labels >= 0
+        return [2 ** (int(n).bit_length() - 1) for n in known.all(-1).sum(1)]
+
+    #: What ``strata`` counts, as the history names it.
+    stratum = "rows"
+
+    @staticmethod
+    def collate(sequences):
+        """Sequences, padded at their ends, as the inputs and the target of a learner.
+
+        Parameters
+        ----------
+        sequences : list of Sequence
+
+        Returns
+        -------
+        inputs : dict
+            ``x`` (B, T, n_inputs) and ``labels`` (B, T, L).
+        target : tensor of shape (B, T, L)
+        """
+        length = max(len(sequence.x) for sequence in sequences)
+        nothing = np.nan if sequences[0].shown.dtype.kind == "f" else -1
+        x, shown, asked = (
+            torch.from_numpy(np.stack([_padded(rows, length, fill) for rows in parts]))
+            for parts, fill in zip(zip(*sequences), (0, nothing, nothing))
+        )
+        return {"x": x, "labels": shown}, asked
+
+
+def _padded(rows, length, fill):
+    return np.concatenate([rows, np.full((length - len(rows), *rows.shape[1:]), fill, rows.dtype)])
+
+
+class ClassSequences(SequenceSampler):
+    """Draws sequences of labelled rows: classes, their words, rows and their order are random.
+
+    Parameters
+    ----------
+    head : LabelWords
+        Which words there are: see :class:`sklearn_meta.heads.OneHotLabels`.
+    vectors : callable
+        Of rows, their class codes and a generator: the vectors that the network reads, such as
+        :class:`ProjectedColumns`, :class:`Vectors` and :class:`sklearn_meta.tasks.Drawings`.
+    n_classes : (int, int), default=(2, 10)
+        Range of the number of classes, which is at most that of the words.
+    n_instances : sequence of int, default=(10,)
+        Rows a class on average, one of them drawn for each sequence: as many rows in all are
+        drawn from all rows of its classes, so that classes differ in number (section 7).
+    max_rows : int, default=200
+        Bound on the length of a sequence.
+    """
+
+    def __init__(self, head, vectors, *, n_classes=(2, 10), n_instances=(10,), max_rows=200):
+        self.head = head
+        self.vectors = vectors
+        self.n_classes = n_classes
+        self.n_instances = tuple(n_instances)
+        self.max_rows = max_rows
+
+    def draw(self, dataset, rng):
+        """One sequence.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Of classes; the target of a regression is cut into some.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Sequence
+        """
+        if dataset.y.dtype.kind == "f":
+            dataset = cut_into_classes(dataset, rng)
+        low, high = self.n_classes
+        most = min(high, dataset.n_classes, self.head.n_words)
+        n_classes = int(rng.integers(min(low, most), most + 1))
+        classes = rng.choice(dataset.n_classes, n_classes, replace=False)
+        rows = np.concatenate([np.flatnonzero(dataset.y == c) for c in classes])
+        length = min(int(rng.choice(self.n_instances)) * n_classes, self.max_rows, len(rows))
+        rows = rng.permutation(rows)[:length]
+        codes = np.zeros(dataset.n_classes, dtype=np.int64)
+        codes[classes] = np.arange(n_classes)
+        codes = codes[dataset.y[rows]]
+        words = draw_words(self.head, n_classes, rng)[codes]
+        return Sequence(self.vectors(dataset.X[rows], codes, rng), words, words)
+
+
+def draw_words(head, n, rng):
+    """Different words, one a class.
+
+    Parameters
+    ----------
+    head : LabelWords
+    n : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    ndarray of shape (n, n_letters), int64
+    """
+    numbers = rng.permutation(head.n_words)[:n]
+    return numbers[:, None] // head.n_symbols ** np.arange(head.n_letters) % head.n_symbols
+
+
+class TargetSequences(SequenceSampler):
+    """Draws sequences of rows with a target.
+
+    Parameters
+    ----------
+    vectors : callable
+        As of :class:`ClassSequences`.
+    n_rows : (int, int), default=(20, 150)
+        Range of the length, drawn log-uniformly.
+    standardised : bool, default=True
+        Whether targets come in running units: one is shown as its z-score among those up to it,
+        and asked for as that among those before it, which is the unit of what is predicted. The
+        first two are not asked for. Otherwise they are as they are.
+    """
+
+    def __init__(self, vectors, *, n_rows=(20, 150), standardised=True):
+        self.vectors = vectors
+        self.n_rows = n_rows
+        self.standardised = standardised
+
+    def draw(self, dataset, rng):
+        """One sequence.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Of a regression; class codes are taken for numbers.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Sequence
+        """
+        low, high = np.log(self.n_rows)
+        length = min(int(round(np.exp(rng.uniform(low, high)))), len(dataset.y))
+        rows = rng.permutation(len(dataset.y))[:length]
+        y = dataset.y[rows].reshape(length, -1)[:, :1].astype(np.float64)
+        x = self.vectors(dataset.X[rows], None, rng)
+        if not self.standardised:
+            return Sequence(x, y.astype(np.float32), y.astype(np.float32))
+        y = y * rng.choice([-1, 1])
+        moments = running_moments(y, Moments.empty(1))
+        asked = np.full_like(y, np.nan)
+        before = Moments(moments.origin, *(array[:-1] for array in moments[1:]))
+        scale = np.where(before.scale > 0, before.scale, np.nan)
+        asked[1:] = ((y[1:] - before.mean) / scale).clip(-TARGET_BOUND, TARGET_BOUND)
+        return Sequence(x, standardise(y, moments).astype(np.float32), asked.astype(np.float32))
+
+
+class Curriculum:
+    """A sampler of sequences whose largest number of classes grows (section 4.2.2).
+
+    Parameters
+    ----------
+    sampler : ClassSequences
+        ``n_classes`` is the range that training begins with.
+    every : int, default=10_000
+        Sequences after which there is one class more.
+    """
+
+    def __init__(self, sampler, every=10_000):
+        self.sampler = sampler
+        self.every = every
+        self.stratum = sampler.stratum
+        self.strata = sampler.strata
+
+    def at(self, n_drawn):
+        """The sampler to be used after a number of sequences, a ClassSequences."""
+        low, high = self.sampler.n_classes
+        grown = ClassSequences(**vars(self.sampler))
+        grown.n_classes = low, high + n_drawn // self.every
+        return grown
