@@ -19,9 +19,13 @@ from sklearn_meta.tasks.omniglot import Drawings, Omniglot, fetch_omniglot, load
 seeds = st.integers(0, 2**32 - 1)
 
 
+def rng_of(seed):
+    return np.random.default_rng(seed)
+
+
 def pictures(n, seed, side=28):
     """Random pictures, flat, uint8."""
-    return np.random.default_rng(seed).integers(256, size=(n, side * side), dtype=np.uint8)
+    return rng_of(seed).integers(256, size=(n, side * side), dtype=np.uint8)
 
 
 def blob(row, column, side=28):
@@ -49,7 +53,7 @@ def source():
 
 
 def test_draw_gives_the_same_dataset_without_a_copy(source):
-    first, second = (source.draw(np.random.default_rng(seed)) for seed in range(2))
+    first, second = (source.draw(rng_of(seed)) for seed in range(2))
     assert first is second
     assert first.name == "omniglot"
     assert first.X.shape == (80, 25)
@@ -102,20 +106,20 @@ def test_rendering_is_repeatable_and_in_range(seed, n, size, augment):
     before = X.copy()
     X.flags.writeable = False
     drawings = Drawings(size, augment)
-    first, second = (drawings(X, classes, np.random.default_rng(seed)) for _ in range(2))
+    first, second = (drawings(X, classes, rng_of(seed)) for _ in range(2))
     assert np.array_equal(first, second)
     assert np.array_equal(X, before)
     assert first.shape == (n, drawings.width)
     assert drawings.width == size * size
     assert first.dtype == np.float32
     assert 0 <= first.min() <= first.max() <= 1
-    other = drawings(X, classes, np.random.default_rng(seed + 1))
+    other = drawings(X, classes, rng_of(seed + 1))
     assert augment or np.array_equal(first, other)
 
 
 def test_augmentation_differs_from_episode_to_episode():
     X, classes = pictures(5, 0), np.arange(5)
-    rng = np.random.default_rng(0)
+    rng = rng_of(0)
     assert not np.allclose(Drawings()(X, classes, rng), Drawings()(X, classes, rng), atol=0.1)
 
 
@@ -123,6 +127,9 @@ def test_paper_and_ink_stay_what_they_are():
     X = np.repeat(np.uint8([[0], [255]]), 28 * 28, axis=1)
     drawn = Drawings(augment=False)(X, np.zeros(2, int), None)
     np.testing.assert_allclose(drawn, np.repeat([[0], [1]], 400, axis=1), atol=1e-6)
+    # Weights that are rounded sum to more than one here and there.
+    black = np.full((100, 31 * 31), 255, dtype=np.uint8)
+    assert Drawings()(black, np.arange(100), rng_of(0)).max() == 1
 
 
 @given(seed=seeds)
@@ -145,7 +152,7 @@ def test_a_class_is_turned_as_one_by_any_multiple_of_90_degrees(monkeypatch):
     monkeypatch.setattr(omniglot, "SHIFT", 0)
     X, classes = pictures(24, 0), np.repeat(range(8), 3)
     upright = Drawings(augment=False)(X, classes, None).reshape(-1, 20, 20)
-    rng, seen = np.random.default_rng(0), []
+    rng, seen = rng_of(0), []
     for _ in range(8):
         drawn = Drawings()(X, classes, rng).reshape(-1, 20, 20)
         turned = np.stack([np.rot90(upright, quarters, axes=(1, 2)) for quarters in range(4)])
@@ -169,7 +176,7 @@ def test_shifts_fill_ten_pixels_of_105_both_ways(monkeypatch):
     monkeypatch.setattr(omniglot, "TILT", 0)
     spot = np.array([0.5, 0.72])
     X = np.repeat(blob(*spot), 400, axis=0)
-    drawn = Drawings()(X, np.arange(400), np.random.default_rng(0))
+    drawn = Drawings()(X, np.arange(400), rng_of(0))
     moved = np.array([undo_quarter(centre(row), spot) for row in drawn]) - spot
     for direction in moved.T:
         assert -10.5 < direction.min() * 105 < -9
@@ -187,10 +194,6 @@ def test_drawings_are_turned_up_to_a_sixteenth_of_pi_each(monkeypatch):
     np.testing.assert_allclose(np.hypot(*places.T), 0.25, atol=0.01)
     assert -1.05 < angles.min() / (np.pi / 16) < -0.9
     assert 0.9 < angles.max() / (np.pi / 16) < 1.05
-
-
-def rng_of(seed):
-    return np.random.default_rng(seed)
 
 
 def test_rows_that_are_no_squares_are_refused():

@@ -131,9 +131,10 @@ class MANN(nn.Module):
         state : State
         """
         outputs = []
-        for said, after in self.steps(inputs, state):
+        for said, reached in self.steps(inputs, state):
             outputs.append(said)
-        return self.output(torch.stack(outputs, 1)), after
+            state = reached
+        return self.output(torch.stack(outputs, 1)), state
 
     def steps(self, inputs, state=None):
         """Step by step: what the output layer reads, o of Eq. (16), (B, H + R * W), and the state.

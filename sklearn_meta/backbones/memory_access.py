@@ -35,12 +35,11 @@ class Memory(NamedTuple):
     reads: torch.Tensor
 
 
-def similarity(keys, slots):
+def similarity(keys, slots, epsilon: float = EPSILON):
     """Cosine similarity of Eq. (2): (B, R, W) and (B, N, W) to (B, R, N)."""
-    lengths = torch.linalg.vector_norm(slots, dim=2).clamp(min=EPSILON)
-    return (
-        torch.bmm(F.normalize(keys, dim=2, eps=EPSILON), slots.transpose(1, 2)) / lengths[:, None]
-    )
+    lengths = torch.linalg.vector_norm(slots, dim=2).clamp(min=epsilon)
+    keys = F.normalize(keys, dim=2, eps=epsilon)
+    return torch.bmm(keys, slots.transpose(1, 2)) / lengths.unsqueeze(1)
 
 
 def lrua_step(

@@ -44,9 +44,11 @@ class Moments(NamedTuple):
 
     @property
     def scale(self):
-        """Standard deviation of each column; 0 of one that did not vary."""
+        """Standard deviation of each column; 0 of one that did not vary, or beyond float64."""
         count = np.maximum(self.count, 1)
-        return np.sqrt(np.maximum(self.squares / count - (self.total / count) ** 2, 0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            variance = self.squares / count - (self.total / count) ** 2
+        return np.sqrt(np.where(np.isfinite(variance), np.maximum(variance, 0), 0))
 
 
 def running_moments(X, before):
