@@ -270,13 +270,13 @@ class MetaEstimator(BaseEstimator):
             learner = load_learner(self._weights_name())
         if learner.task != self._task:
             raise ValueError(
-                f"backbone={_as_text(backbone)} was meta-trained for {learner.task}, and "
+                f"backbone={as_text(backbone)} was meta-trained for {learner.task}, and "
                 f"{type(self).__name__} is for {self._task}. Choose other weights."
             )
         if self._head() is not None and self._head() != learner.names["head"]:
             name = self._head_parameter
             raise ValueError(
-                f"{name}={self._head()!r} asked for, but backbone={_as_text(backbone)} was "
+                f"{name}={self._head()!r} asked for, but backbone={as_text(backbone)} was "
                 f"meta-trained with {name}={learner.names['head']!r}. Leave {name}=None, or "
                 "meta_fit anew."
             )
@@ -341,6 +341,6 @@ class MetaEstimator(BaseEstimator):
                 )
 
 
-def _as_text(backbone):
+def as_text(backbone):
     """How errors call a backbone: a module's own text has a line for each of its layers."""
     return f"{type(backbone).__name__}(...)" if isinstance(backbone, nn.Module) else repr(backbone)

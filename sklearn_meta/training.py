@@ -172,7 +172,8 @@ def meta_train(
     ]
     validation = None
     if validation_source is not None:
-        draws = batches(validation_source, sampler, seed=[random_state, 1], **dealt)
+        final = sampler.at(max_steps * batch_size) if hasattr(sampler, "at") else sampler
+        draws = batches(validation_source, final, seed=[random_state, 1], **dealt)
         validation = [next(draws) for _ in range(n_validation)]
         own.append(StratumScores(learner.head.score_name, sampler.stratum, shared.gather))
     own.append(checkpoint)

@@ -6,15 +6,20 @@ something is drawn.
 """
 
 from .embedding import EmbeddingDisplay
+from .instance_accuracy import InstanceAccuracyDisplay, instance_numbers
 from .interval_calibration import IntervalCalibrationDisplay
 from .learning_curve import MetaLearningCurveDisplay
+from .memory import MemoryDisplay
 from .mixture import MixtureDisplay
 from .unlabelled_effect import UnlabelledEffectDisplay
 
 __all__ = [
     "EmbeddingDisplay",
+    "InstanceAccuracyDisplay",
     "IntervalCalibrationDisplay",
+    "MemoryDisplay",
     "MetaLearningCurveDisplay",
     "MixtureDisplay",
     "UnlabelledEffectDisplay",
+    "instance_numbers",
 ]

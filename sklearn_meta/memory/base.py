@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from torch import nn
 
-from ..base import MetaEstimator
+from ..base import MetaEstimator, as_text
 from ..memory_learner import MemoryLearner
 from ..tasks import TableEncoder
 from ..tasks.running import Moments, last, projection, running_moments, standardise
@@ -83,8 +83,8 @@ class OnlineEstimator(MetaEstimator):
                 raise ValueError("Input X contains infinity or a value too large for float64.")
         elif X.shape[1] != self.learner_.n_inputs:
             raise ValueError(
-                f"X has {X.shape[1]} features, and backbone={self.backbone!r} reads vectors of "
-                f"{self.learner_.n_inputs}: bring rows to that length, or choose weights for "
+                f"X has {X.shape[1]} features, and backbone={as_text(self.backbone)} reads vectors "
+                f"of {self.learner_.n_inputs}: bring rows to that length, or choose weights for "
                 "tables, which read any number of columns."
             )
         return X, y
@@ -141,7 +141,7 @@ class OnlineEstimator(MetaEstimator):
             x = self._vectors(rows[:, t : t + 1])
             output, self._state = module.present(x, self._label(self._previous), self._state)
             outputs.append(output)
-            self._previous = labels[:, t : t + 1]
+            self._previous = labels[:, t : t + 1].clone()  # a view would keep all labels
         self._moments = last(moments)
         self.n_samples_seen_ += X.shape[1]
         return torch.cat(outputs, 1).double().cpu()
@@ -176,8 +176,13 @@ class OnlineEstimator(MetaEstimator):
         dtype = torch.float64 if self.dtype == "float64" else torch.float32
         return labels.to(self._device(), dtype if labels.is_floating_point() else None)
 
+    def _meta_train(self, *args, **settings):
+        super()._meta_train(*args, **settings)
+        vars(self).pop("n_samples_seen_", None)  # the state of a network is nothing to another
+        return self
+
     def __sklearn_is_fitted__(self):
-        return hasattr(self, "n_samples_seen_")
+        return hasattr(self, "n_samples_seen_") and hasattr(self, "learner_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

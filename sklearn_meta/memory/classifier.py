@@ -1,5 +1,7 @@
 """Classification of rows that come one after another: MANNClassifier (paper 002)."""
 
+import warnings
+
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
@@ -7,6 +9,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from ..base import as_text
 from ..heads import HEADS
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, as_source, draw_words
 from .base import OnlineEstimator
@@ -194,8 +197,10 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         ValueError
             As in ``fit``.
         """
-        outputs = self._go_on(X, y, np.unique(np.asarray(y)))
-        return self.classes_[self._probabilities(outputs).argmax(1)]
+        n_known = len(self._slots) if self.__sklearn_is_fitted__() else 0
+        outputs, slots = self._go_on(X, y, np.unique(np.asarray(y)))
+        n_come = np.maximum.accumulate([n_known, *slots[:-1] + 1])  # labels seen before each row
+        return self.classes_[self._probabilities(outputs, n_come).argmax(1)]
 
     def predict_proba(self, X):
         """Probability of each class, for rows each of which is asked for as the next one.
@@ -210,7 +215,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             Columns in the order of ``classes_``.
         """
         check_is_fitted(self)
-        return self._probabilities(self._ask(self._rows(X, reset=False)[0]))
+        outputs = self._ask(self._rows(X, reset=False)[0])
+        return self._probabilities(outputs, np.full(outputs.shape[1], len(self._slots)))
 
     def predict(self, X):
         """Class of each row; nothing is learned from them.
@@ -223,7 +229,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         -------
         ndarray of shape (n_rows,)
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
+        return self.classes_[most_probable]
 
     def meta_fit(
         self,
@@ -298,20 +305,22 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         )
 
     def _go_on(self, X, y, classes):
-        """Present rows in their order; what was answered for them, (E, n_rows, O)."""
-        reset = not hasattr(self, "n_samples_seen_")
+        """Present rows in their order: answers (E, n_rows, O), and the slots of their labels."""
+        reset = not self.__sklearn_is_fitted__()
         X, y = self._rows(X, y, reset=reset)
         known = {} if reset else self._slots
         declared = np.unique(() if classes is None else np.asarray(classes))
         slots = self._learn_labels(y, known, [*([] if reset else self.classes_), *declared])
         if reset:
             self._begin(X.shape[1])
-        slots = np.tile(slots, (self.n_estimators, 1))
-        return self._present(np.repeat(X[None], self.n_estimators, 0), self._words_of(slots))
+        words = self._words_of(np.tile(slots, (self.n_estimators, 1)))
+        return self._present(np.repeat(X[None], self.n_estimators, 0), words), slots
 
     def _learn_labels(self, y, known, declared):
         """Give each new label a slot, in the order in which they come; the slot of each row."""
-        check_classification_targets(y)
+        with warnings.catch_warnings():  # a piece of a stream may have few rows of each class
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            check_classification_targets(y)
         labels, first, codes = np.unique(y, return_index=True, return_inverse=True)
         slots = dict(known)
         for label in labels[first.argsort()].tolist():
@@ -320,24 +329,34 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         n_words = self.learner_.head.n_words
         if len(classes) > n_words:
             raise ValueError(
-                f"There are {len(classes)} classes, and backbone={self.backbone!r} has labels for "
-                f"{n_words}: use label_encoding='string', which has 3125, or other weights."
+                f"There are {len(classes)} classes, and backbone={as_text(self.backbone)} has "
+                f"labels for {n_words}: use label_encoding='string', which has 3125, or others."
             )
         self._slots, self.classes_ = slots, classes
         return np.array([slots[label] for label in labels.tolist()])[codes]
 
     def _words_of(self, slots):
-        """Words of the classes in slots (E, n), another binding for each member: (E, n, L)."""
+        """Words of the classes in slots (E, ...), another binding for each member: (E, ..., L)."""
         head = self.learner_.head
         words = [draw_words(head, head.n_words, self._seed(2, e))[of] for e, of in enumerate(slots)]
         return torch.from_numpy(np.stack(words))
 
     @torch.inference_mode()
-    def _probabilities(self, outputs):
-        """Of the classes, averaged over members: (E, n_rows, O) to (n_rows, n_classes)."""
-        unseen = (label for label in self.classes_.tolist() if label not in self._slots)
-        slots = self._slots | {label: len(self._slots) + i for i, label in enumerate(unseen)}
-        slots = np.array([slots[label] for label in self.classes_.tolist()])
-        words = self._words_of(np.tile(slots, (len(outputs), 1)))[:, None]
-        words = words.expand(-1, outputs.shape[1], -1, -1)
+    def _probabilities(self, outputs, n_come):
+        """Of the classes, averaged over members.
+
+        Parameters
+        ----------
+        outputs : tensor of shape (E, n_rows, O)
+        n_come : ndarray of shape (n_rows,)
+            How many labels had come before each row; the others are next in sorted order.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+        """
+        come = np.array([self._slots.get(label, np.inf) for label in self.classes_.tolist()])
+        come = np.where(come < n_come[:, None], come, np.inf)
+        slots = come.argsort(1, kind="stable").argsort(1)
+        words = self._words_of(np.tile(slots, (len(outputs), 1, 1)))
         return self.learner_.head.log_probabilities(outputs, words).exp().mean(0).numpy()

@@ -252,7 +252,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         self._target_moments = Moments.empty((self.n_estimators, 1))
 
     def _go_on(self, X, y):
-        reset = not hasattr(self, "n_samples_seen_")
+        reset = not self.__sklearn_is_fitted__()
         X, y = self._rows(X, y, reset=reset)
         if reset:
             self._start(X)

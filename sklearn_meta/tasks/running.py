@@ -103,7 +103,7 @@ def standardise(X, moments):
 
 def last(moments):
     """Moments after the last row, (..., n_columns), of what ``running_moments`` gives."""
-    return Moments(*(array[..., -1, :] for array in moments))
+    return Moments(*(array[..., -1, :].copy() for array in moments))  # a view would keep all rows
 
 
 def projection(n_columns, n_outputs, rng):

@@ -251,11 +251,14 @@ class Curriculum:
         ``n_classes`` is the range that training begins with.
     every : int, default=10_000
         Sequences after which there is one class more.
+    most : int, default=None
+        Where growth ends; None is never.
     """
 
-    def __init__(self, sampler, every=10_000):
+    def __init__(self, sampler, every=10_000, most=None):
         self.sampler = sampler
         self.every = every
+        self.most = most
         self.stratum = sampler.stratum
         self.strata = sampler.strata
 
@@ -263,5 +266,6 @@ class Curriculum:
         """The sampler to be used after a number of sequences, a ClassSequences."""
         low, high = self.sampler.n_classes
         grown = ClassSequences(**vars(self.sampler))
-        grown.n_classes = low, high + n_drawn // self.every
+        high += n_drawn // self.every
+        grown.n_classes = low, high if self.most is None else min(high, self.most)
         return grown

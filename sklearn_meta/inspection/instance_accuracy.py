@@ -1,0 +1,256 @@
+"""Accuracy at the first, second, ... instance of a class within an episode (Fig. 2, paper 002)."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import clone, is_regressor
+from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+
+def instance_numbers(y):
+    """Which instance of its class each row is: 1 where a label comes for the first time, then 2.
+
+    Rows at which a learner has seen k - 1 rows of the same class have number k, so scores by
+    instance tell how fast it learns a class.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_rows,)
+        Class labels in the order in which the rows come.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), int
+
+    References
+    ----------
+    One-shot Learning with Memory-Augmented Neural Networks (paper 002), Figure 2.
+
+    Examples
+    --------
+    >>> from sklearn_meta.inspection import instance_numbers
+    >>> instance_numbers(["b", "a", "b", "b", "a"])
+    array([1, 1, 2, 3, 2])
+    """
+    _, codes = np.unique(column_or_1d(y), return_inverse=True)
+    order = codes.argsort(kind="stable")  # class by class, each in the order of its rows
+    by_class = codes[order]
+    numbers = np.empty(len(codes), dtype=int)
+    numbers[order] = np.arange(len(codes)) - np.searchsorted(by_class, by_class) + 1
+    return numbers
+
+
+class InstanceAccuracyDisplay:
+    """Accuracy at the first, second, ... instance of a class within an episode.
+
+    The picture of Fig. 2 and the numbers of Tables 1 and 2 of paper 002. An episode is a stream
+    of rows, each predicted before its label is shown. At the first instance of a class there is
+    only guessing, at the second one-shot learning. The band is one standard error on either side.
+
+    Make one with :meth:`from_estimator` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    accuracy : ndarray of shape (n_instances,)
+        Share of right predictions at each instance, over all classes and episodes.
+    standard_error : ndarray of shape (n_instances,)
+        Of the accuracy, over episodes, whose rows are not independent; NaN of instances that only
+        one episode has.
+    counts : ndarray of shape (n_instances,), int
+        Rows at each instance, over all classes and episodes.
+    chance : float, default=None
+        Accuracy of a guess among the classes of the episode.
+    name : str, default=None
+        Name of the estimator, for the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The accuracy.
+    band_ : matplotlib PolyCollection or None
+        The standard errors, if they are known.
+    chance_level_ : matplotlib Line2D or None
+        The level of chance, if this display drew it.
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    References
+    ----------
+    One-shot Learning with Memory-Augmented Neural Networks (paper 002), Figure 2.
+
+    Examples
+    --------
+    >>> from sklearn_meta.inspection import InstanceAccuracyDisplay
+    >>> y_true = [["a", "b", "a", "b"], ["a", "a", "b", "a"]]
+    >>> y_pred = [["b", "b", "a", "b"], ["a", "a", "a", "b"]]
+    >>> display = InstanceAccuracyDisplay.from_predictions(y_true, y_pred)
+    >>> display.accuracy, display.counts
+    (array([0.5, 1. , 0. ]), array([4, 3, 1]))
+    """
+
+    def __init__(self, *, accuracy, standard_error, counts, chance=None, name=None):
+        self.accuracy = accuracy
+        self.standard_error = standard_error
+        self.counts = counts
+        self.chance = chance
+        self.name = name
+
+    @classmethod
+    def from_estimator(cls, estimator, episodes, *, max_instance=10, name=None, ax=None, **kwargs):
+        """Make and draw a display of what an estimator predicts in some episodes.
+
+        Parameters
+        ----------
+        estimator : classifier with ``predict_online``
+            Such as MANNClassifier; a fresh clone of it begins each episode.
+        episodes : iterable of (X, y)
+            Rows and their labels, in the order in which they come.
+        max_instance : int, default=10
+            Later instances of a class are left out.
+        name : str, default=None
+            Name in the legend; None is the estimator's class.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        **kwargs : dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : InstanceAccuracyDisplay
+
+        Raises
+        ------
+        TypeError
+            If the estimator is no classifier with ``predict_online``.
+        ValueError
+            As in :meth:`from_predictions`.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        kind = type(estimator).__name__
+        if is_regressor(estimator) or not hasattr(estimator, "predict_online"):
+            raise TypeError(
+                "The estimator must be a classifier whose predict_online predicts each row before "
+                f"it learns its label, such as MANNClassifier, got {kind}. With any other, predict "
+                "row after row and give the predictions to from_predictions."
+            )
+        y_true, y_pred = [], []
+        for X, y in episodes:
+            y_true.append(y)
+            y_pred.append(clone(estimator).predict_online(X, y))
+        name = kind if name is None else name
+        return cls.from_predictions(
+            y_true, y_pred, max_instance=max_instance, name=name, ax=ax, **kwargs
+        )
+
+    @classmethod
+    def from_predictions(cls, y_true, y_pred, *, max_instance=10, name=None, ax=None, **kwargs):
+        """Make and draw a display of the predictions of one episode or of several.
+
+        Parameters
+        ----------
+        y_true, y_pred : array-like of shape (n_rows,), or a sequence of such
+            True and predicted labels, in the order in which the rows came; a sequence has one
+            array for each episode, of any length.
+        max_instance, name, ax, **kwargs
+            As in :meth:`from_estimator`; without a name there is none in the legend.
+
+        Returns
+        -------
+        display : InstanceAccuracyDisplay
+
+        Raises
+        ------
+        ValueError
+            If there is no row, numbers of episodes or rows differ, only one of true and predicted
+            labels are strings, or `max_instance` is below 1.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_predictions")
+        check_scalar(max_instance, "max_instance", Integral, min_val=1)
+        y_true, y_pred = _episodes(y_true), _episodes(y_pred)
+        if len(y_true) != len(y_pred):
+            raise ValueError(f"There are {len(y_true)} true episodes and {len(y_pred)} predicted.")
+        tallies = [_tally(*pair, max_instance) for pair in zip(y_true, y_pred)]
+        rows, right = np.array(tallies).reshape(-1, 2, max_instance).swapaxes(0, 1)
+        counts = rows.sum(axis=0)
+        reached = counts > 0  # an instance that is reached comes after others that are
+        if not reached.any():
+            raise ValueError("At least one row is needed.")
+        rows, right, counts = rows[:, reached], right[:, reached], counts[reached]
+        accuracy = right.sum(axis=0) / counts
+        # The accuracy is a ratio of sums over episodes: deviations are those of the linearised
+        # ratio. With as many rows in each episode this is the usual error of a mean.
+        n_episodes = (rows > 0).sum(axis=0)
+        deviations = ((right - rows * accuracy) ** 2).sum(axis=0)
+        unbiased = np.full(len(counts), np.nan)
+        np.divide(n_episodes, n_episodes - 1, out=unbiased, where=n_episodes > 1)
+        return cls(
+            accuracy=accuracy,
+            standard_error=np.sqrt(unbiased * deviations) / counts,
+            counts=counts.astype(int),
+            chance=float(np.mean([1 / len(np.unique(y)) for y in y_true if len(y)])),
+            name=name,
+        ).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, *, name=None, plot_chance_level=False, **kwargs):
+        """Draw the accuracy; other displays can be drawn on the same axes before and after.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        name : str, default=None
+            Name in the legend; None is that of the display.
+        plot_chance_level : bool, default=False
+            Whether to draw the accuracy of a guess among the classes of the episode.
+        **kwargs : dict
+            Of the line: parameters of :meth:`matplotlib.axes.Axes.plot`.
+
+        Returns
+        -------
+        display : InstanceAccuracyDisplay
+        """
+        check_matplotlib_support(f"{type(self).__name__}.plot")
+        import matplotlib.pyplot as plt
+        from matplotlib.ticker import MaxNLocator
+
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        name = self.name if name is None else name
+        instances = np.arange(1, len(self.accuracy) + 1)
+        style = {"marker": "o", "markersize": 4, "label": name} | kwargs
+        (self.line_,) = ax.plot(instances, self.accuracy, **style)
+        self.band_ = self.chance_level_ = None
+        if np.isfinite(self.standard_error).any():
+            low, high = (self.accuracy + sign * self.standard_error for sign in (-1, 1))
+            colour = self.line_.get_color()
+            self.band_ = ax.fill_between(instances, low, high, color=colour, alpha=0.2, lw=0)
+        if plot_chance_level and self.chance is not None:
+            label = f"chance ({self.chance:.2g})"
+            if label not in ax.get_legend_handles_labels()[1]:  # once for several displays
+                self.chance_level_ = ax.axhline(self.chance, color="k", ls=":", label=label)
+        ax.set(xlabel="instance of a class", ylabel="accuracy", ylim=(-0.02, 1.02))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if ax.get_legend_handles_labels()[1]:
+            ax.legend(loc="lower right")
+        return self
+
+
+def _episodes(y):
+    """Labels as a list of arrays, one for each episode."""
+    y = y if hasattr(y, "iloc") else list(y)  # a Series may have any index
+    one = not isinstance(y, list) or (y and np.ndim(y[0]) == 0)
+    return [column_or_1d(episode) for episode in ([y] if one else y)]
+
+
+def _tally(y_true, y_pred, max_instance):
+    """Rows and right predictions at each instance of an episode, two lists."""
+    check_consistent_length(y_true, y_pred)
+    kinds = {y.dtype.kind for y in (y_true, y_pred)}
+    if "U" in kinds and kinds - {"U", "O", "T"}:
+        raise ValueError("Of true and predicted labels only one are strings: none would be right.")
+    numbers = instance_numbers(y_true) - 1
+    kept = numbers < max_instance
+    right = (y_true == y_pred)[kept]
+    return [np.bincount(numbers[kept], w, minlength=max_instance) for w in (None, right)]

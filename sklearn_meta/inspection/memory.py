@@ -1,0 +1,195 @@
+"""What a memory-augmented network writes to its memory and reads from it (paper 002)."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import clone, is_regressor
+from sklearn.utils import check_scalar
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+from .drawing import two_axes
+
+#: Rows whose labels can be read beside each other.
+MAX_LABELS = 40
+
+
+class MemoryDisplay:
+    """Where a memory-augmented network writes and reads, row after row of a stream.
+
+    Two heat maps with a line for each row of the stream, downwards, and a column for each slot of
+    the external memory that was written to, in the order in which they first were. A network that
+    binds rows to labels writes to a new slot what it has not met before, and where a class comes
+    again it reads from the slots of its earlier instances. The label of a row reaches the network
+    with the next one (Fig. 1 of paper 002).
+
+    Make one with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    write_weights : ndarray of shape (n_rows, n_slots)
+        Of all slots, summed over heads, Eq. (7).
+    read_weights : ndarray of shape (n_rows, n_slots)
+        Of all slots, averaged over heads, Eq. (3).
+    slots : ndarray of shape (n_shown,), int
+        The slots to show, in their order.
+    labels : ndarray of shape (n_rows,), default=None
+        Class label of each row, if there are any.
+
+    Attributes
+    ----------
+    images_ : list of two matplotlib AxesImage
+        Writes and reads.
+    ax_ : ndarray of matplotlib Axes of shape (2,)
+        Their axes.
+    figure_ : matplotlib Figure
+        The figure that holds them.
+
+    References
+    ----------
+    One-shot Learning with Memory-Augmented Neural Networks (paper 002), section 3.2 and Figure 1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_meta import MANNClassifier
+    >>> from sklearn_meta.inspection import MemoryDisplay
+    >>> from sklearn_meta.memory_learner import MemoryLearner
+    >>> small = {"width": 16, "n_slots": 8, "slot_size": 4, "n_reads": 2}
+    >>> untrained = MANNClassifier(MemoryLearner(backbone_config=small))
+    >>> X, y = load_iris(return_X_y=True)
+    >>> display = MemoryDisplay.from_estimator(untrained, X[::10], y[::10])
+    >>> display.write_weights.shape, display.read_weights.shape
+    ((15, 8), (15, 8))
+    """
+
+    def __init__(self, *, write_weights, read_weights, slots, labels=None):
+        self.write_weights = write_weights
+        self.read_weights = read_weights
+        self.slots = slots
+        self.labels = labels
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, member=0, min_write=0.1, ax=None, **kwargs):
+        """Make and draw a display of rows that a fresh clone of an estimator reads.
+
+        The estimator itself is left as it is.
+
+        Parameters
+        ----------
+        estimator : MANNClassifier or MANNRegressor
+            Whose network has an external memory; it need not be fitted.
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            Rows in the order in which they come, as for ``partial_fit``.
+        y : array-like of shape (n_rows,)
+            Their labels or targets.
+        member : int, default=0
+            The member of the ensemble whose memory is shown.
+        min_write : float, default=0.1
+            A slot has been written to from the row on where its write weight is this share of the
+            largest one: heads that write where they read write a little to every slot.
+        ax : sequence of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        **kwargs : dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : MemoryDisplay
+
+        Raises
+        ------
+        TypeError
+            If the estimator is neither of these.
+        ValueError
+            If its network has no external memory, there is no such member, `min_write` is not
+            between 0 and 1, or rows are refused by ``partial_fit``.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        from ..memory.base import OnlineEstimator
+
+        if not isinstance(estimator, OnlineEstimator):
+            raise TypeError(
+                f"The estimator must be a MANNClassifier or a MANNRegressor, got {estimator!r}. Of "
+                "a pipeline, give the last step, and X as the steps before it transform it."
+            )
+        check_scalar(member, "member", Integral, min_val=0, max_val=estimator.n_estimators - 1)
+        check_scalar(min_write, "min_write", (float, int), min_val=0, max_val=1)
+        writes, reads = _replay(estimator, X, y, member)
+        written = writes >= min_write * writes.max()
+        first = np.where(written.any(axis=0), written.argmax(axis=0), len(writes))
+        return cls(
+            write_weights=writes,
+            read_weights=reads,
+            slots=first.argsort(kind="stable")[: (first < len(writes)).sum()],
+            labels=None if is_regressor(estimator) else np.asarray(y),
+        ).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, *, colorbar=True, **kwargs):
+        """Draw the writes and the reads.
+
+        Parameters
+        ----------
+        ax : sequence of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        colorbar : bool, default=True
+            Whether to draw the scale beside each of them.
+        **kwargs : dict
+            Of both: parameters of :meth:`matplotlib.axes.Axes.imshow`.
+
+        Returns
+        -------
+        display : MemoryDisplay
+
+        Raises
+        ------
+        ValueError
+            If there are not two axes.
+        """
+        self.ax_, self.figure_ = two_axes(ax, f"{type(self).__name__}.plot")
+        from matplotlib.ticker import MaxNLocator
+
+        style = {"aspect": "auto", "interpolation": "nearest", "vmin": 0} | kwargs
+        panels = {
+            "write weights (sum over heads)": self.write_weights,
+            "read weights (mean over heads)": self.read_weights,
+        }
+        self.images_ = []
+        for axes, (title, weights) in zip(self.ax_, panels.items()):
+            image = axes.imshow(weights[:, self.slots], **style)
+            self.images_.append(image)
+            if colorbar:
+                self.figure_.colorbar(image, ax=axes)
+            axes.set(title=title, xlabel="memory slot, by first write", ylabel="row")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_locator(MaxNLocator(integer=True))
+            if self.labels is not None and len(self.labels) <= MAX_LABELS:
+                axes.set_yticks(range(len(self.labels)), self.labels, fontsize="x-small")
+                axes.set_ylabel("class of the row")
+        return self
+
+
+def _replay(estimator, X, y, member):
+    """Write weights and read weights of a member, (n_rows, n_slots) each, while it reads rows."""
+    replay = clone(estimator)
+    replay.learner_ = replay._learner()  # the very one that partial_fit will use
+    access = replay._module(replay.learner_).backbone.access
+    if access is None:
+        having = [name for name, c in replay._architectures.items() if c.get("access", "lrua")]
+        raise ValueError(
+            f"The network of this {type(estimator).__name__} has no external memory: choose "
+            f"weights of one of the architectures {having}."
+        )
+    steps = []
+
+    def note(module, given, memory):
+        heads = memory.write_weights[member].sum(0), memory.read_weights[member].mean(0)
+        steps.append([weights.cpu().numpy() for weights in heads])
+
+    # All rows at once, for a table's columns are encoded by what the first call shows of them.
+    hook = access.register_forward_hook(note)
+    try:
+        replay.partial_fit(X, y)
+    finally:
+        hook.remove()
+    return np.stack(steps, 1)

@@ -1,0 +1,438 @@
+"""MANNClassifier and MANNRegressor as a scikit-learn user meets them."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sklearn_meta import MANNClassifier, MANNRegressor
+from sklearn_meta.memory_learner import MemoryLearner
+from sklearn_meta.tasks import ClassSequences, GaussianProcessPrior, Tables, Vectors, as_dataset
+from sklearn_meta.training import meta_train
+
+SMALL = {"width": 16, "n_slots": 12, "slot_size": 6, "n_reads": 2}
+#: Of float32 the last digit depends on how many rows are predicted at a time.
+CHECKED = [MANNClassifier(dtype="float64"), MANNRegressor(dtype="float64")]
+
+
+def small_learner(head="onehot", inputs="tables", seed=0, **config):
+    """Random weights: properties hold for any, and these are quick."""
+    torch.manual_seed(seed)
+    task = "online_regression" if head == "gaussian" else "online_classification"
+    learner = MemoryLearner(
+        "mann", head, task=task, inputs=inputs, n_inputs=6, backbone_config=SMALL | config
+    )
+    with torch.no_grad():  # answers that differ visibly
+        learner.backbone.output.weight.mul_(8)
+    return learner.requires_grad_(False)
+
+
+def classifier(head="onehot", inputs="tables", **parameters):
+    return MANNClassifier(small_learner(head, inputs), **{"n_estimators": 2} | parameters)
+
+
+def regressor(inputs="tables", **parameters):
+    return MANNRegressor(small_learner("gaussian", inputs), **{"n_estimators": 2} | parameters)
+
+
+def blobs(n_rows=40, n_classes=3, n_columns=4, seed=0):
+    return make_blobs(n_rows, n_columns, centers=n_classes, random_state=seed)
+
+
+@parametrize_with_checks(CHECKED, xfail_strict=True)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
+
+
+# -- properties -------------------------------------------------------------------------------
+
+
+@st.composite
+def streams(draw):
+    """Rows with gaps, labels and targets, and new rows."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    n_rows, n_columns = draw(st.integers(3, 15)), draw(st.integers(1, 9))
+    X = rng.normal(size=(n_rows + 4, n_columns)) * rng.lognormal(size=n_columns)
+    X[rng.random(X.shape) < draw(st.sampled_from([0, 0.2]))] = np.nan
+    labels = rng.integers(0, draw(st.integers(1, 4)), n_rows)
+    return X[:n_rows], labels, X[n_rows:]
+
+
+def answers(estimator, X):
+    if isinstance(estimator, MANNRegressor):
+        return np.stack(estimator.predict(X, return_std=True))
+    return estimator.predict_proba(X)
+
+
+EVERY = [classifier, lambda **p: classifier("string", **p), regressor]
+
+
+@pytest.mark.parametrize("make", EVERY, ids=["onehot", "string", "regression"])
+@given(stream=streams(), data=st.data())
+def test_presented_in_pieces_is_fitted_at_once_to_the_bit(make, stream, data):
+    X, y, new = stream
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(X) - 1), max_size=3)))
+    whole = make(shuffle=False).fit(X, y)
+    pieces = make()
+    for part in np.split(np.arange(len(X)), cuts):
+        pieces.partial_fit(X[part], y[part])
+    assert_array_equal(answers(whole, new), answers(pieces, new))
+    assert whole.n_samples_seen_ == pieces.n_samples_seen_ == len(X)
+    row_by_row = make()
+    for i in range(len(X)):
+        row_by_row.predict_online(X[i : i + 1], y[i : i + 1])
+    assert_array_equal(answers(whole, new), answers(row_by_row, new))
+
+
+@pytest.mark.parametrize("make", EVERY, ids=["onehot", "string", "regression"])
+@given(stream=streams())
+def test_predictions_change_nothing_and_do_not_depend_on_each_other(make, stream):
+    X, y, new = stream
+    estimator = make(dtype="float64").fit(X, y)
+    found = answers(estimator, new)
+    assert_array_equal(answers(estimator, new), found)
+    axis = 1 if isinstance(estimator, MANNRegressor) else 0
+    turned = np.flip(answers(estimator, new[::-1]), axis)
+    assert_allclose(turned, found, rtol=1e-9, atol=1e-12)
+    alone = [answers(estimator, new[i : i + 1]) for i in range(len(new))]
+    assert_allclose(np.concatenate(alone, axis), found, rtol=1e-9, atol=1e-12)
+    chunked = estimator.set_params(chunk_size=3)
+    assert_allclose(answers(chunked, new), found, rtol=1e-9, atol=1e-12)
+
+
+@given(stream=streams())
+def test_online_predictions_are_those_before_each_row(stream):
+    X, y, _ = stream
+    online = classifier(dtype="float64")
+    found = online.predict_online(X, y)
+    stepwise = classifier(dtype="float64")
+    stepwise.partial_fit(X[:1], y[:1], classes=np.unique(y))
+    for i in range(1, len(X)):
+        assert stepwise.predict(X[i : i + 1])[0] == found[i]
+        stepwise.partial_fit(X[i : i + 1], y[i : i + 1])
+
+
+@given(stream=streams())
+def test_online_regression_is_that_before_each_row(stream):
+    X, y, _ = stream
+    mean, std = regressor(dtype="float64").predict_online(X, y, return_std=True)
+    stepwise = regressor(dtype="float64").partial_fit(X[:1], y[:1])
+    for i in range(1, len(X)):
+        expected = stepwise.predict(X[i : i + 1], return_std=True)
+        assert_allclose(np.ravel(expected), [mean[i], std[i]], rtol=1e-6, atol=1e-9)
+        stepwise.partial_fit(X[i : i + 1], y[i : i + 1])
+
+
+@given(stream=streams(), scale=st.sampled_from([1e-6, 3.0, 1e6]), offset=st.sampled_from([0, 1e3]))
+def test_units_of_columns_and_targets_are_no_matter(stream, scale, offset):
+    X, y, new = stream
+    estimator = regressor(dtype="float64")
+    mean, std = estimator.fit(X, y).predict(new, return_std=True)
+    estimator.fit(X * scale + offset * scale, y * scale + offset)
+    found_mean, found_std = estimator.predict(new * scale + offset * scale, return_std=True)
+    if np.ptp(y) > 0:
+        assert_allclose(found_mean, mean * scale + offset, rtol=1e-3, atol=1e-3 * scale)
+        assert_allclose(found_std, std * scale, rtol=1e-3)
+
+
+def test_labels_may_be_anything_and_columns_of_probabilities_are_sorted():
+    X, y = blobs()
+    names = np.array(["b", "c", "a"])[y]
+    first, second = classifier().fit(X, y), classifier().fit(X, names)
+    assert_array_equal(second.classes_, ["a", "b", "c"])
+    assert_allclose(first.predict_proba(X)[:, [2, 0, 1]], second.predict_proba(X))
+    assert_allclose(first.predict_proba(X).sum(1), 1)
+
+
+def test_each_member_binds_classes_to_other_labels():
+    estimator = classifier(n_estimators=6).fit(*blobs())
+    words = estimator._words_of(np.tile(np.arange(3), (6, 1)))[..., 0]
+    assert len(np.unique(words.numpy(), axis=0)) > 1
+    assert all(len(set(own)) == 3 for own in words.tolist())
+
+
+def test_more_members_are_an_average_of_one_and_others():
+    X, y = blobs()
+    proba = [classifier(n_estimators=n, shuffle=False).fit(X, y).predict_proba(X) for n in (1, 3)]
+    members = classifier(n_estimators=3, shuffle=False).fit(X, y)
+    outputs = members._ask(X)
+    alone = [
+        members.learner_.head.log_probabilities(
+            outputs[e], members._words_of(np.tile(np.arange(3), (3, 1)))[e].expand(40, -1, -1)
+        ).exp()
+        for e in range(3)
+    ]
+    order = [members._slots[label] for label in members.classes_.tolist()]
+    assert_allclose(alone[0][:, order], proba[0], rtol=1e-4)
+    assert_allclose(torch.stack(alone).mean(0)[:, order], proba[1], rtol=1e-6)
+
+
+def test_random_state_decides():
+    X, y = blobs()
+    a, b, c = (classifier(random_state=s).fit(X, y).predict_proba(X) for s in (1, 1, 2))
+    assert_array_equal(a, b)
+    assert not np.allclose(a, c)
+
+
+# -- classes ----------------------------------------------------------------------------------
+
+
+def test_a_declared_class_that_never_comes_has_a_probability():
+    X, y = blobs(n_classes=2)
+    estimator = classifier(n_estimators=1).partial_fit(X, y, classes=[0, 1, 5])
+    assert_array_equal(estimator.classes_, [0, 1, 5])
+    proba = estimator.predict_proba(X)
+    assert proba.shape == (len(X), 3) and (proba > 0).all()
+    two = classifier(n_estimators=1).partial_fit(X, y).predict_proba(X)
+    assert_allclose(proba[:, :2] / proba[:, :2].sum(1, keepdims=True), two, rtol=1e-5)
+
+
+def test_new_classes_may_come_later():
+    X, y = blobs(n_classes=4)
+    order = np.argsort(y, kind="stable")
+    estimator = classifier()
+    for n in (10, 20, 40):
+        estimator.partial_fit(X[order][n // 2 : n], y[order][n // 2 : n])
+    assert_array_equal(estimator.classes_, np.unique(y[order][5:]))
+
+
+@pytest.mark.parametrize(("head", "n_classes"), [("onehot", 11), ("string", 40)])
+def test_more_classes_than_one_hot_labels(head, n_classes):
+    X, y = np.random.default_rng(0).normal(size=(n_classes, 3)), np.arange(n_classes)
+    if head == "string":
+        assert classifier("string").fit(X, y).predict_proba(X).shape == (40, 40)
+        return
+    with pytest.raises(ValueError, match="11 classes.*labels for 10: use label_encoding='string'"):
+        classifier().fit(X, y)
+    estimator = classifier().partial_fit(X[:10], y[:10])
+    before = estimator.predict_proba(X)
+    with pytest.raises(ValueError, match="use label_encoding='string'"):
+        estimator.partial_fit(X[10:], y[10:])
+    assert_array_equal(estimator.predict_proba(X), before)  # nothing was learned
+
+
+def test_one_class_only():
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    assert (classifier().fit(X, ["a"] * 5).predict(X) == "a").all()
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+
+def test_a_persistent_memory_is_not_wiped():
+    X, y = blobs()
+    for estimator in (classifier, regressor):
+        wiped, kept = (estimator(memory=how).fit(X, y) for how in ("wipe", "persistent"))
+        assert_array_equal(answers(wiped, X), answers(kept, X))  # there was nothing yet
+        assert_array_equal(answers(wiped.fit(X, y), X), answers(kept, X))
+        assert not np.allclose(answers(kept.fit(X, y), X), answers(wiped, X))
+
+
+def test_memory_does_not_grow_with_the_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 3)), rng.integers(0, 3, 3000)
+    estimator = classifier(n_estimators=1).partial_fit(X[:50], y[:50])
+    size = len(pickle.dumps(estimator))
+    estimator.partial_fit(X[50:], y[50:])
+    assert estimator.n_samples_seen_ == 3000
+    assert abs(len(pickle.dumps(estimator)) - size) < 50
+    assert np.isfinite(estimator.predict_proba(X[:5])).all()
+
+
+def test_meta_fit_forgets_what_another_network_remembered():
+    X, y = blobs()
+    estimator = classifier().fit(X, y)
+    estimator.meta_fit([(X, y)], max_steps=1, verbose=False)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+    assert estimator.fit(X, y).predict(X).shape == y.shape
+    estimator.set_params(backbone=small_learner(seed=1))
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+
+
+# -- input ------------------------------------------------------------------------------------
+
+
+def test_tables_of_categories_and_gaps():
+    X = pd.DataFrame(
+        {
+            "colour": pd.Categorical(["red", "blue", None, "red"] * 5),
+            "size": [1.0, np.nan, 3.0, 2.0] * 5,
+        }
+    )
+    y = ["a", "b", "b", "a"] * 5
+    estimator = classifier().fit(X, y)
+    assert estimator.predict_proba(X).shape == (20, 2)
+    assert_array_equal(estimator.feature_names_in_, ["colour", "size"])
+    with pytest.raises(ValueError, match="feature names"):
+        estimator.predict(X.rename(columns={"size": "length"}))
+    assert np.isfinite(regressor().fit(X, np.arange(20)).predict(X)).all()
+
+
+def test_vectors_of_another_length():
+    X, y = blobs(n_columns=5)
+    message = r"5 features, and backbone=.* reads vectors of 6: bring rows to that length"
+    with pytest.raises(ValueError, match=message):
+        classifier(inputs="vectors").fit(X, y)
+    X, y = blobs(n_columns=6)
+    estimator = classifier(inputs="vectors").fit(X, y)
+    assert not np.allclose(estimator.predict_proba(X), estimator.predict_proba(2 * X))
+    with pytest.raises(ValueError, match="6 features"):
+        estimator.predict(X[:, :5])
+    with pytest.raises(ValueError, match="NaN"):
+        estimator.predict(np.full_like(X, np.nan))
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.full((4, 2), np.inf), [0, 1, 0, 1], "infinity"),
+        (np.zeros((4, 2)), [0, 1, np.nan, 1], "NaN"),
+        (np.zeros((4, 2)), [0, 1], "inconsistent numbers of samples"),
+        (np.zeros((0, 2)), [], "minimum of 1 is required"),
+        (np.zeros(4), [0, 1, 0, 1], "Expected 2D array"),
+    ],
+)
+def test_bad_input(make, X, y, message):
+    for method in ("fit", "partial_fit", "predict_online"):
+        with pytest.raises(ValueError, match=message):
+            getattr(make(), method)(X, y)
+
+
+def test_continuous_labels_and_other_tasks_are_refused():
+    X, y = blobs()
+    with pytest.raises(ValueError, match="Unknown label type"):
+        classifier().fit(X, y + 0.5)
+    with pytest.raises(ValueError, match="online_regression, and MANNClassifier is for"):
+        MANNClassifier(small_learner("gaussian")).fit(X, y)
+    with pytest.raises(ValueError, match="label_encoding='string' asked for, but"):
+        classifier(label_encoding="string").fit(X, y)
+    with pytest.raises(NotFittedError, match="names an architecture without weights"):
+        MANNClassifier("mann").fit(X, y)
+    with pytest.raises(NotFittedError):
+        classifier().predict(X)
+
+
+# -- company ----------------------------------------------------------------------------------
+
+
+def test_pipelines_cross_validation_and_search():
+    X, y = blobs()
+    pipeline = make_pipeline(StandardScaler(), classifier())
+    assert cross_val_score(pipeline, X, y, cv=3).shape == (3,)
+    search = GridSearchCV(classifier(), {"n_estimators": [1, 2]}, cv=2).fit(X, y)
+    assert search.best_estimator_.predict(X).shape == y.shape
+    assert cross_val_score(regressor(), X, y, cv=3).shape == (3,)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_pickle_and_clone(make):
+    X, y = blobs()
+    estimator = make().fit(X, y)
+    again = pickle.loads(pickle.dumps(estimator))
+    assert_array_equal(answers(again, X), answers(estimator, X))
+    assert_array_equal(answers(again.partial_fit(X, y), X), answers(estimator.partial_fit(X, y), X))
+    with pytest.raises(NotFittedError):
+        clone(estimator).predict(X)
+
+
+# -- meta-training ----------------------------------------------------------------------------
+
+
+def test_meta_fit_goes_on_to_the_same_weights(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    settings = {"eval_every": 2, "batch_size": 4, "verbose": False, "curriculum": 6}
+    settings |= {"n_classes": (2, 2), "validation_datasets": [(X, y)]}
+    whole = classifier().meta_fit([(X, y)], max_steps=6, **settings)
+
+    def kill(net, **kwargs):
+        if len(net.history) == 2:
+            raise RuntimeError("killed")
+
+    class Killer:
+        def __getattr__(self, name):
+            return kill if name == "on_epoch_end" else lambda *a, **k: self
+
+    partly = classifier()
+    with pytest.raises(RuntimeError, match="killed"):
+        partly.meta_fit(
+            [(X, y)], max_steps=6, checkpoint_dir=tmp_path, callbacks=[("k", Killer())], **settings
+        )
+    resumed = classifier().meta_fit([(X, y)], max_steps=6, checkpoint_dir=tmp_path, **settings)
+    for name, value in whole.learner_.state_dict().items():
+        torch.testing.assert_close(resumed.learner_.state_dict()[name], value, rtol=0, atol=0)
+    assert whole.history_[-1]["valid_loss"] == resumed.history_[-1]["valid_loss"]
+
+
+def test_the_papers_optimiser_and_architectures():
+    X, y = load_iris(return_X_y=True)
+    for name in ("mann", "mann_ntm", "mann_feedforward", "lstm", "feedforward"):
+        estimator = MANNClassifier(name, n_estimators=1)
+        estimator.meta_fit(
+            [(X, y)], max_steps=1, batch_size=2, optimizer="rmsprop", n_cycles=0, verbose=False
+        )
+        assert estimator.fit(X, y).predict(X).shape == y.shape
+
+
+class Bound(ClassSequences):
+    """Sequences of rows that tell their label."""
+
+    def draw(self, dataset, rng):
+        sequence = super().draw(dataset, rng)
+        words = sequence.x.argmax(1)[:, None]
+        return sequence._replace(shown=words, asked=words)
+
+
+@pytest.mark.parametrize("sampler", [ClassSequences, Bound])
+def test_a_network_that_ignores_memory_stays_at_chance(sampler):
+    """Labels are shuffled from sequence to sequence; were they bound to rows, it would learn."""
+    dataset = as_dataset(np.repeat(np.eye(2), 30, 0), np.repeat([0, 1], 30))
+    torch.manual_seed(0)
+    network = {"controller": "feedforward", "access": None, "width": 16}
+    learner = MemoryLearner(
+        inputs="vectors", n_inputs=2, backbone_config=network, head_config={"n_classes": 2}
+    )
+    sampler = sampler(learner.head, Vectors(2), n_classes=(2, 2))
+    settings = {"max_steps": 120, "eval_every": 40, "learning_rate": 1e-2, "verbose": False}
+    loss = meta_train(learner, Tables({"a": dataset}), sampler, **settings)[-1]["train_loss"]
+    if isinstance(sampler, Bound):
+        assert loss < 0.1
+    else:
+        assert abs(loss - np.log(2)) < 0.03
+
+
+def test_regression_learns_from_functions():
+    torch.manual_seed(0)
+    learner = MemoryLearner(
+        "mann",
+        "gaussian",
+        task="online_regression",
+        inputs="vectors",
+        n_inputs=1,
+        backbone_config=SMALL,
+    )
+    estimator = MANNRegressor(learner, n_estimators=1)
+    estimator.meta_fit(
+        GaussianProcessPrior(n_rows=20),
+        n_rows=(20, 20),
+        max_steps=60,
+        eval_every=20,
+        learning_rate=3e-3,
+        verbose=False,
+    )
+    losses = [epoch["train_loss"] for epoch in estimator.history_]
+    assert losses[-1] < losses[0]
