@@ -21,7 +21,7 @@ METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Imports run one way: estimators -> base -> training -> tasks; estimators -> backbones, heads.
 ESTIMATORS = [
     *("tables", "semi_supervised", "gaussian_process", "outliers"),
-    *("mixture", "mixture_jobs", "fitted_mixture", "sets"),
+    *("mixture", "mixture_jobs", "fitted_mixture", "sets", "memory"),
 ]
 COMMAND_LINE = ["commands", "__main__"]
 ABOVE_TRAINING = [
@@ -34,6 +34,7 @@ MUST_NOT_IMPORT = {
     "heads": ["sklearn", "skorch", "backbones", "tasks", "training", "weights", *ABOVE_TRAINING],
     "learner": ["sklearn", "skorch", "training", *ABOVE_TRAINING],
     "mixture_learner": ["sklearn", "skorch", "learner", "training", *ABOVE_TRAINING],
+    "memory_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "tasks": ["backbones", "heads", "learner", "training", *ABOVE_TRAINING],
     "training": ABOVE_TRAINING,
     "callbacks": ["learner", "tasks", "training", *ABOVE_TRAINING],

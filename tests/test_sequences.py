@@ -185,6 +185,7 @@ def test_a_curriculum_grows_with_the_stream_and_can_be_taken_up():
     sampler = ClassSequences(OneHotLabels(n_classes=9), ProjectedColumns(4), n_classes=(2, 2))
     curriculum = Curriculum(sampler, every=8)
     assert [curriculum.at(n).n_classes for n in (0, 7, 8, 24)] == [(2, 2), (2, 2), (2, 3), (2, 5)]
+    assert Curriculum(sampler, every=8, most=3).at(80).n_classes == (2, 3)
     source = Tables({"a": table(n_classes=9, n_rows=180)})
     setting = {"batch_size": 4, "seed": 0, "n_pooled": 2, "n_groups": 1}
     stream = batches(source, curriculum, **setting)

@@ -153,7 +153,7 @@ def open_collection(spec, args, task="classification"):
     from ..tasks import Folder, RegressionPrior, TablePrior, select
 
     if spec.kind == "prior":
-        return TablePrior() if task == "classification" else RegressionPrior()
+        return TablePrior() if task.endswith("classification") else RegressionPrior()
     if spec.kind == "openml":
         collection = open_openml(spec.place, args).fetch()
     else:

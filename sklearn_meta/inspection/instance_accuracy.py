@@ -11,8 +11,7 @@ from sklearn.utils._optional_dependencies import check_matplotlib_support
 def instance_numbers(y):
     """Which instance of its class each row is: 1 where a label comes for the first time, then 2.
 
-    Rows at which a learner has seen k - 1 rows of the same class have number k, so scores by
-    instance tell how fast it learns a class.
+    A learner has seen k - 1 rows of its class before a row of number k.
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ class InstanceAccuracyDisplay:
     chance : float, default=None
         Accuracy of a guess among the classes of the episode.
     name : str, default=None
-        Name of the estimator, for the legend.
+        For the legend.
 
     Attributes
     ----------
@@ -72,8 +71,7 @@ class InstanceAccuracyDisplay:
         The standard errors, if they are known.
     chance_level_ : matplotlib Line2D or None
         The level of chance, if this display drew it.
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
+    ax_, figure_ : matplotlib Axes and Figure
 
     References
     ----------
@@ -110,9 +108,7 @@ class InstanceAccuracyDisplay:
             Later instances of a class are left out.
         name : str, default=None
             Name in the legend; None is the estimator's class.
-        ax : matplotlib Axes, default=None
-            Where to draw; a new figure if None.
-        **kwargs : dict
+        ax, **kwargs
             As in :meth:`plot`.
 
         Returns
@@ -130,9 +126,8 @@ class InstanceAccuracyDisplay:
         kind = type(estimator).__name__
         if is_regressor(estimator) or not hasattr(estimator, "predict_online"):
             raise TypeError(
-                "The estimator must be a classifier whose predict_online predicts each row before "
-                f"it learns its label, such as MANNClassifier, got {kind}. With any other, predict "
-                "row after row and give the predictions to from_predictions."
+                "The estimator must be a classifier with predict_online, such as MANNClassifier, "
+                f"got {kind}: predict row after row yourself, and use from_predictions."
             )
         y_true, y_pred = [], []
         for X, y in episodes:
@@ -162,8 +157,7 @@ class InstanceAccuracyDisplay:
         Raises
         ------
         ValueError
-            If there is no row, numbers of episodes or rows differ, only one of true and predicted
-            labels are strings, or `max_instance` is below 1.
+            If there is no row, numbers of rows differ, or only one of both has strings for labels.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
         check_scalar(max_instance, "max_instance", Integral, min_val=1)
@@ -178,15 +172,13 @@ class InstanceAccuracyDisplay:
             raise ValueError("At least one row is needed.")
         rows, right, counts = rows[:, reached], right[:, reached], counts[reached]
         accuracy = right.sum(axis=0) / counts
-        # The accuracy is a ratio of sums over episodes: deviations are those of the linearised
-        # ratio. With as many rows in each episode this is the usual error of a mean.
+        # The error of a ratio of sums, linearised; of a mean if all episodes have as many rows.
         n_episodes = (rows > 0).sum(axis=0)
-        deviations = ((right - rows * accuracy) ** 2).sum(axis=0)
-        unbiased = np.full(len(counts), np.nan)
-        np.divide(n_episodes, n_episodes - 1, out=unbiased, where=n_episodes > 1)
+        freedom = np.where(n_episodes > 1, n_episodes - 1, np.nan)
+        variance = ((right - rows * accuracy) ** 2).sum(axis=0) * n_episodes / freedom
         return cls(
             accuracy=accuracy,
-            standard_error=np.sqrt(unbiased * deviations) / counts,
+            standard_error=np.sqrt(variance) / counts,
             counts=counts.astype(int),
             chance=float(np.mean([1 / len(np.unique(y)) for y in y_true if len(y)])),
             name=name,
@@ -217,9 +209,9 @@ class InstanceAccuracyDisplay:
         if ax is None:
             _, ax = plt.subplots(layout="constrained")
         self.ax_, self.figure_ = ax, ax.figure
-        name = self.name if name is None else name
         instances = np.arange(1, len(self.accuracy) + 1)
-        style = {"marker": "o", "markersize": 4, "label": name} | kwargs
+        label = self.name if name is None else name
+        style = {"marker": "o", "markersize": 4, "label": label} | kwargs
         (self.line_,) = ax.plot(instances, self.accuracy, **style)
         self.band_ = self.chance_level_ = None
         if np.isfinite(self.standard_error).any():

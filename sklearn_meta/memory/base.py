@@ -57,11 +57,11 @@ class OnlineEstimator(MetaEstimator):
     def _seed(self, *of):
         return np.random.default_rng([self.random_state or 0, *of])
 
-    def _rows(self, X, y=None, *, reset):
+    def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
         if reset:
             self.learner_ = self._learner()
-        table, has_y = self.learner_.inputs == "tables", y is not None
+        table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
         numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
         if hasattr(X, "iloc") and table:  # DataFrames stay as they are
             validate_data(self, X, reset=reset, skip_check_array=True)

@@ -1,0 +1,193 @@
+"""Learning from one row at a time: MANNClassifier beside scikit-learn's incremental learners.
+
+Each row of a stream is predicted, then learned; afterwards other rows of the table are predicted.
+benchmarks/README.md says what is measured and how to read it.
+
+    python benchmarks/online_tables.py --split test
+    python benchmarks/online_tables.py --toys
+"""
+
+import argparse
+import hashlib
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from few_shot_report import markdown_table, paired_tests
+from few_shot_tables import ROOT, Table, read_tables
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.linear_model import SGDClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+
+from sklearn_meta.evaluation import preparation
+
+#: Rows of a stream by which its accuracy is told.
+STAGES = {"rows 1-10": (0, 10), "rows 11-30": (10, 30), "rows 31-100": (30, 100)}
+N_ROWS = 100
+HELD_OUT = "held out"
+
+
+class NearestNeighbour:
+    """1-NN that keeps every row."""
+
+    def partial_fit(self, X, y, classes):
+        if hasattr(self, "X"):
+            X, y = np.vstack([self.X, X]), np.append(self.y, y)
+        self.X, self.y = X, y
+        return self
+
+    def predict(self, X):
+        return KNeighborsClassifier(1).fit(self.X, self.y).predict(X)
+
+
+PEERS = {
+    "1-NN": NearestNeighbour,
+    "GaussianNB": GaussianNB,
+    "SGDClassifier": lambda: SGDClassifier(loss="log_loss", random_state=0),
+}
+
+
+def toys():
+    """scikit-learn's toy sets as tables."""
+    loaders = {
+        "iris": load_iris,
+        "wine": load_wine,
+        "breast_cancer": load_breast_cancer,
+        "digits": load_digits,
+    }
+    return [
+        Table(name, pd.DataFrame(X).set_axis([f"x{j}" for j in range(X.shape[1])], axis=1), y, "")
+        for name, (X, y) in ((name, load(return_X_y=True)) for name, load in loaders.items())
+    ]
+
+
+def draw_stream(table, episode):
+    """Rows of a stream and rows to be held out: a function of the table's name and the number."""
+    seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
+    rows = np.random.default_rng([seed, episode]).permutation(len(table.y))
+    n = min(N_ROWS, len(rows) // 2)
+    return rows[:n], rows[n : n + 500]
+
+
+def online(model, X, y, classes):
+    """Predictions of a scikit-learn learner, each before its row is learned; the first a guess."""
+    found = [classes[0]]
+    model.partial_fit(X[:1], y[:1], classes=classes)
+    for i in range(1, len(y)):
+        found.append(model.predict(X[i : i + 1])[0])
+        model.partial_fit(X[i : i + 1], y[i : i + 1], classes=classes)
+    return np.array(found)
+
+
+def run_stream(table, episode, peers, ours):
+    """Accuracies of every method on one stream, a list of dict.
+
+    The peers are given columns that were prepared with all rows, without their labels: they know
+    means, deviations and categories beforehand, which ours does not.
+    """
+    stream, held_out = draw_stream(table, episode)
+    raw, y = table.X.iloc[stream], table.y[stream]
+    raw_out, y_out = table.X.iloc[held_out], table.y[held_out]
+    classes, found = np.unique(y), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of classes that were seen once
+        for name in [*peers, *ours]:
+            start = time.perf_counter()
+            if name in peers:
+                X = preparation().fit_transform(pd.concat([raw, raw_out]))
+                model, X_out = peers[name](), X[len(y) :]
+                predicted = online(model, X[: len(y)], y, classes)
+            else:
+                model, X_out = clone(ours[name]), raw_out
+                predicted = model.predict_online(raw, y)
+            right, right_out = predicted == y, model.predict(X_out) == y_out
+            seconds = time.perf_counter() - start
+            scores = {k: right[a:b].mean() for k, (a, b) in STAGES.items() if len(right) > a}
+            found.append(
+                {"method": name, "dataset": table.name, "episode": episode}
+                | {**scores, HELD_OUT: right_out.mean(), "milliseconds": 1e3 * seconds}
+            )
+    return found
+
+
+def summarise(results, reference):
+    """Means over tables, their standard errors, and paired tests of what is held out.
+
+    Parameters
+    ----------
+    results : DataFrame
+        Rows of `run_stream`.
+    reference : str
+        The method to test against the others.
+
+    Returns
+    -------
+    DataFrame
+        A row a method, the best of the held-out rows first.
+    """
+    means = results.groupby(["dataset", "method"]).mean(numeric_only=True)
+    summary = pd.DataFrame({s: means[s].unstack().mean() for s in [*STAGES, HELD_OUT]})
+    by_table = means[HELD_OUT].unstack()
+    summary["se"] = by_table.std() / len(by_table) ** 0.5
+    summary["milliseconds"] = means["milliseconds"].unstack().mean()
+    summary = summary.join(paired_tests(by_table, reference))
+    return summary.sort_values(HELD_OUT, ascending=False).reset_index(names="method")
+
+
+def to_markdown(summary, title):
+    """The summary as Markdown."""
+    headers = {
+        "method": "method",
+        **{name: name for name in STAGES},
+        HELD_OUT: HELD_OUT,
+        "se": "s.e.",
+        "difference": "ours - it",
+        "p_t": "p (t-test)",
+        "milliseconds": "ms a stream",
+    }
+    formats = {
+        **dict.fromkeys([*STAGES, HELD_OUT, "se"], "{:.3f}"),
+        **{"difference": "{:+.3f}", "p_t": "{:.2g}", "milliseconds": "{:.0f}"},
+    }
+    return "\n".join([f"### {title}", "", *markdown_table(summary, headers, formats), ""])
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
+    add("--folder", type=Path, default=folder, help="index.csv and the tables [%(default)s]")
+    add("--split", choices=["test", "valid"], default="test")
+    add("--toys", action="store_true", help="scikit-learn's toy sets in place of a folder")
+    add("--episodes", type=int, default=5, help="streams of each table [%(default)s]")
+    add("--weights", nargs="+", default=["default"], help="names or paths")
+    add("--members", type=int, default=8, help="n_estimators [%(default)s]")
+    add("--output", type=Path, default=ROOT / "benchmarks/results/online_tables")
+    options = parser.parse_args(arguments)
+    from sklearn_meta import MANNClassifier
+
+    ours = {name: MANNClassifier(name, n_estimators=options.members) for name in options.weights}
+    tables = toys() if options.toys else read_tables(options.folder, options.split)
+    results = pd.DataFrame(
+        line
+        for table in tables
+        for episode in range(options.episodes)
+        for line in run_stream(table, episode, PEERS, ours)
+    )
+    stem = "toys" if options.toys else options.split
+    kind = "scikit-learn's toy sets" if options.toys else f"split {options.split}"
+    summary = summarise(results, options.weights[0])
+    text = to_markdown(summary, f"{kind}: {len(tables)} tables, {options.episodes} streams each")
+    options.output.mkdir(parents=True, exist_ok=True)
+    results.to_csv(options.output / f"{stem}.csv", index=False, float_format="%.4g")
+    (options.output / f"{stem}.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
