@@ -69,9 +69,11 @@ def table_classes(head, args):
     learner = of_tables(head)
     sampler = ClassSequences(
         *(learner.head, ProjectedColumns(learner.n_inputs)),
+        n_classes=(2, 5),
         n_instances=(5, 10, 10, 20),
         max_rows=100,
     )
+    sampler = Curriculum(sampler, every=4000, most=10, n_first=24_000)
     prior = TablePrior()
     mixed = Mixture([prior, Blobs()])
     return learner, sampler, mixed, prior, "TablePrior and blobs: synthetic tables alone"
@@ -87,12 +89,12 @@ def table_targets(args):
 
 
 def drawings(head, args, most=None, **head_config):
-    """Five classes, growing to ``most`` in steps of one every 16,000 sequences."""
+    """Five classes; to grow to ``most``, by one every 16,000 sequences."""
     learner = of_drawings(head, **head_config)
     sampler = ClassSequences(learner.head, Drawings(), n_classes=(5, 5), max_rows=100)
     sources = (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
     if most:
-        sampler = Curriculum(sampler, every=16_000, most=most)
+        sampler = Curriculum(sampler, every=16_000, most=most, n_first=32_000)
     return learner, sampler, *sources, DRAWINGS
 
 

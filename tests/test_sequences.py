@@ -96,6 +96,8 @@ def test_words_are_different_and_within_the_alphabet(head):
     assert words.min() >= 0 and words.max() < head.n_symbols
     every = draw_words(head, head.n_words, np.random.default_rng(1))
     assert len(np.unique(every, axis=0)) == head.n_words
+    few = draw_words(head, 4, np.random.default_rng(2), n_words=4)
+    assert sorted(few[:, 0]) == [0, 1, 2, 3] and (few == few[:, :1]).all()
 
 
 @given(st.integers(0, 99), st.integers(2, 6), st.integers(1, 12))
@@ -185,6 +187,9 @@ def test_a_curriculum_grows_with_the_stream_and_can_be_taken_up():
     sampler = ClassSequences(OneHotLabels(n_classes=9), ProjectedColumns(4), n_classes=(2, 2))
     curriculum = Curriculum(sampler, every=8)
     assert [curriculum.at(n).n_classes for n in (0, 7, 8, 24)] == [(2, 2), (2, 2), (2, 3), (2, 5)]
+    late = Curriculum(sampler, every=8, n_first=10)
+    assert [late.at(n).few_words for n in (0, 9, 10)] == [True, True, False]
+    assert [late.at(n).n_classes for n in (9, 17, 18)] == [(2, 2), (2, 2), (2, 3)]
     assert Curriculum(sampler, every=8, most=3).at(80).n_classes == (2, 3)
     source = Tables({"a": table(n_classes=9, n_rows=180)})
     setting = {"batch_size": 4, "seed": 0, "n_pooled": 2, "n_groups": 1}

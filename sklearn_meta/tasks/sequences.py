@@ -138,14 +138,27 @@ class ClassSequences(SequenceSampler):
         drawn from all rows of its classes, so that classes differ in number (section 7).
     max_rows : int, default=200
         Bound on the length of a sequence.
+    few_words : bool, default=False
+        Whether there are no other words than those of the sequence's classes: the first ones, of
+        which strings are one letter repeated. Which are in use need not be learned then.
     """
 
-    def __init__(self, head, vectors, *, n_classes=(2, 10), n_instances=(10,), max_rows=200):
+    def __init__(
+        self,
+        head,
+        vectors,
+        *,
+        n_classes=(2, 10),
+        n_instances=(10,),
+        max_rows=200,
+        few_words=False,
+    ):
         self.head = head
         self.vectors = vectors
         self.n_classes = n_classes
         self.n_instances = tuple(n_instances)
         self.max_rows = max_rows
+        self.few_words = few_words
 
     def draw(self, dataset, rng):
         """One sequence.
@@ -172,11 +185,12 @@ class ClassSequences(SequenceSampler):
         codes = np.zeros(dataset.n_classes, dtype=np.int64)
         codes[classes] = np.arange(n_classes)
         codes = codes[dataset.y[rows]]
-        words = draw_words(self.head, n_classes, rng)[codes]
+        n_words = n_classes if self.few_words else self.head.n_words
+        words = draw_words(self.head, n_classes, rng, n_words)[codes]
         return Sequence(self.vectors(dataset.X[rows], codes, rng), words, words)
 
 
-def draw_words(head, n, rng):
+def draw_words(head, n, rng, n_words=None):
     """Different words, one a class.
 
     Parameters
@@ -184,13 +198,17 @@ def draw_words(head, n, rng):
     head : LabelWords
     n : int
     rng : numpy.random.Generator
+    n_words : int, default=None
+        Of how many words: the first ones repeat one letter. None is all.
 
     Returns
     -------
     ndarray of shape (n, n_letters), int64
     """
-    numbers = rng.permutation(head.n_words)[:n]
-    return numbers[:, None] // head.n_symbols ** np.arange(head.n_letters) % head.n_symbols
+    numbers = rng.permutation(n_words or head.n_words)[:n, None]
+    first, rest = numbers % head.n_symbols, numbers // head.n_symbols
+    others = rest // head.n_symbols ** np.arange(head.n_letters - 1)
+    return np.hstack([first, (first + others) % head.n_symbols])
 
 
 class TargetSequences(SequenceSampler):
@@ -243,7 +261,7 @@ class TargetSequences(SequenceSampler):
 
 
 class Curriculum:
-    """A sampler of sequences whose largest number of classes grows (section 4.2.2).
+    """A sampler of sequences that become harder: more classes (section 4.2.2), more words.
 
     Parameters
     ----------
@@ -253,19 +271,25 @@ class Curriculum:
         Sequences after which there is one class more.
     most : int, default=None
         Where growth ends; None is never.
+    n_first : int, default=0
+        Sequences before that, of the largest number of classes that training begins with and of
+        ``few_words``: with these a network discovers what its memory is for several times sooner.
     """
 
-    def __init__(self, sampler, every=10_000, most=None):
+    def __init__(self, sampler, every=10_000, most=None, n_first=0):
         self.sampler = sampler
         self.every = every
         self.most = most
+        self.n_first = n_first
         self.stratum = sampler.stratum
         self.strata = sampler.strata
 
     def at(self, n_drawn):
         """The sampler to be used after a number of sequences, a ClassSequences."""
         low, high = self.sampler.n_classes
-        grown = ClassSequences(**vars(self.sampler))
-        high += n_drawn // self.every
-        grown.n_classes = low, high if self.most is None else min(high, self.most)
-        return grown
+        settings = vars(self.sampler)
+        if n_drawn < self.n_first:
+            return ClassSequences(**settings | {"n_classes": (high, high), "few_words": True})
+        high += (n_drawn - self.n_first) // self.every
+        high = high if self.most is None else min(high, self.most)
+        return ClassSequences(**settings | {"n_classes": (low, high)})
