@@ -10,6 +10,7 @@ alphabets of Omniglot's split "train". Run again after a kill, it goes on.
 import argparse
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,6 +43,15 @@ PLACES = ("output", "checkpoint_dir", "log", "omniglot")
 DRAWINGS = 'drawings of the alphabets of the split "train" of Omniglot (Lake et al., 2015), MIT'
 
 
+class Stage(NamedTuple):
+    """A training: what is drawn from where, and for how many steps."""
+
+    sampler: object
+    source: object
+    validation_source: object
+    max_steps: int
+
+
 def of_tables(head, task="online_classification"):
     return MemoryLearner("mann", head, task=task, backbone_config={"width": WIDTH})
 
@@ -51,7 +61,7 @@ def of_drawings(head, **head_config):
 
 
 class Blobs:
-    """Classes far apart: without easy tables the use of memory is not discovered at all."""
+    """Classes far apart: on easy tables a network discovers what its memory is for."""
 
     def draw(self, rng):
         n_columns = int(rng.integers(4, 31))
@@ -67,16 +77,12 @@ class Blobs:
 
 def table_classes(head, args):
     learner = of_tables(head)
-    sampler = ClassSequences(
-        *(learner.head, ProjectedColumns(learner.n_inputs)),
-        n_classes=(2, 5),
-        n_instances=(5, 10, 10, 20),
-        max_rows=100,
-    )
-    sampler = Curriculum(sampler, every=4000, most=10, n_first=24_000)
-    prior = TablePrior()
-    mixed = Mixture([prior, Blobs()])
-    return learner, sampler, mixed, prior, "TablePrior and blobs: synthetic tables alone"
+    vectors, easy, prior = ProjectedColumns(learner.n_inputs), Blobs(), TablePrior()
+    few = ClassSequences(learner.head, vectors, n_classes=(5, 5), few_words=True)
+    many = ClassSequences(learner.head, vectors, n_instances=(5, 10, 10, 20), max_rows=100)
+    first = Stage(few, easy, easy, args.first_steps)
+    second = Stage(many, Mixture([prior, easy], weights=[0.7, 0.3]), prior, args.max_steps)
+    return learner, (first, second), "TablePrior and blobs: synthetic tables alone"
 
 
 def table_targets(args):
@@ -85,17 +91,17 @@ def table_targets(args):
     prior = Mixture([RegressionPrior(), *functions], weights=[0.7, 0.1, 0.1, 0.1])
     sampler = TargetSequences(ProjectedColumns(learner.n_inputs), n_rows=(15, 150))
     data = "RegressionPrior and GaussianProcessPrior: synthetic tables alone"
-    return learner, sampler, prior, prior, data
+    return learner, (Stage(sampler, prior, prior, args.max_steps),), data
 
 
 def drawings(head, args, most=None, **head_config):
     """Five classes; to grow to ``most``, by one every 16,000 sequences."""
     learner = of_drawings(head, **head_config)
     sampler = ClassSequences(learner.head, Drawings(), n_classes=(5, 5), max_rows=100)
-    sources = (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
     if most:
         sampler = Curriculum(sampler, every=16_000, most=most, n_first=32_000)
-    return learner, sampler, *sources, DRAWINGS
+    train, valid = (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
+    return learner, (Stage(sampler, train, valid, args.max_steps),), DRAWINGS
 
 
 RECIPES = {
@@ -116,6 +122,7 @@ def main():
     add("--log", help="CSV file of the losses")
     add("--omniglot", default=os.environ.get("SKLEARN_META_OMNIGLOT"), help="folder of the data")
     add("--max-steps", type=int, default=10_000)
+    add("--first-steps", type=int, default=1500, help="on easy tables before [%(default)s]")
     add("--batch-size", type=int, default=16)
     add("--learning-rate", type=float, default=2e-3)
     add("--n-groups", type=int, default=1, help="of sequences of like length in a batch")
@@ -127,30 +134,32 @@ def main():
 
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
-    learner, sampler, source, validation, data = RECIPES[args.weights](args)
-    history = meta_train(
-        learner,
-        source,
-        sampler,
-        validation_source=validation,
-        max_steps=args.max_steps,
-        batch_size=args.batch_size,
-        learning_rate=args.learning_rate,
-        weight_decay=1e-4,
-        n_warmup=200,
-        clip=10.0,
-        eval_every=500,
-        n_validation=12,
-        n_pooled=4,
-        n_groups=args.n_groups,
-        keep="last",
-        callbacks=[CSVLog(args.log)] if args.log else None,
-        checkpoint_dir=args.checkpoint_dir or f"checkpoints/{args.weights}",
-        device=args.device,
-        precision="float32",  # matrices are too small for bfloat16 to gain
-        random_state=args.seed,
-        verbose=args.log is None,
-    )
+    learner, stages, data = RECIPES[args.weights](args)
+    folder = Path(args.checkpoint_dir or f"checkpoints/{args.weights}")
+    for i, stage in enumerate(stages):
+        history = meta_train(
+            learner,
+            stage.source,
+            stage.sampler,
+            validation_source=stage.validation_source,
+            max_steps=stage.max_steps,
+            batch_size=args.batch_size,
+            learning_rate=args.learning_rate,
+            weight_decay=1e-4,
+            n_warmup=200,
+            clip=10.0,
+            eval_every=500,
+            n_validation=12,
+            n_pooled=4,
+            n_groups=args.n_groups,
+            keep="last",
+            callbacks=[CSVLog(args.log)] if args.log else None,
+            checkpoint_dir=folder / str(i),
+            device=args.device,
+            precision="float32",  # matrices are too small for bfloat16 to gain
+            random_state=args.seed,
+            verbose=args.log is None,
+        )
     last = history[-1]
     save_learner(
         learner.cpu(),

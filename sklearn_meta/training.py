@@ -322,6 +322,8 @@ def rate_at(step, n_steps, n_warmup, n_cycles):
     """Factor of the learning rate: linear warm-up, then ``n_cycles`` cosine falls to zero."""
     if step < n_warmup:
         return (step + 1) / n_warmup
+    if n_cycles == 0:
+        return 1.0
     position = n_cycles * (step - n_warmup) / max(n_steps - n_warmup, 1)
     return 0.0 if position >= n_cycles else 0.5 * (1 + math.cos(math.pi * (position % 1)))
 
