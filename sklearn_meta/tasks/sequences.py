@@ -139,8 +139,8 @@ class ClassSequences(SequenceSampler):
     max_rows : int, default=200
         Bound on the length of a sequence.
     few_words : bool, default=False
-        Whether there are no other words than those of the sequence's classes: the first ones, of
-        which strings are one letter repeated. Which are in use need not be learned then.
+        Whether there are no other words than those of the sequence's classes: the first ones,
+        which of strings are one letter repeated. Which words are in use need not be learned then.
     """
 
     def __init__(
