@@ -138,9 +138,9 @@ class Table(NamedTuple):
 RIVALS = (KNN_PIXELS, KNN_FEATURES, FEEDFORWARD, LSTM, MANN_FEEDFORWARD, MANN, NTM)
 
 EASY_NOTE = (
-    "Trainings of all networks begin with five classes and their words alone (30 % of the steps), "
+    "Trainings of all networks begin with five classes and their words alone (40 % of the steps), "
     "without which the use of memory is discovered much later; then with all words and, one at a "
-    "time, more classes, all of which are there after 60 %."
+    "time, more classes, all of which are there after 70 %."
 )
 
 STRING_NOTE = (
