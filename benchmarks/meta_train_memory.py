@@ -89,11 +89,13 @@ def table_classes(head, args):
 
 def table_targets(args):
     learner = of_tables("gaussian", "online_regression")
-    functions = [GaussianProcessPrior(d, n_rows=150, noise=0.1) for d in (1, 2, 3)]
-    prior = Mixture([RegressionPrior(), *functions], weights=[0.7, 0.1, 0.1, 0.1])
-    sampler = TargetSequences(ProjectedColumns(learner.n_inputs), n_rows=(15, 150))
+    vectors = ProjectedColumns(learner.n_inputs)
+    easy = Mixture([GaussianProcessPrior(d, n_rows=100) for d in (1, 2, 3)])
+    prior = Mixture([RegressionPrior(), easy], weights=[0.7, 0.3])
+    first = Stage(TargetSequences(vectors, n_rows=(50, 50)), easy, easy, args.first_steps)
+    second = Stage(TargetSequences(vectors, n_rows=(15, 150)), prior, prior, args.max_steps)
     data = "RegressionPrior and GaussianProcessPrior: synthetic tables alone"
-    return learner, (Stage(sampler, prior, prior, args.max_steps),), data
+    return learner, (first, second), data
 
 
 def drawings(head, args, most=None, **head_config):

@@ -28,6 +28,7 @@ from sklearn_meta.tasks.running import (
     running_moments,
     standardise,
 )
+from sklearn_meta.tasks.sequences import N_UNASKED
 
 
 def table(n_classes=4, n_rows=60, n_columns=3, seed=0):
@@ -148,8 +149,8 @@ def test_targets_are_asked_for_in_the_units_of_those_before(seed):
     # Which rows these are is told by their points.
     rows = [int(np.flatnonzero(dataset.X[:, 0] == x)[0]) for x in sequence.x[:, 0]]
     y = dataset.y[rows].astype(float)
-    assert np.isnan(sequence.asked[:2]).all()
-    for t in range(2, len(y)):
+    assert np.isnan(sequence.asked[:N_UNASKED]).all()
+    for t in range(N_UNASKED, len(y)):
         z = (y[t] - y[:t].mean()) / y[:t].std()
         shown = (y[t] - y[: t + 1].mean()) / y[: t + 1].std()
         assert np.isclose(abs(sequence.asked[t, 0]), min(abs(z), 6), rtol=1e-3, atol=1e-3)

@@ -12,6 +12,9 @@ from .running import Moments, projection, running_moments, standardise
 #: Targets are cut off here while training: one wild row would outweigh a whole batch.
 TARGET_BOUND = 6.0
 
+#: Rows before the first target that is asked for: the scale of fewer is anything.
+N_UNASKED = 5
+
 
 class Sequence(NamedTuple):
     """One episode.
@@ -223,7 +226,7 @@ class TargetSequences(SequenceSampler):
     standardised : bool, default=True
         Whether targets come in running units: one is shown as its z-score among those up to it,
         and asked for as that among those before it, which is the unit of what is predicted. The
-        first two are not asked for. Otherwise they are as they are.
+        first ``N_UNASKED`` are not asked for. Otherwise they are as they are.
     """
 
     def __init__(self, vectors, *, n_rows=(20, 150), standardised=True):
@@ -257,6 +260,7 @@ class TargetSequences(SequenceSampler):
         before = Moments(moments.origin, *(array[:-1] for array in moments[1:]))
         scale = np.where(before.scale > 0, before.scale, np.nan)
         asked[1:] = ((y[1:] - before.mean) / scale).clip(-TARGET_BOUND, TARGET_BOUND)
+        asked[:N_UNASKED] = np.nan
         return Sequence(x, standardise(y, moments).astype(np.float32), asked.astype(np.float32))
 
 
