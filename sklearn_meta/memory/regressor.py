@@ -53,7 +53,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
     Notes
     -----
     Of tables, columns and targets are standardised by what was seen of them so far, so that they
-    may have any units. A network of vectors reads both as they are.
+    may have any units. A network of vectors reads both as they are. Where all rows are at hand
+    and a line fits them, a linear model is far better.
 
     References
     ----------
@@ -246,6 +247,13 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             optimizer=optimizer,
             **settings,
         )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # With the default weights R2 is 0.36 where scikit-learn's check asks for 0.5: a line along
+        # one of ten columns.
+        tags.regressor_tags.poor_score = True
+        return tags
 
     def _start(self, X):
         self._begin(X.shape[1])
