@@ -44,6 +44,27 @@ class OnlineEstimator(MetaEstimator):
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
+    def __init__(
+        self,
+        backbone="default",
+        *,
+        n_estimators=8,
+        shuffle=True,
+        memory="wipe",
+        chunk_size=256,
+        device="auto",
+        dtype="float32",
+        random_state=None,
+    ):
+        self.backbone = backbone
+        self.n_estimators = n_estimators
+        self.shuffle = shuffle
+        self.memory = memory
+        self.chunk_size = chunk_size
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
     def _new_learner(self, backbone):
         if isinstance(backbone, nn.Module):
             return backbone

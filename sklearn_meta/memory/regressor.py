@@ -77,27 +77,6 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
     _default_weights = "default_mann_regression"
     _expected_targets = "regression"
 
-    def __init__(
-        self,
-        backbone="default",
-        *,
-        n_estimators=8,
-        shuffle=True,
-        memory="wipe",
-        chunk_size=256,
-        device="auto",
-        dtype="float32",
-        random_state=None,
-    ):
-        self.backbone = backbone
-        self.n_estimators = n_estimators
-        self.shuffle = shuffle
-        self.memory = memory
-        self.chunk_size = chunk_size
-        self.device = device
-        self.dtype = dtype
-        self.random_state = random_state
-
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
         """Begin anew and present all rows.
