@@ -107,6 +107,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     100
     """
 
+    _architectures = ("mixture_transformer",)
     _task = "mixture"
     _default_weights = "default_mixture"
     head = None  # there is one only, and it is no parameter
@@ -318,9 +319,6 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             if len(own) > 1:
                 best = min(own, key=lambda i: fitted[i].bic(jobs[i].X))
             estimator._store(fitted[best], jobs[best].units)
-
-    def _names_an_architecture(self):
-        return self.backbone == "mixture_transformer"
 
     def _new_learner(self, backbone):
         # A learner of mixtures is one module: no head can be put on a backbone.

@@ -328,6 +328,17 @@ def test_fetch_tells_what_is_skipped(openml_options, capsys):
         (["meta-fit", "--output", "a.safetensors"], "collection is needed"),
         (["meta-fit", "prior", "--output", "a.pt"], "must end in .safetensors"),
         (["meta-fit", "prior", "--estimator", "Tree"], "invalid choice: 'Tree'"),
+        (
+            [
+                "meta-fit",
+                "prior",
+                "--estimator",
+                "SetTransformerRegressor",
+                "--output",
+                "a.safetensors",
+            ],
+            "SetTransformerRegressor is trained by fit",
+        ),
         (["meta-fit", "prior@0", "--output", "a.safetensors"], "share must be a positive"),
         (["meta-fit", "tables#part=1"], "split=NAME or task=NAME"),
         (["meta-fit", "prior", "--max-steps", "0"], "a positive number is needed"),

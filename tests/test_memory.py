@@ -378,6 +378,14 @@ def test_meta_fit_goes_on_to_the_same_weights(tmp_path):
     assert whole.history_[-1]["valid_loss"] == resumed.history_[-1]["valid_loss"]
 
 
+def test_sequences_have_no_unlabelled_rows():
+    X, y = blobs()
+    with pytest.raises(ValueError, match="sequences, which have no n_unlabelled"):
+        classifier().meta_fit([(X, y)], n_unlabelled=5)
+    with pytest.raises(ValueError, match="sequences, which have no n_shots"):
+        regressor().meta_fit([(X, y)], n_shots=(5,))
+
+
 def test_the_papers_optimiser_and_architectures():
     X, y = load_iris(return_X_y=True)
     for name in ("mann", "mann_ntm", "mann_feedforward", "lstm", "feedforward"):

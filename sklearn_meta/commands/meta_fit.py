@@ -110,16 +110,16 @@ def run(args):
             args.parser.error(f"{name} is needed, here or in the recipe")
     if len(args.n_unlabelled or []) > 2:
         args.parser.error("--n-unlabelled takes one number, or least and most")
-    from ..backbones import BACKBONES
     from ..tasks import Mixture, Tables, as_source
     from ..weights import load_learner, save_learner
 
-    if args.backbone not in BACKBONES:
+    kind = getattr(sklearn_meta, args.estimator)
+    if not hasattr(kind, "meta_fit"):
+        args.parser.error(f"{args.estimator} is trained by fit and has nothing to meta-train")
+    if args.backbone not in kind._architectures:
         load_learner(args.backbone)  # an error now rather than after all tables are loaded
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    estimator = getattr(sklearn_meta, args.estimator)(
-        backbone=args.backbone, device=args.device, random_state=args.seed
-    )
+    estimator = kind(backbone=args.backbone, device=args.device, random_state=args.seed)
 
     def open_source(spec, **options):
         collection = open_collection(spec, args, estimator._task)

@@ -198,6 +198,12 @@ class OnlineEstimator(MetaEstimator):
         return labels.to(self._device(), dtype if labels.is_floating_point() else None)
 
     def _meta_train(self, *args, **settings):
+        unknown = {"n_shots", "n_unlabelled"} & settings.keys()
+        if unknown:
+            raise ValueError(
+                f"{type(self).__name__} is meta-trained on sequences, which have no "
+                f"{' and '.join(sorted(unknown))}: see the parameters of its meta_fit."
+            )
         super()._meta_train(*args, **settings)
         vars(self).pop("n_samples_seen_", None)  # the state of a network is nothing to another
         return self
