@@ -34,10 +34,11 @@ def softmax(values):
     return [math.exp(v) / total for v in values]
 
 
-def slow_lrua(slots, read_weights, usage, keys, gates, strengths, decay):
-    """Eq. (2)-(8) for one sequence, number by number; each head has its own least used slot."""
+def slow_lrua(slots, read_weights, usage, keys, gates, strengths, decay, shared):
+    """Eq. (2)-(8) for one sequence, number by number."""
     n_slots, size, n_heads = len(slots), len(slots[0]), len(keys)
-    least = sorted(range(n_slots), key=lambda i: usage[i])[:n_heads]  # (6)
+    least = sorted(range(n_slots), key=lambda i: usage[i])[: 1 if shared else n_heads]  # (6)
+    least *= n_heads if shared else 1
     write = [
         [
             gates[h] * read_weights[h][i] + (1 - gates[h]) * (1.0 if i == least[h] else 0.0)  # (7)
@@ -71,9 +72,10 @@ def slow_lrua(slots, read_weights, usage, keys, gates, strengths, decay):
     size=st.integers(1, 6),
     n_heads=st.integers(1, 3),
     tied=st.booleans(),
+    shared=st.booleans(),
     seed=st.integers(0, 2**16),
 )
-def test_lrua_is_its_equations(n, n_slots, size, n_heads, tied, seed):
+def test_lrua_is_its_equations(n, n_slots, size, n_heads, tied, shared, seed):
     rng = np.random.default_rng(seed)
     slots = rng.normal(size=(n, n_slots, size)) * (rng.random((n, n_slots, 1)) < 0.7)
     weights = rng.dirichlet(np.ones(n_slots), (n, n_heads))
@@ -81,11 +83,11 @@ def test_lrua_is_its_equations(n, n_slots, size, n_heads, tied, seed):
     keys = np.tanh(rng.normal(size=(n, n_heads, size)))
     gates, strengths = rng.random((n, n_heads, 1)), 1 + 9 * rng.random((n, n_heads, 1))
     arrays = (slots, weights, usage, keys, gates, strengths)
-    found = lrua_step(*map(torch.from_numpy, arrays), 0.99)
+    found = lrua_step(*map(torch.from_numpy, arrays), 0.99, shared)
     for b in range(n):
         one = [array[b].tolist() for array in arrays]
         one[4:] = [[x for (x,) in part] for part in one[4:]]
-        for tensor, expected in zip(found, slow_lrua(*one, 0.99), strict=True):
+        for tensor, expected in zip(found, slow_lrua(*one, 0.99, shared), strict=True):
             np.testing.assert_allclose(tensor[b].numpy(), expected, rtol=1e-6, atol=1e-6)
 
 
@@ -120,7 +122,7 @@ def slow_network(network, inputs):
         gates = linear(p["access.gates.weight"], h, p["access.gates.bias"])
         alpha, strength = gates[0::2], [1 + 5 * math.log1p(math.exp(v)) for v in gates[1::2]]
         slots, read, _, usage, reads = slow_lrua(
-            slots, read, usage, keys, [sigmoid(a) for a in alpha], strength, 0.99
+            slots, read, usage, keys, [sigmoid(a) for a in alpha], strength, 0.99, True
         )
         o = [*h, *(v for r in reads for v in r)]
         outputs.append(linear(p["output.weight"], o, p["output.bias"]))
@@ -144,7 +146,7 @@ def test_the_step_can_be_scripted():
     torch.manual_seed(0)
     arguments = (
         *(torch.randn(2, 8, 5), torch.rand(2, 3, 8), torch.rand(2, 8)),
-        *(torch.randn(2, 3, 5), torch.rand(2, 3, 1), torch.ones(2, 3, 1), 0.99),
+        *(torch.randn(2, 3, 5), torch.rand(2, 3, 1), torch.ones(2, 3, 1), 0.99, True),
     )
     for a, b in zip(scripted(*arguments), lrua_step(*arguments), strict=True):
         torch.testing.assert_close(a, b)
@@ -196,11 +198,15 @@ def test_the_gate_chooses_between_least_used_and_last_read():
     read = torch.eye(6)[None, :2]  # heads read slots 0 and 1
     usage = torch.tensor([[5.0, 4, 1, 3, 0, 2]])  # least used: 4, then 2
     keys, strength = torch.randn(1, 2, 4), torch.ones(1, 2, 1)
-    new, _, write, *_ = lrua_step(slots, read, usage, keys, torch.zeros(1, 2, 1), strength, 0.99)
+    new, _, write, *_ = lrua_step(
+        *(slots, read, usage, keys, torch.zeros(1, 2, 1), strength, 0.99, False)
+    )
     assert write[0].argmax(1).tolist() == [4, 2]
     torch.testing.assert_close(new[0, [4, 2]], keys[0])  # emptied before it is written
     torch.testing.assert_close(new[0, [0, 1, 3, 5]], slots[0, [0, 1, 3, 5]])
-    new, _, write, *_ = lrua_step(slots, read, usage, keys, torch.ones(1, 2, 1), strength, 0.99)
+    new, _, write, *_ = lrua_step(
+        *(slots, read, usage, keys, torch.ones(1, 2, 1), strength, 0.99, False)
+    )
     torch.testing.assert_close(new[0, [0, 1]], slots[0, [0, 1]] + keys[0])
     assert not new[0, [2, 4]].any()
 
@@ -209,7 +215,7 @@ def test_usage_has_no_gradient():
     usage = torch.rand(1, 6)
     tensors = [torch.randn(1, 6, 4), torch.rand(1, 2, 6), torch.randn(1, 2, 4), torch.rand(1, 2, 1)]
     slots, read, keys, gate = (t.requires_grad_() for t in tensors)
-    *_, usage, reads = lrua_step(slots, read, usage, keys, gate, torch.ones(1, 2, 1), 0.9)
+    *_, usage, reads = lrua_step(slots, read, usage, keys, gate, torch.ones(1, 2, 1), 0.9, True)
     assert reads.requires_grad and not usage.requires_grad
 
 

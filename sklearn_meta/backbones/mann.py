@@ -51,6 +51,9 @@ class MANN(nn.Module):
     strength : float, default=None
         What similarities are multiplied by in Eq. (3), in which it is 1; None has the controller
         choose it, as in the Neural Turing Machine.
+    shared_slot : bool, default=True
+        Whether the read heads of "lrua" share the least used slot, or have the ``n_reads`` least
+        used ones, each one of its own.
 
     Raises
     ------
@@ -76,6 +79,7 @@ class MANN(nn.Module):
         n_reads=4,
         usage_decay=0.99,
         strength=None,
+        shared_slot=True,
     ):
         super().__init__()
         if controller not in ("lstm", "feedforward"):
@@ -93,6 +97,7 @@ class MANN(nn.Module):
             "n_reads": n_reads,
             "usage_decay": usage_decay,
             "strength": strength,
+            "shared_slot": shared_slot,
         }
         self.width = width
         self.is_recurrent = controller == "lstm"
@@ -104,7 +109,8 @@ class MANN(nn.Module):
         self.access = None
         if access == "lrua":
             self.access = LeastRecentlyUsed(
-                width, n_slots, slot_size, n_reads, usage_decay, strength
+                *(width, n_slots, slot_size, n_reads),
+                *(usage_decay, strength, shared_slot),
             )
         elif access == "ntm":
             self.access = TuringMachine(width, n_slots, slot_size, n_reads)

@@ -50,12 +50,13 @@ def lrua_step(
     gate: torch.Tensor,
     strength: torch.Tensor,
     decay: float,
+    shared: bool,
 ):
     """One step of least recently used access, all heads and sequences at once: Eq. (2)-(8).
 
-    The R least used slots are emptied, and each head may write to one of them or to where it read
-    last; then it reads. Least-used weights belong to one head each: with those of Eq. (6), which
-    all heads share, heads would write over each other. Of equally used slots the first are taken.
+    The least used slot is emptied, and each head may write there or to where it read last; then it
+    reads. Eq. (6) marks as many least used slots as there are heads. Heads that share one slot
+    bind what they write, and memory lasts R times longer. Of equally used slots the first is taken.
 
     Parameters
     ----------
@@ -69,16 +70,20 @@ def lrua_step(
         What similarities are multiplied by before the softmax of Eq. (3); 1 in the paper.
     decay : float
         gamma of Eq. (5).
+    shared : bool
+        Whether all heads have the same least used slot, or each one of the R least used.
 
     Returns
     -------
     slots, read_weights, write_weights, usage, reads : tensors
     """
     # A stable sort, not topk: which of equally used slots are taken is then told.
-    least = usage.argsort(dim=1, stable=True)[:, : keys.shape[1]]
-    least_used = torch.zeros_like(read_weights).scatter_(2, least.unsqueeze(2), 1.0)  # (6)
+    n_heads = keys.shape[1]
+    least = usage.argsort(dim=1, stable=True)[:, : 1 if shared else n_heads]
+    least = least.expand(-1, n_heads).unsqueeze(2)
+    least_used = torch.zeros_like(read_weights).scatter_(2, least, 1.0)  # (6)
     write_weights = torch.lerp(least_used, read_weights, gate)  # (7)
-    kept = slots * (1 - least_used.sum(1)).unsqueeze(2)
+    kept = slots * (1 - least_used.amax(1)).unsqueeze(2)
     slots = torch.baddbmm(kept, write_weights.transpose(1, 2), keys)  # (8)
     read_weights = (strength * similarity(keys, slots)).softmax(2)  # (2), (3)
     reads = torch.bmm(read_weights, slots)  # (4)
@@ -98,13 +103,16 @@ class LeastRecentlyUsed(nn.Module):
         gamma of Eq. (5).
     strength : float or None
         A fixed read strength; None learns one, which the controller chooses at each step.
+    shared : bool
+        Whether heads share the least used slot.
     """
 
-    def __init__(self, width, n_slots, slot_size, n_reads, usage_decay, strength):
+    def __init__(self, width, n_slots, slot_size, n_reads, usage_decay, strength, shared):
         super().__init__()
         self.shape = n_slots, slot_size, n_reads
         self.usage_decay = usage_decay
         self.strength = strength
+        self.shared = shared
         self.keys = nn.Linear(width, n_reads * slot_size)
         self.gates = nn.Linear(width, n_reads * (1 if strength else 2))
 
@@ -133,7 +141,7 @@ class LeastRecentlyUsed(nn.Module):
         return Memory(
             *lrua_step(
                 *(memory.slots, memory.read_weights, memory.usage),
-                *(keys, gate, strength, self.usage_decay),
+                *(keys, gate, strength, self.usage_decay, self.shared),
             )
         )
 
