@@ -113,15 +113,13 @@ def loop(learner, x, words):
         hidden, cell = control(network, torch.cat([x[:, t], label], 1), hidden, cell, reads)
         keys = network.access.keys(cell).tanh().split(slot_size, 1)
         gates = network.access.gates(hidden).split(2, 1)
-        least = usage.argsort(dim=1, stable=True)
+        least = usage.argsort(dim=1, stable=True)[:, 0]
+        least_used = F.one_hot(least, n_slots).to(x.dtype)  # (6)
+        slots = slots * (1 - least_used)[:, :, None]
         write_weights = []
         for head in range(n_reads):
-            # Before any head writes, the slots of all of them are emptied.
-            least_used = F.one_hot(least[:, head], n_slots).to(x.dtype)  # (6)
             gate = gates[head][:, :1].sigmoid()
             write_weights.append(gate * read_weights[head] + (1 - gate) * least_used)  # (7)
-            slots = slots * (1 - least_used)[:, :, None]
-        for head in range(n_reads):
             slots = slots + write_weights[head][:, :, None] * keys[head][:, None]  # (8)
         usage = 0.99 * usage
         for head in range(n_reads):
