@@ -37,6 +37,10 @@ from sklearn_meta.weights import save_learner
 #: Of the networks of tables: a third of the paper's weights, and as good on them.
 WIDTH = 128
 
+#: A slot for each head: sequences here are shorter than a memory of shared slots, and a network that
+#: has never filled its memory fails once it is full.
+OWN_SLOTS = {"shared_slot": False}
+
 #: Arguments that say where things are on one machine; they do not belong on a card.
 PLACES = ("output", "checkpoint_dir", "log", "omniglot")
 
@@ -53,11 +57,17 @@ class Stage(NamedTuple):
 
 
 def of_tables(head, task="online_classification"):
-    return MemoryLearner("mann", head, task=task, backbone_config={"width": WIDTH})
+    return MemoryLearner("mann", head, task=task, backbone_config={"width": WIDTH, **OWN_SLOTS})
 
 
-def of_drawings(head, **head_config):
-    return MemoryLearner("mann", head, inputs="vectors", n_inputs=400, head_config=head_config)
+def of_drawings(head, network, **head_config):
+    return MemoryLearner(
+        *("mann", head),
+        inputs="vectors",
+        n_inputs=400,
+        backbone_config=network,
+        head_config=head_config,
+    )
 
 
 class Blobs:
@@ -100,7 +110,7 @@ def table_targets(args):
 
 def drawings(head, args, most=None, **head_config):
     """Five classes; to grow to ``most``, by one every 16,000 sequences."""
-    learner = of_drawings(head, **head_config)
+    learner = of_drawings(head, OWN_SLOTS if most else {}, **head_config)
     sampler = ClassSequences(learner.head, Drawings(), n_classes=(5, 5), max_rows=100)
     if most:
         sampler = Curriculum(sampler, every=16_000, most=most, n_first=32_000)
