@@ -37,8 +37,8 @@ from sklearn_meta.weights import save_learner
 #: Of the networks of tables: a third of the paper's weights, and as good on them.
 WIDTH = 128
 
-#: A slot for each head: sequences here are shorter than a memory of shared slots, and a network that
-#: has never filled its memory fails once it is full.
+#: A slot for each head: sequences here are shorter than a memory of shared slots, and a network
+#: that has never filled its memory fails once it is full.
 OWN_SLOTS = {"shared_slot": False}
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
