@@ -34,7 +34,7 @@ from sklearn_meta.tasks import (
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import save_learner
 
-#: Of the networks of tables: a third of the paper's weights, and as good on them.
+#: Of the networks of tables: a third as many parameters as with the paper's 200.
 WIDTH = 128
 
 #: A slot for each head: sequences here are shorter than a memory of shared slots, and a network

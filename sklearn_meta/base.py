@@ -292,8 +292,7 @@ class MetaEstimator(BaseEstimator):
 
     def _module(self, learner):
         """The learner on this estimator's device and in its dtype."""
-        dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        place = (self._device(), dtype)
+        place = (self._device(), self._torch_dtype())
         copies = _PLACED.setdefault(learner, {})
         if place not in copies:
             copies[place] = copy.deepcopy(learner).to(*place).eval().requires_grad_(False)
@@ -303,6 +302,10 @@ class MetaEstimator(BaseEstimator):
         if self.device == "auto":
             return "cuda" if torch.cuda.is_available() else "cpu"
         return self.device
+
+    def _torch_dtype(self):
+        """That of weights and inputs; bfloat16 is a matter of autocast."""
+        return torch.float64 if self.dtype == "float64" else torch.float32
 
     def _autocast(self):
         """Context in which the forward pass runs."""

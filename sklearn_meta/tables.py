@@ -113,10 +113,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     @staticmethod
     def _encode(encoder, X):
-        encoded = encoder.transform(X)
-        if np.isinf(encoded).any():
-            raise ValueError("Input X contains infinity or a value too large for float64.")
-        return encoded
+        return encode(encoder, X)
 
     def _context_task(self, encoded):
         return context_task(encoded, *self._context_labels())
@@ -227,6 +224,30 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         context = np.ones(len(X), dtype=bool) if self.transductive else labelled
         y = _with_unlabelled(y, len(X) - len(y))
         return labels, Task(X, y, labelled, context, n_label_columns)
+
+
+def encode(encoder, X):
+    """Numbers of a table, of which none may be infinite; in scikit-learn's words.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        Fitted.
+    X : ndarray or DataFrame of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns_out), float64
+
+    Raises
+    ------
+    ValueError
+        If a cell is infinite.
+    """
+    encoded = encoder.transform(X)
+    if np.isinf(encoded).any():
+        raise ValueError("Input X contains infinity or a value too large for float64.")
+    return encoded
 
 
 def _with_unlabelled(y, n_rows):

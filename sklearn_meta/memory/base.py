@@ -12,6 +12,7 @@ from torch import nn
 
 from ..base import MetaEstimator, as_text
 from ..memory_learner import MemoryLearner
+from ..tables import encode
 from ..tasks import TableEncoder
 from ..tasks.running import Moments, last, projection, running_moments, standardise
 
@@ -99,9 +100,7 @@ class OnlineEstimator(MetaEstimator):
         if table:
             if reset:
                 self.encoder_ = TableEncoder().fit(X)
-            X = self.encoder_.transform(X)
-            if np.isinf(X).any():
-                raise ValueError("Input X contains infinity or a value too large for float64.")
+            X = encode(self.encoder_, X)
         elif X.shape[1] != self.learner_.n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, and backbone={as_text(self.backbone)} reads vectors "
@@ -118,12 +117,12 @@ class OnlineEstimator(MetaEstimator):
         if kept is not None and state.memory is not None:
             state = state._replace(memory=kept.memory)
         self._state = state
-        self._rotations = None
+        self._rotations = self._moments = None  # vectors are read as they are
         if learner.inputs == "tables":
+            self._moments = Moments.empty((n, n_columns))
             self._rotations = np.stack(
                 [projection(n_columns, learner.n_inputs, self._seed(0, e)) for e in range(n)]
             )
-        self._moments = Moments.empty((n, n_columns))
         self._previous = torch.full((n, 1, self._label_size), learner.no_label)
         self.n_samples_seen_ = 0
 
@@ -155,15 +154,15 @@ class OnlineEstimator(MetaEstimator):
             What was answered for each row before its label was shown.
         """
         module = self._module(self.learner_)
-        moments = running_moments(X, self._moments)
-        rows = X if self._rotations is None else standardise(X, moments)
-        outputs = []
+        rows, outputs = X, []
+        if self._rotations is not None:
+            moments = running_moments(X, self._moments)
+            rows, self._moments = standardise(X, moments), last(moments)
         for t in range(X.shape[1]):
             x = self._vectors(rows[:, t : t + 1])
             output, self._state = module.present(x, self._label(self._previous), self._state)
             outputs.append(output)
             self._previous = labels[:, t : t + 1].clone()  # a view would keep all labels
-        self._moments = last(moments)
         self.n_samples_seen_ += X.shape[1]
         return torch.cat(outputs, 1).double().cpu()
 
@@ -190,12 +189,12 @@ class OnlineEstimator(MetaEstimator):
         """What the network reads of rows (E, n_rows, n_columns), a tensor."""
         if self._rotations is not None:
             rows = rows @ self._rotations
-        dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        return torch.from_numpy(rows).to(self._device(), dtype)
+        return torch.from_numpy(rows).to(self._device(), self._torch_dtype())
 
     def _label(self, labels):
-        dtype = torch.float64 if self.dtype == "float64" else torch.float32
-        return labels.to(self._device(), dtype if labels.is_floating_point() else None)
+        """Labels as the network is shown them: words stay whole numbers."""
+        dtype = self._torch_dtype() if labels.is_floating_point() else None
+        return labels.to(self._device(), dtype)
 
     def _meta_train(self, *args, **settings):
         unknown = {"n_shots", "n_unlabelled"} & settings.keys()
