@@ -37,9 +37,9 @@ from sklearn_meta.weights import save_learner
 #: Of the networks of tables: a third as many parameters as with the paper's 200.
 WIDTH = 128
 
-#: A slot for each head: sequences here are shorter than a memory of shared slots, and a network
-#: that has never filled its memory fails once it is full.
-OWN_SLOTS = {"shared_slot": False}
+#: Rows of a synthetic table. A network that has never filled its memory of 128 slots may fail
+#: once it is full, so that some sequences must be longer than that.
+N_ROWS = 300
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
 PLACES = ("output", "checkpoint_dir", "log", "omniglot")
@@ -57,17 +57,11 @@ class Stage(NamedTuple):
 
 
 def of_tables(head, task="online_classification"):
-    return MemoryLearner("mann", head, task=task, backbone_config={"width": WIDTH, **OWN_SLOTS})
+    return MemoryLearner("mann", head, task=task, backbone_config={"width": WIDTH})
 
 
-def of_drawings(head, network, **head_config):
-    return MemoryLearner(
-        *("mann", head),
-        inputs="vectors",
-        n_inputs=400,
-        backbone_config=network,
-        head_config=head_config,
-    )
+def of_drawings(head, **head_config):
+    return MemoryLearner("mann", head, inputs="vectors", n_inputs=400, head_config=head_config)
 
 
 class Blobs:
@@ -76,7 +70,7 @@ class Blobs:
     def draw(self, rng):
         n_columns = int(rng.integers(4, 31))
         X, y = make_blobs(
-            n_samples=150,
+            n_samples=N_ROWS,
             n_features=n_columns,
             centers=rng.normal(size=(10, n_columns)),
             cluster_std=rng.uniform(0.1, 0.6),
@@ -87,11 +81,12 @@ class Blobs:
 
 def table_classes(head, args):
     learner = of_tables(head)
-    vectors, easy, prior = ProjectedColumns(learner.n_inputs), Blobs(), TablePrior()
+    vectors, easy = ProjectedColumns(learner.n_inputs), Blobs()
+    prior = TablePrior(n_rows=N_ROWS)
     # Every output is in use from the start: of ten, five without a label held up all learning.
     of_all = {"onehot": {"n_classes": (10, 10)}, "string": {"n_classes": (5, 5), "few_words": True}}
     few = ClassSequences(learner.head, vectors, **of_all[head])
-    many = ClassSequences(learner.head, vectors, n_instances=(5, 10, 10, 20), max_rows=100)
+    many = ClassSequences(learner.head, vectors, n_instances=(5, 10, 10, 20, 40, 80), max_rows=250)
     first = Stage(few, easy, easy, args.first_steps)
     second = Stage(many, Mixture([prior, easy], weights=[0.7, 0.3]), prior, args.max_steps)
     return learner, (first, second), "TablePrior and blobs: synthetic tables alone"
@@ -100,17 +95,17 @@ def table_classes(head, args):
 def table_targets(args):
     learner = of_tables("gaussian", "online_regression")
     vectors = ProjectedColumns(learner.n_inputs)
-    easy = Mixture([GaussianProcessPrior(d, n_rows=100) for d in (1, 2, 3)])
-    prior = Mixture([RegressionPrior(), easy], weights=[0.7, 0.3])
+    easy = Mixture([GaussianProcessPrior(d, n_rows=N_ROWS) for d in (1, 2, 3)])
+    prior = Mixture([RegressionPrior(n_rows=N_ROWS), easy], weights=[0.7, 0.3])
     first = Stage(TargetSequences(vectors, n_rows=(50, 50)), easy, easy, args.first_steps)
-    second = Stage(TargetSequences(vectors, n_rows=(15, 150)), prior, prior, args.max_steps)
+    second = Stage(TargetSequences(vectors, n_rows=(15, 250)), prior, prior, args.max_steps)
     data = "RegressionPrior and GaussianProcessPrior: synthetic tables alone"
     return learner, (first, second), data
 
 
 def drawings(head, args, most=None, **head_config):
     """Five classes; to grow to ``most``, by one every 16,000 sequences."""
-    learner = of_drawings(head, OWN_SLOTS if most else {}, **head_config)
+    learner = of_drawings(head, **head_config)
     sampler = ClassSequences(learner.head, Drawings(), n_classes=(5, 5), max_rows=100)
     if most:
         sampler = Curriculum(sampler, every=16_000, most=most, n_first=32_000)

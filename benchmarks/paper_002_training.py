@@ -42,8 +42,18 @@ N_LOOKS = 10
 N_ROWS = 50
 
 RECIPES = {
-    "adamw": {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 1e-4, "n_cycles": 1},
-    "paper": {"optimizer": "rmsprop", "learning_rate": 1e-4, "weight_decay": 0.0, "n_cycles": 0},
+    "adamw": {
+        "optimizer": "adamw",
+        "learning_rate": 2e-3,
+        "weight_decay": 1e-4,
+        "schedule": "cosine",
+    },
+    "paper": {
+        "optimizer": "rmsprop",
+        "learning_rate": 1e-4,
+        "weight_decay": 0.0,
+        "schedule": "constant",
+    },
 }
 
 #: Alphabets of the official background set to validate on, where there is no split of ours.

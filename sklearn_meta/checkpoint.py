@@ -61,7 +61,7 @@ class Checkpoint(Callback):
             groups["average"] = self.average.average.state_dict()
         tensors = {f"{g}.{k}": v.contiguous() for g, d in groups.items() for k, v in d.items()}
         for i, slots in net.optimizer_.state_dict()["state"].items():
-            tensors |= {f"optimizer.{i}.{slot}": v for slot, v in slots.items()}
+            tensors |= {f"optimizer.{i}.{slot}": v.contiguous() for slot, v in slots.items()}
         history = [{k: v for k, v in e.items() if k != "batches"} for e in net.history]
         header = {
             "schedule": json.dumps(self.schedule),

@@ -5,6 +5,7 @@ import math
 from torch import nn
 
 from .backbones import BACKBONES
+from .few_shot_learner import FewShotLearner
 from .heads import HEADS
 from .memory_learner import MemoryLearner
 from .mixture_learner import MixtureLearner
@@ -100,7 +101,7 @@ def build_learner(config):
 
     Returns
     -------
-    Learner, MemoryLearner or MixtureLearner
+    Learner, FewShotLearner, MemoryLearner or MixtureLearner
 
     Raises
     ------
@@ -109,6 +110,8 @@ def build_learner(config):
     """
     if config.get("task") == MixtureLearner.task:
         return MixtureLearner(**config)
+    if config.get("task") == FewShotLearner.task:
+        return FewShotLearner(**config)
     if str(config.get("task")).startswith("online_"):
         return MemoryLearner(**config)
     return Learner(**config)

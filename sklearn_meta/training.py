@@ -26,6 +26,9 @@ OPTIMIZERS = {
     "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "momentum": 0.9}),
 }
 
+#: How the learning rate may run.
+SCHEDULES = ("cosine", "noam", "constant")
+
 
 def meta_train(
     learner,
@@ -39,6 +42,7 @@ def meta_train(
     optimizer="adamw",
     weight_decay=0.01,
     n_warmup=100,
+    schedule="cosine",
     n_cycles=1,
     clip=1.0,
     eval_every=500,
@@ -74,9 +78,12 @@ def meta_train(
     learning_rate, weight_decay : float, default=2e-3 and 0.01
     optimizer : {"adamw", "rmsprop"}, default="adamw"
         RMSprop has the decay of 0.95 and the momentum of 0.9 of paper 002.
+    schedule : {"cosine", "noam", "constant"}, default="cosine"
+        How the learning rate runs after ``n_warmup`` steps: to zero along a cosine, with the
+        inverse square root of the steps (Vaswani et al., 2017; section 3.5 of paper 003), or not.
     n_warmup, n_cycles : int, default=100 and 1
-        The rate rises linearly over ``n_warmup`` steps and falls to zero along a cosine; the
-        rest of the steps holds ``n_cycles`` such falls. With none the rate stays.
+        The rate rises linearly over ``n_warmup`` steps; of "cosine" the rest of them holds
+        ``n_cycles`` falls.
     clip : float, default=1.0
         Largest norm of the gradient.
     eval_every : int, default=500
@@ -128,7 +135,7 @@ def meta_train(
     max_steps = int(max_steps)
     eval_every = min(eval_every, max_steps)
     n_epochs = math.ceil(max_steps / eval_every)
-    schedule = {
+    run = {
         "max_steps": max_steps,
         "eval_every": eval_every,
         "batch_size": batch_size,
@@ -156,14 +163,18 @@ def meta_train(
         **dealt,
     )
     average = MovingAverage(learner, ema_decay)
-    checkpoint = Checkpoint(checkpoint_dir, schedule, average, is_writer=shared.rank == 0)
+    checkpoint = Checkpoint(checkpoint_dir, run, average, is_writer=shared.rank == 0)
     own = [
         GradientNormClipping(clip),
         LRScheduler(
             LambdaLR,
             # skorch resumes a schedule at the number of epochs, not of steps: count them here.
             lr_lambda=lambda step: rate_at(
-                step + checkpoint.n_epochs * eval_every, n_epochs * eval_every, n_warmup, n_cycles
+                step + checkpoint.n_epochs * eval_every,
+                n_epochs * eval_every,
+                n_warmup,
+                n_cycles,
+                schedule,
             ),
             last_epoch=-1,
             step_every="batch",
@@ -318,11 +329,15 @@ class MetaNet(NeuralNet):
         return {"loss": loss, "y_pred": output, "scores": scores}
 
 
-def rate_at(step, n_steps, n_warmup, n_cycles):
-    """Factor of the learning rate: linear warm-up, then ``n_cycles`` cosine falls to zero."""
+def rate_at(step, n_steps, n_warmup, n_cycles=1, schedule="cosine"):
+    """Factor of the learning rate: linear warm-up, then as ``schedule`` says."""
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}.")
     if step < n_warmup:
         return (step + 1) / n_warmup
-    if n_cycles == 0:
+    if schedule == "noam":
+        return math.sqrt(max(n_warmup, 1) / (step + 1))
+    if schedule == "constant":
         return 1.0
     position = n_cycles * (step - n_warmup) / max(n_steps - n_warmup, 1)
     return 0.0 if position >= n_cycles else 0.5 * (1 + math.cos(math.pi * (position % 1)))

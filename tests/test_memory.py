@@ -391,7 +391,12 @@ def test_the_papers_optimiser_and_architectures():
     for name in ("mann", "mann_ntm", "mann_feedforward", "lstm", "feedforward"):
         estimator = MANNClassifier(name, n_estimators=1)
         estimator.meta_fit(
-            [(X, y)], max_steps=1, batch_size=2, optimizer="rmsprop", n_cycles=0, verbose=False
+            [(X, y)],
+            max_steps=1,
+            batch_size=2,
+            optimizer="rmsprop",
+            schedule="constant",
+            verbose=False,
         )
         assert estimator.fit(X, y).predict(X).shape == y.shape
 

@@ -21,7 +21,7 @@ METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Imports run one way: estimators -> base -> training -> tasks; estimators -> backbones, heads.
 ESTIMATORS = [
     *("tables", "semi_supervised", "gaussian_process", "outliers"),
-    *("mixture", "mixture_jobs", "fitted_mixture", "sets", "memory"),
+    *("mixture", "mixture_jobs", "fitted_mixture", "sets", "memory", "rows", "few_shot"),
 ]
 COMMAND_LINE = ["commands", "__main__"]
 ABOVE_TRAINING = [
@@ -35,6 +35,8 @@ MUST_NOT_IMPORT = {
     "learner": ["sklearn", "skorch", "training", *ABOVE_TRAINING],
     "mixture_learner": ["sklearn", "skorch", "learner", "training", *ABOVE_TRAINING],
     "memory_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
+    "few_shot_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
+    "tournament": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "tasks": ["backbones", "heads", "learner", "training", *ABOVE_TRAINING],
     "training": ABOVE_TRAINING,
     "callbacks": ["learner", "tasks", "training", *ABOVE_TRAINING],

@@ -3,11 +3,13 @@
 from .att_hml import AttHML
 from .deep_sets import DeepSets
 from .exchangeable import Exchangeable
+from .few_shot_transformer import FewShotTransformer
 from .hml import HML
 from .maml import MAML
 from .mann import MANN
 from .mixture_transformer import MixtureTransformer
 from .set_transformer import SetTransformer
+from .snail import SNAIL
 from .vsa import VSA
 
 #: Architectures by the name that ``backbone=`` and the weight cards use.
@@ -20,14 +22,24 @@ BACKBONES = {
     "maml": MAML,
 }
 
+#: Those of episodes of a fixed shape, and the keyword arguments that make each of its class.
+FEW_SHOT_BACKBONES = {
+    "few_shot_transformer": (FewShotTransformer, {}),
+    "transformer": (FewShotTransformer, {"attention": "A1", "n_heads": 4}),
+    "snail": (SNAIL, {}),
+}
+
 __all__ = [
     "BACKBONES",
+    "FEW_SHOT_BACKBONES",
     "MAML",
     "MANN",
+    "SNAIL",
     "VSA",
     "AttHML",
     "DeepSets",
     "Exchangeable",
+    "FewShotTransformer",
     "HML",
     "MixtureTransformer",
     "SetTransformer",

@@ -7,6 +7,7 @@ from .learned_moments import LearnedMoments
 from .linear import LinearClassifier, LinearRegressor
 from .odd_one_out import OddOneOut
 from .prototypes import Prototypes
+from .ways import LabelAttention, LastPosition
 
 #: Heads by task and by the name that ``head=`` and the weight cards use.
 HEADS = {
@@ -19,13 +20,16 @@ HEADS = {
     "outlier_detection": {"odd_one_out": OddOneOut},
     "online_classification": {"onehot": OneHotLabels, "string": StringLabels},
     "online_regression": {"gaussian": GaussianTargets},
+    "few_shot": {"label_attention": LabelAttention, "last_position": LastPosition},
 }
 
 __all__ = [
     "HEADS",
     "GaussianProcess",
     "GaussianTargets",
+    "LabelAttention",
     "LabelPropagation",
+    "LastPosition",
     "LearnedMoments",
     "LinearClassifier",
     "LinearRegressor",

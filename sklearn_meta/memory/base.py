@@ -4,16 +4,12 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.base import is_classifier
-from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from ..base import MetaEstimator, as_text
 from ..memory_learner import MemoryLearner
-from ..tables import encode
-from ..tasks import TableEncoder
+from ..rows import RowEstimator
 from ..tasks.running import Moments, last, projection, running_moments, standardise
 
 #: Architectures that ``backbone`` names, and the keyword arguments of MANN they stand for.
@@ -26,7 +22,7 @@ ARCHITECTURES = {
 }
 
 
-class OnlineEstimator(MetaEstimator):
+class OnlineEstimator(RowEstimator):
     """Base class of the estimators whose task is a sequence of rows.
 
     Every member of an ensemble reads the rows in an order of its own and sees its own rotation of
@@ -75,39 +71,6 @@ class OnlineEstimator(MetaEstimator):
             task=self._task,
             backbone_config=self._architectures[backbone],
         )
-
-    def _seed(self, *of):
-        return np.random.default_rng([self.random_state or 0, *of])
-
-    def _rows(self, X, y="no_validation", *, reset):
-        """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
-        if reset:
-            self.learner_ = self._learner()
-        table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
-        numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
-        if hasattr(X, "iloc") and table:  # DataFrames stay as they are
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            checked = check_array(np.zeros(X.shape), estimator=self)
-            if has_y:
-                checked = X, check_X_y(checked, y, estimator=self, **numeric)[1]
-            else:
-                checked = X
-        else:
-            finite = {"dtype": None if table else np.float64, "ensure_all_finite": not table}
-            labels = {"y": y} if has_y else {}
-            checked = validate_data(self, X, reset=reset, **labels, **numeric, **finite)
-        X, y = checked if has_y else (checked, None)
-        if table:
-            if reset:
-                self.encoder_ = TableEncoder().fit(X)
-            X = encode(self.encoder_, X)
-        elif X.shape[1] != self.learner_.n_inputs:
-            raise ValueError(
-                f"X has {X.shape[1]} features, and backbone={as_text(self.backbone)} reads vectors "
-                f"of {self.learner_.n_inputs}: bring rows to that length, or choose weights for "
-                "tables, which read any number of columns."
-            )
-        return X, y
 
     def _begin(self, n_columns):
         """Forget the task, but for a persistent memory."""
@@ -209,13 +172,6 @@ class OnlineEstimator(MetaEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_samples_seen_") and hasattr(self, "learner_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        return tags
 
 
 def _repeated(state, n):

@@ -6,7 +6,9 @@ from .collections import Folder, select, split
 from .dataset import Dataset, RawTable, Task
 from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler
+from .few_shot import NWayKShot, TableEpisodes, deal, moments_of
 from .gaussian_process_prior import GaussianProcessPrior
+from .images import ImageClasses, Pictures, load_cifar_fs, load_mini_imagenet
 from .mixtures import MixturePrior, MixtureSampler, MixtureSets
 from .omniglot import Drawings, Omniglot, fetch_omniglot, load_omniglot
 from .openml import OpenMLCollection
@@ -24,6 +26,7 @@ from .sequences import (
 )
 from .sources import Mixture, Tables, as_dataset, as_source, names_in
 from .stream import batches
+from .symbolic import SymbolicNetworks, make_symbolic_regression
 
 __all__ = [
     "CircleSpiral",
@@ -34,18 +37,23 @@ __all__ = [
     "EpisodeSampler",
     "Folder",
     "GaussianProcessPrior",
+    "ImageClasses",
     "Mixture",
     "MixturePrior",
     "MixtureSampler",
     "MixtureSets",
+    "NWayKShot",
     "Omniglot",
     "OpenMLCollection",
     "OutlierSampler",
+    "Pictures",
     "ProjectedColumns",
     "RawTable",
     "RegressionPrior",
     "RegressionSampler",
+    "SymbolicNetworks",
     "TableEncoder",
+    "TableEpisodes",
     "TablePrior",
     "Tables",
     "TargetSequences",
@@ -57,10 +65,15 @@ __all__ = [
     "circle_spiral_tasks",
     "collate",
     "context_task",
+    "deal",
     "draw_words",
     "fetch_omniglot",
     "groups_of_like_size",
+    "load_cifar_fs",
+    "load_mini_imagenet",
     "load_omniglot",
+    "make_symbolic_regression",
+    "moments_of",
     "n_targets",
     "names_in",
     "select",

@@ -1,0 +1,217 @@
+"""The comparisons and ablations of paper 003 on few-shot transformers, in one command.
+
+    python benchmarks/paper_003.py --data symbolic --seeds 10
+    python benchmarks/paper_003.py --data omniglot --encoder enc.safetensors --ablations --seeds 4
+    python benchmarks/paper_003.py --data symbolic --search 30
+    python benchmarks/paper_003.py --coefficients
+    python benchmarks/paper_003.py --quick
+
+benchmarks/README.md says what is measured and how to read it. Each run (data x model x seed) is a
+row of runs.csv, written when it ends, and the state of its training is kept under `--cache`: a
+killed command goes on, and does nothing twice.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+import pandas as pd
+import paper_003_report as report
+import torch
+from paper_003_tasks import DATA, N_FUNCTIONS, accuracy, make_learner, sampler
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import RidgeCV
+from sklearn.metrics import r2_score
+from sklearn.neural_network import MLPRegressor
+
+from sklearn_meta.backbones.few_shot_transformer import VARIANTS
+from sklearn_meta.tasks import make_symbolic_regression
+from sklearn_meta.training import meta_train
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Models of each data set: backbone, its settings, the peak rate. Chosen on "valid" by --search
+#: with a tenth of the steps; the paper's rates are for a hundred times as many steps.
+MODELS = {
+    "few_shot_transformer": ("few_shot_transformer", {"width": 64}, 1e-3),
+    "transformer": ("transformer", {"width": 64}, 1e-3),
+    "snail": ("snail", {"width": 32}, 1e-3),
+}
+
+#: Section 4.4: the same settings for all.
+ABLATIONS = {
+    name: ("few_shot_transformer", {"attention": name, "width": 64, "n_layers": 2}, 1e-3)
+    for name in VARIANTS
+}
+
+#: What --quick sets: too little to learn anything.
+QUICK = {"max_steps": 4, "n_test": 20, "n_functions": 0.01, "seeds": 2, "n_filters": 4}
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--data", nargs="+", choices=DATA, default=["symbolic"], help="[symbolic]")
+    add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="[all]")
+    add("--ablations", action="store_true", help="A1 to A8 in place of the models")
+    add("--search", type=int, metavar="N", help="search settings of each model by N trials")
+    add("--coefficients", action="store_true", help="weights of networks to coefficients (A.1.4)")
+    add("--seeds", type=int, default=3, help="runs of each model [%(default)s]; 10 in the paper")
+    add("--max-steps", type=int, default=5000, help="of each run [%(default)s]")
+    add("--batch-size", type=int, default=32, help="[%(default)s]")
+    add("--n-test", type=int, default=2000, help="episodes of a score [%(default)s]")
+    add("--n-functions", type=float, default=1.0, help="factor on the functions [%(default)s]")
+    add("--n-filters", type=int, default=64, help="of the image encoder [%(default)s]")
+    add("--encoder", help="weights whose image encoder is taken as it is, by all models")
+    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
+    add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
+    add("--mini-imagenet", type=Path, help="folder of MiniImageNet")
+    add("--cache", type=Path, default=Path("checkpoints/paper_003"), help="[%(default)s]")
+    add("--output", type=Path, default=ROOT / "benchmarks/results/paper_003", help="a folder")
+    add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        vars(options).update(QUICK)
+    return options
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    torch.set_num_threads(1)  # so that no training waits for another's threads
+    options.output.mkdir(parents=True, exist_ok=True)
+    if options.coefficients:
+        write_coefficients(options)
+        return
+    for name in options.data:
+        data = DATA[name](options)
+        if options.search:
+            search(name, data, options)
+            continue
+        models = ABLATIONS if options.ablations else {m: MODELS[m] for m in options.models}
+        for seed in range(options.seeds):
+            for model in models:
+                run(name, data, model, models[model], seed, options)
+    if not options.search:
+        report.write(options.output)
+
+
+def run(name, data, model, settings, seed, options):
+    """Train a model from a seed, unless that was done, and add its scores to runs.csv."""
+    file = options.output / "runs.csv"
+    backbone, config, rate = settings
+    key = {
+        "data": name if options.encoder is None else f"{name}, frozen encoder",
+        "model": model,
+        "seed": seed,
+        "steps": options.max_steps,
+        "config": json.dumps({"rate": rate, **config}, sort_keys=True),
+    }
+    done = pd.read_csv(file).to_dict("records") if file.exists() else []
+    if any(all(row[k] == v for k, v in key.items()) for row in done):
+        return
+    start = time.process_time()
+    learner = make_learner(data, backbone, config, seed)
+    history = train(learner, data, rate, seed, options, folder_of(options, key))
+    row = {
+        **key,
+        "n_parameters": sum(p.numel() for p in learner.parameters()),
+        "seconds": time.process_time() - start,
+        "train_loss": history[-1, "train_loss"],
+    }
+    for split in ("valid", "test"):
+        row[split], row[f"{split}_se"] = accuracy(learner, data, split, options.n_test)
+    print(f"{key['data']} {model} seed {seed}: valid {row['valid']:.4f}, test {row['test']:.4f}")
+    pd.DataFrame([*done, row]).to_csv(file, index=False, float_format="%.6g")
+
+
+def folder_of(options, key):
+    """Where the state of a run is kept."""
+    words = [str(v) for v in key.values()]
+    return options.cache / "".join(c if c.isalnum() else "_" for c in "-".join(words))
+
+
+def train(learner, data, rate, seed, options, folder=None):
+    return meta_train(
+        learner,
+        data.sources["train"],
+        sampler(data.vectors),
+        validation_source=data.sources["valid"],
+        max_steps=options.max_steps,
+        batch_size=options.batch_size,
+        learning_rate=rate,
+        weight_decay=1e-4,
+        n_warmup=min(200, options.max_steps // 4),
+        eval_every=max(options.max_steps // 10, 1),
+        n_validation=4,
+        n_pooled=2,
+        n_groups=1,
+        keep="last",
+        checkpoint_dir=folder,
+        random_state=seed,
+        verbose=False,
+    )
+
+
+def search(name, data, options):
+    """Bayesian search of each model's settings on "valid" (section 3.5), kept in a database."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    for model in options.models:
+
+        def objective(trial, backbone=MODELS[model][0]):
+            config = {"width": trial.suggest_categorical("width", [16, 32, 64])}
+            if backbone != "snail":
+                config["n_layers"] = trial.suggest_categorical("n_layers", [1, 3, 6])
+                config["dropout"] = trial.suggest_categorical("dropout", [0.0, 0.1, 0.3])
+            rate = trial.suggest_float("rate", 1e-4, 1e-2, log=True)
+            learner = make_learner(data, backbone, config, 0)
+            train(learner, data, rate, 0, options)
+            return accuracy(learner, data, "valid", options.n_test)[0]
+
+        study = optuna.create_study(
+            study_name=f"{name}-{model}-{options.max_steps}",
+            storage=f"sqlite:///{options.cache / 'search.db'}",
+            sampler=optuna.samplers.TPESampler(seed=0),
+            direction="maximize",
+            load_if_exists=True,
+        )
+        left = options.search - len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
+        study.optimize(objective, n_trials=max(left, 0))
+        print(f"{name} {model}: {study.best_params} valid {study.best_value:.4f}")
+        frame = study.trials_dataframe(("number", "value", "params"))
+        frame = frame.rename(columns=lambda c: c.removeprefix("params_"))
+        stem = options.output / f"search_{name}_{model}"
+        frame.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+        report.parallel_coordinates(frame, stem.with_suffix(".png"))
+
+
+def write_coefficients(options):
+    """The meta-network's task: the coefficients of a function from the weights of a network."""
+    X, y = {}, {}
+    for i, (split, n) in enumerate(N_FUNCTIONS.items()):
+        n = max(int(n * options.n_functions), 10)
+        found = make_symbolic_regression(n, 20, random_state=i, data_home=options.cache)
+        X[split], y[split] = found.regression.X, found.regression.y
+    mean, scale = X["train"].mean(0), X["train"].std(0)
+    models = {
+        "RidgeCV": RidgeCV(),
+        "RandomForestRegressor": RandomForestRegressor(100, min_samples_leaf=5, random_state=0),
+        "MLPRegressor": MLPRegressor(hidden_layer_sizes=(256, 256), early_stopping=True, random_state=0),
+    }
+    rows = []
+    for name, model in models.items():
+        model.fit((X["train"] - mean) / scale, y["train"])
+        told = model.predict((X["test"] - mean) / scale)
+        scores = r2_score(y["test"], told, multioutput="raw_values")
+        rows.append({"model": name, **{f"R2 of p{i}": s for i, s in enumerate(scores)}})
+    frame = pd.DataFrame(rows)
+    print(frame.to_string(index=False, float_format="%.3f"))
+    frame.to_csv(options.output / "coefficients.csv", index=False, float_format="%.4g")
+
+
+if __name__ == "__main__":
+    main()

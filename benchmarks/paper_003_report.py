@@ -1,0 +1,109 @@
+"""Tables, tests and pictures of benchmarks/paper_003.py, made from its runs."""
+
+from itertools import combinations
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from scipy.stats import levene, ttest_ind
+
+from sklearn_meta.backbones.few_shot_transformer import VARIANTS
+
+#: What the paper reports, on its validation sets (sections 5.2 to 5.4).
+PAPER = {
+    ("omniglot", "few_shot_transformer"): 0.9864,
+    ("omniglot", "transformer"): 0.9844,
+    ("omniglot", "snail"): 0.9814,
+    ("mini_imagenet", "few_shot_transformer"): 0.4312,
+    ("mini_imagenet", "transformer"): 0.4166,
+    ("mini_imagenet", "snail"): 0.3563,
+    ("symbolic", "few_shot_transformer"): 0.7906,
+    ("omniglot", "A1"): 0.9553,
+    ("omniglot", "A3"): 0.9443,
+}
+
+
+def write(folder):
+    """Write runs.md and the box plots beside runs.csv."""
+    runs = pd.read_csv(folder / "runs.csv")
+    runs["kind"] = np.where(runs["model"].isin(list(VARIANTS)), "ablations", "models")
+    lines = []
+    for (data, steps, kind), group in runs.groupby(["data", "steps", "kind"], sort=False):
+        title = f"{data}, {kind}, {steps} steps"
+        lines += [f"## {title}", "", *summary(data, group), "", *tests(group), ""]
+        name = "_".join(f"{data} {kind} {steps}".replace(",", "").split())
+        box_plot(group, title, folder / f"{name}.png")
+    (folder / "runs.md").write_text("\n".join(lines))
+
+
+def summary(data, group):
+    """Mean and deviation over the runs of each model, a table in Markdown."""
+    lines = [
+        "| model | runs | valid | test | paper (valid) | parameters | CPU seconds |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for model, runs in group.groupby("model", sort=False):
+        scores = [f"{runs[s].mean():.4f} ± {runs[s].std():.4f}" for s in ("valid", "test")]
+        paper = PAPER.get((data.split(",")[0], model), "")
+        size, seconds = int(runs["n_parameters"].iloc[0]), runs["seconds"].mean()
+        lines.append(
+            f"| {model} | {len(runs)} | {scores[0]} | {scores[1]} | {paper} | {size:,} | "
+            f"{seconds:.0f} |"
+        )
+    return lines
+
+
+def tests(group, split="test"):
+    """Levene's and Student's test of each pair (section 4.3), a table in Markdown."""
+    scores = {model: runs[split].to_numpy() for model, runs in group.groupby("model", sort=False)}
+    lines = [
+        "| pair | difference on test | Levene p | Student p |",
+        "| --- | --- | --- | --- |",
+    ]
+    for a, b in combinations(scores, 2):
+        if min(len(scores[a]), len(scores[b])) < 3:
+            continue
+        # Eq. (4.1) with the median, and Eq. (4.5).
+        equal = levene(scores[a], scores[b], center="median").pvalue
+        same = ttest_ind(scores[a], scores[b]).pvalue
+        difference = scores[a].mean() - scores[b].mean()
+        lines.append(f"| {a} - {b} | {difference:+.4f} | {equal:.2g} | {same:.2g} |")
+    return lines
+
+
+def box_plot(group, title, file):
+    """Figures 5.2 to 5.5: accuracies of each model's runs."""
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axes = figure.subplots()
+    scores = {model: runs["test"].to_numpy() for model, runs in group.groupby("model", sort=False)}
+    axes.boxplot(list(scores.values()), tick_labels=list(scores))
+    axes.set(ylabel="accuracy on test episodes", title=title)
+    figure.savefig(file, dpi=100)
+
+
+def parallel_coordinates(frame, file):
+    """Figure 5.1: a line for each trial through its settings to its accuracy."""
+    names = [name for name in ("width", "n_layers", "dropout", "rate") if name in frame]
+    frame = frame.dropna(subset=["value"])
+    columns = {name: frame[name].astype(float) for name in names} | {"accuracy": frame["value"]}
+    if "rate" in columns:
+        columns["rate"] = np.log10(columns["rate"])
+    places = []
+    for values in columns.values():
+        low, high = values.min(), values.max()
+        places.append((values - low) / (high - low if high > low else 1))
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    accuracy = frame["value"].to_numpy()
+    spread = np.ptp(accuracy) or 1
+    colours = matplotlib.colormaps["viridis"]((accuracy - accuracy.min()) / spread)
+    for line, colour in zip(np.array(places).T, colours):
+        axes.plot(line, color=colour, alpha=0.8)
+    labels = [
+        f"{'log10 rate' if name == 'rate' else name}\n{values.min():.3g} to {values.max():.3g}"
+        for name, values in columns.items()
+    ]
+    axes.set_xticks(range(len(labels)), labels)
+    axes.set_yticks([])
+    figure.savefig(file, dpi=100)

@@ -1,0 +1,94 @@
+"""Speed of fitting thousands of small networks side by side, against one after the other.
+
+    OMP_NUM_THREADS=1 python benchmarks/symbolic_speed.py
+    python benchmarks/symbolic_speed.py --quick
+
+The data of symbolic regression (paper 003, appendix A.1) by make_symbolic_regression, and some of
+its networks, spread evenly over all functions, by a loop over torch's Sequential and Adam that
+begins with the same weights; that both end with the same ones is checked first. Both take turns in
+one run. The ratio is that of times a network, above 1 where ours is faster.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from speed import interleaved
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from sklearn_meta.tasks.symbolic import _initial_bounds, _initial_weights, make_symbolic_regression
+
+#: Those of make_symbolic_regression; only threads and sizes are chosen here.
+HIDDEN, THRESHOLD, N_POINTS, LEARNING_RATE, MAX_ITER, SEED = 16, 1e-3, 32, 0.03, 1000, 0
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few networks")
+    parser.add_argument("--n-repeats", type=int, default=5, help="timed runs of each at least")
+    parser.add_argument("--output", default="benchmarks/results/symbolic_speed.md", help="a file")
+    args = parser.parse_args(arguments)
+    n_functions, n_networks, n_single = (6, 5, 3) if args.quick else (100, 20, 100)
+    n_repeats = 1 if args.quick else args.n_repeats
+    torch.set_num_threads(1)
+    load = os.getloadavg()[0]
+    networks = make_symbolic_regression(n_functions, n_networks, random_state=SEED)
+    n = len(networks.weights)
+    chosen = np.linspace(0, n - 1, n_single).astype(int)
+    np.testing.assert_allclose(
+        [fit_single(networks, i, n_networks) for i in chosen],
+        networks.weights[chosen],
+        rtol=0,
+        atol=2 * LEARNING_RATE,  # rounding may end a fit a step sooner or later
+    )
+    counts = {"make_symbolic_regression": n, "loop over Sequential and Adam": n_single}
+    fits = [
+        lambda: make_symbolic_regression(n_functions, n_networks, random_state=SEED),
+        lambda: [fit_single(networks, i, n_networks) for i in chosen],
+    ]
+    times = interleaved(dict(zip(counts, fits)), n_repeats)
+    each = {name: times[name] / counts[name] for name in counts}
+    lines = [
+        f"torch {torch.__version__}, one thread of {os.cpu_count()} cores, load {load:.1f} before "
+        f"the run. Median of {n_repeats} or more runs in turn; networks of {HIDDEN} hidden units, "
+        f"fitted to a mean squared error below {THRESHOLD}.",
+        "",
+        "| implementation | networks | ms a network | networks / s | ratio |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, ms in each.items():
+        ratio = each["loop over Sequential and Adam"] / ms
+        lines.append(f"| {name} | {counts[name]} | {ms:.2f} | {1000 / ms:.0f} | {ratio:.1f} |")
+    output = Path(args.output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("\n".join([*lines, ""]))
+    print(output.read_text())
+
+
+def fit_single(networks, i, n_networks):
+    """Weights of network i, fitted alone, from the initial weights that ours begins with."""
+    model = nn.Sequential(nn.Linear(1, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1))
+    x = torch.linspace(-1, 1, N_POINTS)[:, None]
+    p0, p1, p2 = networks.coefficients[i].tolist()
+    y = p0 + p1 * x + p2 * x**2
+    n_restarts = 0
+    while True:
+        seed = (SEED, 1 + i // n_networks, i % n_networks, n_restarts)
+        start = _initial_weights([seed], _initial_bounds([HIDDEN]))[0]
+        vector_to_parameters(torch.from_numpy(start), model.parameters())
+        optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
+        for _ in range(MAX_ITER + 1):
+            loss = nn.functional.mse_loss(model(x), y)
+            if loss.item() < THRESHOLD:
+                return parameters_to_vector(model.parameters()).detach().numpy()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        n_restarts += 1
+
+
+if __name__ == "__main__":
+    main()

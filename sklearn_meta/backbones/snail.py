@@ -1,0 +1,109 @@
+"""SNAIL: temporal convolutions and causal attention over a few-shot task, a rival of paper 003.
+
+Shape legend: B episodes, Q queries of each, S positions of a sequence, of which the query is the
+last, I inputs, C channels.
+"""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .few_shot_transformer import sequences
+
+
+class SNAIL(nn.Module):
+    """Simple neural attentive meta-learner.
+
+    Labelled rows and their labels come in sequence, then the query with no label; every position
+    reads those before it. It keeps the order of the rows.
+
+    Parameters
+    ----------
+    n_inputs : int
+        Length I of the vector of a row.
+    n_ways, n_shots : int
+        Classes of an episode and labelled rows of each.
+    width : int, default=64
+        Keys of the three attentions have 1, 4 and 8 times this size, values half of it, and
+        convolutions twice as many filters; 64 is the original.
+
+    References
+    ----------
+    N. Mishra, M. Rohaninejad, X. Chen, P. Abbeel. A Simple Neural Attentive Meta-Learner. ICLR
+    2018; figure 4.2 of paper 003.
+    """
+
+    def __init__(self, n_inputs, n_ways, n_shots, *, width=64):
+        super().__init__()
+        self.config = {"width": width}
+        self.n_ways = n_ways
+        self.embedding = nn.Linear(n_inputs, width)
+        n_positions = n_ways * n_shots + 1
+        blocks, n_channels = [], width + n_ways
+        for scale in (1, 4, 8):
+            if scale > 1:
+                blocks.append(TemporalConvolutions(n_channels, n_positions, 2 * width))
+                n_channels += blocks[-1].n_added
+            blocks.append(CausalAttention(n_channels, scale * width, scale * width // 2))
+            n_channels += scale * width // 2
+        self.blocks = nn.Sequential(*blocks)
+        self.output = nn.Linear(n_channels, n_ways)
+
+    def forward(self, support, labels, query):
+        """What is said at each position of each query's sequence.
+
+        Parameters
+        ----------
+        support : tensor of shape (B, L, I)
+        labels : int tensor of shape (B, L)
+            Classes, below ``n_ways``.
+        query : tensor of shape (B, Q, I)
+
+        Returns
+        -------
+        tensor of shape (B, Q, S, n_ways)
+            The last position's are the logits of the query.
+        """
+        known, asked = self.embedding(support), self.embedding(query)
+        known = torch.cat([known, F.one_hot(labels, self.n_ways).to(known.dtype)], 2)
+        x = sequences(known, F.pad(asked, (0, self.n_ways)))
+        return self.output(self.blocks(x)).unflatten(0, query.shape[:2])
+
+
+class TemporalConvolutions(nn.Module):
+    """Gated convolutions with a dilation that doubles, until the first position is in reach."""
+
+    def __init__(self, n_channels, n_positions, n_filters):
+        super().__init__()
+        n_layers = max(math.ceil(math.log2(n_positions)), 1)
+        self.n_added = n_layers * n_filters
+        self.layers = nn.ModuleList(
+            nn.Conv1d(n_channels + i * n_filters, 2 * n_filters, 2, dilation=2**i)
+            for i in range(n_layers)
+        )
+
+    def forward(self, x):
+        """(B, S, C) to (B, S, C + n_added)."""
+        x = x.transpose(1, 2)
+        for convolution in self.layers:
+            before = F.pad(x, (convolution.dilation[0], 0))  # causal
+            values, gates = convolution(before).chunk(2, 1)
+            x = torch.cat([x, values.tanh() * gates.sigmoid()], 1)
+        return x.transpose(1, 2)
+
+
+class CausalAttention(nn.Module):
+    """Each position reads itself and those before it."""
+
+    def __init__(self, n_channels, n_keys, n_values):
+        super().__init__()
+        self.sizes = (n_keys, n_keys, n_values)
+        self.project = nn.Linear(n_channels, sum(self.sizes))
+
+    def forward(self, x):
+        """(B, S, C) to (B, S, C + n_values)."""
+        queries, keys, values = self.project(x).split(self.sizes, 2)
+        read = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        return torch.cat([x, read], 2)

@@ -1,0 +1,300 @@
+"""Fit-free few-shot classification in episodes of a fixed shape (paper 003)."""
+
+import math
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from .backbones import FEW_SHOT_BACKBONES
+from .few_shot_learner import FewShotLearner
+from .rows import RowEstimator
+from .tasks import NWayKShot, TableEpisodes, Vectors, as_source, deal, moments_of
+from .tasks.running import projection, standardise
+from .tournament import play
+
+
+class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
+    """Classifier that reads a few labelled rows and a query together, all in one sequence.
+
+    A network has been meta-trained on episodes of N classes with K labelled rows each, which it
+    reads at once, in their order; their labels are carried to the query by attention. Of other
+    numbers of classes and rows many such episodes are made: every member of an ensemble takes
+    other rows in another order, classes beyond N meet in a tournament, and where there are fewer
+    classes or rows than the episode has places, some are taken several times. ``fit`` takes no
+    gradient step: it stores the labelled rows.
+
+    Predictions do not depend on each other.
+
+    Parameters
+    ----------
+    backbone : str, path or torch.nn.Module, default="default"
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
+        a file or folder, a hub id (see :func:`sklearn_meta.weights.load_learner`), or a
+        :class:`sklearn_meta.few_shot_learner.FewShotLearner`. "default" reads tables of any
+        columns; ``"omniglot_few_shot"`` reads drawings of 28 x 28 pixels, ink being 1. The
+        architectures ``"few_shot_transformer"``, ``"transformer"`` and ``"snail"`` have no
+        weights and need ``meta_fit`` first.
+    n_estimators : int, default=16
+        Members whose probabilities are averaged: each takes other rows of every class, in another
+        order, and of tables sees another rotation of the columns. There are more of them where it
+        takes more to use every labelled row once.
+    chunk_size : int, default=256
+        Rows predicted at a time at most, which bounds memory and changes no answer.
+    device : str, default="auto"
+        Torch device; "auto" is the GPU if there is one.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the forward pass.
+    random_state : int, default=None
+        Seed of orders, rotations and ``meta_fit``; None is 0.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    X_ : ndarray of shape (n_rows, n_columns)
+        The labelled rows, as numbers.
+    y_ : ndarray of shape (n_rows,)
+        Their class codes.
+    learner_ : FewShotLearner
+        The meta-trained network in use.
+    history_ : skorch.history.History
+        Losses of ``meta_fit``, if it was called.
+    n_features_in_ : int
+        Number of columns seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, if they are strings.
+
+    Notes
+    -----
+    A tournament of C classes plays them in groups of at most N. The winners of the groups play
+    on, and a loser's odds are its winner's times those between both within the group (Luce's
+    choice axiom); it takes about C / (N - 1) episodes a query and member.
+
+    References
+    ----------
+    O. König. Few-Shot Transformers. Master's thesis, Leiden University, 2021 (paper 003).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from sklearn_meta import FewShotTransformerClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> labelled = [0, 1, 2, 60, 61, 62, 140, 141, 142]
+    >>> classifier = FewShotTransformerClassifier().fit(X[labelled], y[labelled])
+    >>> bool(classifier.score(X, y) > 0.8)
+    True
+    """
+
+    _task = "few_shot"
+    _default_weights = "default_few_shot"
+    _architectures = FEW_SHOT_BACKBONES
+    _parameter_constraints = {
+        "backbone": "no_validation",
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "chunk_size": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        backbone="default",
+        *,
+        n_estimators=16,
+        chunk_size=256,
+        device="auto",
+        dtype="float32",
+        random_state=None,
+    ):
+        self.backbone = backbone
+        self.n_estimators = n_estimators
+        self.chunk_size = chunk_size
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    def _new_learner(self, backbone):
+        return backbone if isinstance(backbone, nn.Module) else FewShotLearner(backbone)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Store the labelled rows.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            NaN and None are missing cells; columns of strings or of dtype category are
+            categorical. Weights for vectors and images read numbers only.
+        y : array-like of shape (n_rows,)
+            Class labels, numbers or strings; -1 is a label like any other.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If there is one class only, rows have another length than the weights read, or a cell
+            is infinite.
+        """
+        X, y = self._rows(X, y, reset=True)
+        check_classification_targets(y)
+        self.classes_, self.y_ = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
+                f"contains only one class: {self.classes_[0]!r}."
+            )
+        self.X_ = X
+        return self
+
+    def predict(self, X):
+        """Predict the class of each row.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
+        return self.classes_[most_probable]
+
+    @torch.inference_mode()
+    def predict_proba(self, X):
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            Columns in the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
+        known = self._encoded(module, self.X_)
+        chunks = [rows[i : i + self.chunk_size] for i in range(0, len(rows), self.chunk_size)]
+        probabilities = [
+            self._probabilities(module, known, self._encoded(module, chunk)) for chunk in chunks
+        ]
+        return torch.cat(probabilities).cpu().numpy()
+
+    def meta_fit(
+        self,
+        datasets,
+        *,
+        vectors=None,
+        n_queries=5,
+        validation_datasets=None,
+        max_steps=20_000,
+        batch_size=16,
+        learning_rate=1e-3,
+        schedule="cosine",
+        **settings,
+    ):
+        """Meta-train the network over many episodes of its shape.
+
+        Parameters
+        ----------
+        datasets : mapping, iterable or source
+            As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
+            :class:`sklearn_meta.tasks.TablePrior`, or :class:`sklearn_meta.tasks.Omniglot` with
+            ``vectors=Drawings(28)``.
+        vectors : callable, default=None
+            What makes of rows the vectors that the network reads:
+            :class:`sklearn_meta.tasks.Drawings`, which augments them, too. None is
+            :class:`sklearn_meta.tasks.TableEpisodes` for a network of tables, and the rows
+            themselves for others.
+        n_queries : int, default=5
+            Queries of an episode.
+        validation_datasets, max_steps, batch_size, learning_rate, **settings
+            As there.
+        schedule : {"cosine", "noam", "constant"}, default="cosine"
+            How the learning rate runs; "noam" and "constant" are the paper's (section 3.5).
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            As there.
+        """
+        self._validate_params()
+        learner = self._starting_learner(self.random_state or 0)
+        shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": n_queries}
+        if learner.inputs == "tables" and vectors is None:
+            sampler = TableEpisodes(learner.n_inputs, **shape)
+        else:
+            sampler = NWayKShot(vectors or Vectors(learner.n_inputs), **shape)
+        if validation_datasets is not None:
+            validation_datasets = as_source(validation_datasets)
+        return self._meta_train(
+            as_source(datasets),
+            sampler,
+            validation_datasets,
+            max_steps=max_steps,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            schedule=schedule,
+            n_groups=1,
+            **settings,
+        )
+
+    def _encoded(self, module, X):
+        """Rows as the members share them: standardised, or read by the encoder; (n, I)."""
+        if module.inputs == "tables":
+            X = standardise(X, moments_of(self.X_))
+        x = torch.from_numpy(X).to(self._device(), self._torch_dtype())
+        return torch.cat([module.encode(part) for part in x.split(self.chunk_size)])
+
+    def _probabilities(self, module, known, asked):
+        """Mean over members, (n_rows, n_classes), float64."""
+        n_classes, n_ways = len(self.classes_), module.n_ways
+        members = [
+            self._seed(0, c).permutation(np.flatnonzero(self.y_ == c)) for c in range(n_classes)
+        ]
+        # Rows that a member takes of a class; the next member goes on behind them.
+        n_taken = module.n_shots * math.ceil(n_ways / min(n_classes, n_ways))
+        n_rounds = math.ceil(max(map(len, members)) / n_taken)
+        n_estimators = max(self.n_estimators, n_rounds)
+        total = 0
+        for e in range(n_estimators):
+            # A last round may have fewer classes, which then take more rows.
+            turns = e * n_taken + np.arange(n_ways * module.n_shots)
+            rows = torch.from_numpy(np.stack([m[turns % len(m)] for m in members]))
+            total = total + self._member(module, e, rows, known, asked)
+        return total / n_estimators
+
+    def _member(self, module, e, rows, known, asked):
+        """Probabilities by one member, of the rows (n_classes, n_places) that it may take."""
+        rng, n_ways = self._seed(1, e), module.n_ways
+        if module.inputs == "tables":
+            rotation = torch.from_numpy(projection(known.shape[1], module.n_inputs, rng))
+            known, asked = (x @ rotation.to(x) for x in (known, asked))
+
+        def contest(classes):
+            labels, turns = map(
+                torch.from_numpy, deal(classes.shape[1], n_ways, module.n_shots, rng)
+            )
+            places = rows[classes[:, labels], turns].to(known.device)  # (1 or Q, L)
+            query = asked.unflatten(0, (len(places), -1))
+            told = module.compare(known[places], labels.expand(len(places), -1), query)
+            return told.flatten(0, 1)[:, : classes.shape[1]].double().log_softmax(1).cpu()
+
+        order = torch.from_numpy(rng.permutation(len(rows)))
+        return play(contest, order[None], n_ways).softmax(1)[:, order.argsort()]

@@ -1,0 +1,116 @@
+"""The learner of N-way K-shot episodes: an encoder of rows, a backbone and a decoder."""
+
+import torch
+from torch import nn
+
+from .backbones import FEW_SHOT_BACKBONES
+from .backbones.image_encoder import ImageEncoder
+from .heads import HEADS
+
+
+class FewShotLearner(nn.Module):
+    """Encoder x backbone x head for queries beside a fixed number of labelled rows (paper 003).
+
+    Parameters
+    ----------
+    backbone : {"few_shot_transformer", "transformer", "snail"}
+    head : {"label_attention", "last_position"}, default=None
+        None is that of the backbone: "last_position" for "snail".
+    task : "few_shot"
+    inputs : {"tables", "vectors", "images"}, default="tables"
+        Whether rows come from tables of any columns, which are brought to the length that the
+        network reads, or are vectors of that length as they are, or the pixels of pictures.
+    n_inputs : int, default=32
+        That length.
+    n_ways, n_shots : int, default=5 and 1
+        Classes of an episode, and labelled rows of each.
+    encoder_config, backbone_config, head_config : dict, optional
+        Keyword arguments of :class:`sklearn_meta.backbones.image_encoder.ImageEncoder` for
+        images, of the backbone, but for its sizes, and of the head.
+
+    Raises
+    ------
+    ValueError
+        If something is unknown.
+    """
+
+    task = "few_shot"
+
+    def __init__(
+        self,
+        backbone="few_shot_transformer",
+        head=None,
+        *,
+        task="few_shot",
+        inputs="tables",
+        n_inputs=32,
+        n_ways=5,
+        n_shots=1,
+        encoder_config=None,
+        backbone_config=None,
+        head_config=None,
+    ):
+        super().__init__()
+        if task != self.task or backbone not in FEW_SHOT_BACKBONES:
+            raise ValueError(
+                f"A learner of {self.task} has a backbone of {list(FEW_SHOT_BACKBONES)}, got "
+                f"{backbone!r} for {task}."
+            )
+        if inputs not in ("tables", "vectors", "images"):
+            raise ValueError(f"inputs must be 'tables', 'vectors' or 'images', got {inputs!r}.")
+        head = head or ("last_position" if backbone == "snail" else "label_attention")
+        if head not in HEADS[task]:
+            raise ValueError(f"Unknown head {head!r}: choose from {list(HEADS[task])}.")
+        self.names = {"backbone": backbone, "head": head}
+        self.inputs = inputs
+        self.n_inputs = n_inputs
+        self.n_ways = n_ways
+        self.n_shots = n_shots
+        self.encoder = (
+            ImageEncoder(n_inputs, **encoder_config or {}) if inputs == "images" else None
+        )
+        kind, variant = FEW_SHOT_BACKBONES[backbone]
+        n_features = self.encoder.n_outputs if self.encoder else n_inputs
+        self.backbone = kind(n_features, n_ways, n_shots, **{**variant, **(backbone_config or {})})
+        self.head = HEADS[task][head](**(head_config or {}))
+
+    @property
+    def config(self):
+        """Keyword arguments that build this learner again."""
+        return {
+            **self.names,
+            "task": self.task,
+            "inputs": self.inputs,
+            "n_inputs": self.n_inputs,
+            "n_ways": self.n_ways,
+            "n_shots": self.n_shots,
+            "encoder_config": dict(self.encoder.config) if self.encoder else {},
+            "backbone_config": dict(self.backbone.config),
+            "head_config": dict(self.head.config),
+        }
+
+    def encode(self, x):
+        """Vectors (..., I) of rows (..., n_inputs), each by itself."""
+        return self.encoder(x) if self.encoder else x
+
+    def compare(self, support, labels, query):
+        """Log-probabilities of the classes of encoded queries beside encoded labelled rows.
+
+        Parameters
+        ----------
+        support : tensor of shape (B, n_ways * n_shots, I)
+        labels : int tensor of shape (B, n_ways * n_shots)
+            Classes, below ``n_ways``; there may be fewer.
+        query : tensor of shape (B, Q, I)
+
+        Returns
+        -------
+        tensor of shape (B, Q, n_ways)
+        """
+        return self.head(self.backbone(support, labels, query), labels, self.n_ways)
+
+    def forward(self, support, labels, query):
+        """As ``compare``, of rows (..., n_inputs) that are not encoded."""
+        encoded = self.encode(torch.cat([support, query], 1))  # each once, all in one batch
+        known, asked = encoded.split([support.shape[1], query.shape[1]], 1)
+        return self.compare(known, labels, asked)

@@ -1,0 +1,81 @@
+"""Which of the classes of an episode a query has: the decoders of paper 003.
+
+Shape legend: B episodes, Q queries of each, L labelled positions, S = L + 1 positions of a
+sequence, of which the query is the last, N classes, D features.
+"""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class WaysHead(nn.Module):
+    """Base class: a head whose output are the log-probabilities (B, Q, N) of the queries."""
+
+    task = "few_shot"
+    score_name = "accuracy"
+    config = {}
+
+    @staticmethod
+    def loss(output, target):
+        """Cross-entropy.
+
+        Parameters
+        ----------
+        output : tensor of shape (B, Q, N)
+        target : int tensor of shape (B, Q)
+            -100 for queries that are none.
+        """
+        return F.nll_loss(output.float().flatten(0, 1), target.flatten())
+
+    @staticmethod
+    def score(output, target):
+        """Accuracy of each episode, (B,)."""
+        asked = target >= 0
+        hit = (output.argmax(-1) == target) & asked
+        return hit.sum(1) / asked.sum(1).clamp(min=1)
+
+
+class LabelAttention(WaysHead):
+    """The query attends to the labelled rows, and their labels are carried to it (section 3.2).
+
+    Scaled dot products are brought to mean 0 and deviation 1 over a sequence, as in the paper,
+    and multiplied by a learned number: of such products alone no softmax is sharp.
+    """
+
+    #: Least probability: a class without a labelled row must not make the loss infinite.
+    FLOOR = 1e-6
+
+    def __init__(self):
+        super().__init__()
+        self.log_gain = nn.Parameter(torch.tensor(math.log(2.0)))
+
+    def forward(self, features, labels, n_ways):
+        """Log-probabilities of the queries' classes.
+
+        Parameters
+        ----------
+        features : tensor of shape (B, Q, S, D)
+        labels : int tensor of shape (B, L)
+        n_ways : int
+
+        Returns
+        -------
+        tensor of shape (B, Q, n_ways)
+        """
+        known, query = features[:, :, :-1], features[:, :, -1:]
+        scores = (known * query).sum(-1) / math.sqrt(features.shape[-1])  # (B, Q, L)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        scores = F.layer_norm(scores, scores.shape[-1:]) * self.log_gain.exp()
+        carried = scores.softmax(-1) @ F.one_hot(labels, n_ways).to(scores.dtype)
+        return (carried + self.FLOOR).log().log_softmax(-1)
+
+
+class LastPosition(WaysHead):
+    """The features of the last position are the logits of its class: the head of SNAIL."""
+
+    def forward(self, features, labels, n_ways):
+        """As of :class:`LabelAttention`, with D = ``n_ways``."""
+        return features[:, :, -1].log_softmax(-1)

@@ -1,0 +1,58 @@
+"""What estimators share whose network reads rows of one fixed length."""
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_X_y, validate_data
+
+from .base import MetaEstimator, as_text
+from .tables import encode
+from .tasks import TableEncoder
+
+
+class RowEstimator(MetaEstimator):
+    """Base class of the estimators that read rows as vectors, of tables or as they are.
+
+    Which of both it is, is said by ``inputs`` of the learner, and the length of the vectors by
+    its ``n_inputs``. Weights for "tables" read any columns: ``encoder_`` makes numbers of them.
+    """
+
+    def _seed(self, *of):
+        return np.random.default_rng([self.random_state or 0, *of])
+
+    def _rows(self, X, y="no_validation", *, reset):
+        """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
+        if reset:
+            self.learner_ = self._learner()
+        table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
+        numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
+        if hasattr(X, "iloc") and table:  # DataFrames stay as they are
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            checked = check_array(np.zeros(X.shape), estimator=self)
+            if has_y:
+                checked = X, check_X_y(checked, y, estimator=self, **numeric)[1]
+            else:
+                checked = X
+        else:
+            finite = {"dtype": None if table else np.float64, "ensure_all_finite": not table}
+            labels = {"y": y} if has_y else {}
+            checked = validate_data(self, X, reset=reset, **labels, **numeric, **finite)
+        X, y = checked if has_y else (checked, None)
+        if table:
+            if reset:
+                self.encoder_ = TableEncoder().fit(X)
+            X = encode(self.encoder_, X)
+        elif X.shape[1] != self.learner_.n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, and backbone={as_text(self.backbone)} reads vectors "
+                f"of {self.learner_.n_inputs}: bring rows to that length, or choose weights for "
+                "tables, which read any number of columns."
+            )
+        return X, y
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags

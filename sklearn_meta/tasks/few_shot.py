@@ -1,0 +1,206 @@
+"""N-way K-shot episodes: labelled rows of some classes in some order, and queries (paper 003)."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from .batch import IGNORE
+from .episodes import cut_into_classes
+from .running import Moments, last, projection, running_moments, standardise
+
+
+class Episode(NamedTuple):
+    """One task.
+
+    Parameters
+    ----------
+    support : ndarray of shape (n_ways * n_shots, n_inputs), float32
+    labels : ndarray of shape (n_ways * n_shots,), int64
+        Their classes. With fewer classes than ways some come several times.
+    query : ndarray of shape (n_queries, n_inputs), float32
+    target : ndarray of shape (n_queries,), int64
+        Classes to be predicted; ``IGNORE`` where rows ran out.
+    """
+
+    support: np.ndarray
+    labels: np.ndarray
+    query: np.ndarray
+    target: np.ndarray
+
+
+def deal(n_classes, n_ways, n_shots, rng):
+    """Who sits where in an episode.
+
+    Parameters
+    ----------
+    n_classes : int
+        At most ``n_ways``; fewer come several times.
+    n_ways, n_shots : int
+    rng : numpy.random.Generator
+        For the order of the places.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_ways * n_shots,), int
+        Class of each place.
+    turns : ndarray of shape (n_ways * n_shots,), int
+        Which of the rows of its class it takes, counted from 0.
+    """
+    ways = np.arange(n_ways * n_shots) % n_ways % n_classes
+    labels = rng.permutation(ways)
+    turns = (np.tril(labels[:, None] == labels, -1)).sum(1)
+    return labels, turns
+
+
+class NWayKShot:
+    """Draws episodes of a fixed number of labelled rows, and some queries.
+
+    Parameters
+    ----------
+    vectors : callable
+        Of rows, their class codes and a generator: the vectors that the network reads, such as
+        :class:`sklearn_meta.tasks.Drawings` and :class:`sklearn_meta.tasks.Vectors`.
+    n_ways, n_shots : int, default=5 and 1
+    n_queries : int, default=5
+        Queries of an episode, of any of its classes.
+    """
+
+    #: What ``strata`` counts, as the history names it.
+    stratum = "ways"
+
+    def __init__(self, vectors, *, n_ways=5, n_shots=1, n_queries=5):
+        self.vectors = vectors
+        self.n_ways = n_ways
+        self.n_shots = n_shots
+        self.n_queries = n_queries
+
+    def draw(self, dataset, rng):
+        """One episode.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Of classes; the target of a regression is cut into some.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        Episode
+        """
+        if dataset.y.dtype.kind == "f":
+            dataset = cut_into_classes(dataset, rng)
+        n_classes = self._n_classes(dataset, rng)
+        classes = rng.choice(dataset.n_classes, n_classes, replace=False)
+        members = [rng.permutation(np.flatnonzero(dataset.y == c)) for c in classes]
+        n_known = self._n_known(rng)
+        cuts = [min(n_known, max(len(m) - 1, 1)) for m in members]
+        known = [m[:cut] for m, cut in zip(members, cuts)]
+        rest = [(row, c) for c, (m, cut) in enumerate(zip(members, cuts)) for row in m[cut:]]
+        chosen = rng.permutation(len(rest))[: self.n_queries]
+        # Rows ran out: the first one again, not asked for.
+        queries = [rest[i] for i in chosen] + [(known[0][0], IGNORE)] * (
+            self.n_queries - len(chosen)
+        )
+        asked, target = np.array(queries).T
+        pool = np.concatenate(known)
+        codes = np.repeat(np.arange(n_classes), cuts)
+        X = dataset.X[np.concatenate([pool, asked])]
+        x = self._read(X, np.concatenate([codes, target.clip(min=0)]), len(pool), rng)
+        labels, turns = deal(n_classes, self.n_ways, self.n_shots, rng)
+        starts, counts = np.cumsum([0, *cuts[:-1]]), np.array(cuts)
+        rows = starts[labels] + turns % counts[labels]  # too few rows come again
+        return Episode(x[rows], labels, x[len(pool) :], target)
+
+    def _n_classes(self, dataset, rng):
+        return min(self.n_ways, dataset.n_classes)
+
+    def _n_known(self, rng):
+        return self.n_shots
+
+    def _read(self, X, classes, n_known, rng):
+        """Vectors of rows, of which the first ``n_known`` are labelled."""
+        return self.vectors(X, classes, rng)
+
+    def size(self, episode):
+        """What episodes are sorted by: they are all of one size."""
+        return 0
+
+    @staticmethod
+    def strata(inputs):
+        """Classes of each episode, a list of int."""
+        return (inputs["labels"].amax(1) + 1).tolist()
+
+    @staticmethod
+    def collate(episodes):
+        """Episodes as the inputs and the target of a learner.
+
+        Parameters
+        ----------
+        episodes : list of Episode
+
+        Returns
+        -------
+        inputs : dict
+            ``support`` (B, L, n_inputs), ``labels`` (B, L) and ``query`` (B, Q, n_inputs).
+        target : tensor of shape (B, Q)
+        """
+        support, labels, query, target = (torch.from_numpy(np.stack(a)) for a in zip(*episodes))
+        return {"support": support, "labels": labels, "query": query}, target
+
+
+class TableEpisodes(NWayKShot):
+    """Draws episodes from tables of any columns, as an estimator makes them.
+
+    Rows are standardised by all labelled rows of the task, of which an episode holds some, and
+    randomly rotated into the space that the network reads.
+
+    Parameters
+    ----------
+    width : int, default=32
+        Length of the vectors.
+    n_ways, n_shots, n_queries : int, default=5, 1 and 5
+    n_known : sequence of int, default=(1, 2, 3, 5, 10)
+        Labelled rows a class in all, from one of which the episode's are taken.
+    fewer_classes, column_subset : float in [0, 1], default=0.4 and 0.3
+        Share of episodes of fewer classes than there could be, and of a random subset of columns.
+    """
+
+    def __init__(
+        self,
+        width=32,
+        *,
+        n_ways=5,
+        n_shots=1,
+        n_queries=5,
+        n_known=(1, 2, 3, 5, 10),
+        fewer_classes=0.4,
+        column_subset=0.3,
+    ):
+        super().__init__(None, n_ways=n_ways, n_shots=n_shots, n_queries=n_queries)
+        self.width = width
+        self.n_known = tuple(n_known)
+        self.fewer_classes = fewer_classes
+        self.column_subset = column_subset
+
+    def _n_classes(self, dataset, rng):
+        most = super()._n_classes(dataset, rng)
+        if most > 2 and rng.random() < self.fewer_classes:
+            return int(rng.integers(2, most + 1))
+        return most
+
+    def _n_known(self, rng):
+        return int(rng.choice(self.n_known))
+
+    def _read(self, X, classes, n_known, rng):
+        n_columns = X.shape[1]
+        if n_columns > 2 and rng.random() < self.column_subset:
+            n_columns = int(rng.integers(2, n_columns + 1))
+        X = X[:, rng.permutation(X.shape[1])[:n_columns]].astype(np.float64)
+        Z = standardise(X, moments_of(X[:n_known]))
+        return (Z @ projection(n_columns, self.width, rng)).astype(np.float32)
+
+
+def moments_of(X):
+    """Moments of the columns of a table, (n_columns,): as of a stream that has ended."""
+    return last(running_moments(X, Moments.empty(X.shape[1])))

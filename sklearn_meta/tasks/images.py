@@ -1,0 +1,299 @@
+"""MiniImageNet and CIFAR-FS: photographs of a hundred classes, 600 of each.
+
+:func:`load_mini_imagenet` and :func:`load_cifar_fs` read them from a folder, to which the user
+downloads them, as a source of episodes; :class:`Pictures` turns those of an episode into vectors.
+"""
+
+import csv
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .dataset import Dataset
+
+#: What files and folders call each split: 64, 16 and 20 classes in both sets.
+SPLITS = {"train": "train", "valid": "val", "test": "test"}
+
+
+class ImageClasses:
+    """Colour images of several classes, as a source for meta-training.
+
+    Rows of its table are uint8 pixels, meant for samplers that render them by :class:`Pictures`.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, side, side, 3), uint8
+        The images, 0 to 255: red, green and blue of each pixel.
+    y : array-like of shape (n,), int
+        Position in ``classes`` of each image's class.
+    classes : sequence of str, length n_classes
+        Different names, each of one image or more.
+    name : str, default="images"
+        What the table is called in reports.
+
+    Raises
+    ------
+    ValueError
+        If shapes or type are others, or a class has no image or the name of another.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta.tasks.images import ImageClasses
+    >>> images = np.zeros((5, 32, 32, 3), dtype=np.uint8)
+    >>> source = ImageClasses(images, [0, 0, 1, 1, 2], ["apple", "bear", "cup"])
+    >>> source.select(["apple", "cup"])
+    ImageClasses(3 images of 2 classes)
+    """
+
+    def __init__(self, images, y, classes, name="images"):
+        shape, y = images.shape, np.asarray(y)
+        square = len(shape) == 4 and shape[1] == shape[2] and shape[3] == 3
+        if not square or images.dtype != np.uint8:
+            raise ValueError(
+                f"images must be uint8 of shape (n, side, side, 3), got {images.dtype} of {shape}."
+            )
+        each_occurs = np.array_equal(np.unique(y), np.arange(len(classes)))
+        if y.shape != shape[:1] or not each_occurs or len(set(classes)) < len(classes):
+            raise ValueError("y must be positions in classes, whose names differ and all occur.")
+        self.images = images
+        self.classes = np.asarray(classes, dtype=str)
+        X = images.reshape(shape[0], shape[1] ** 2 * 3)
+        self.dataset = Dataset(name, X, y.astype(np.int64))
+
+    def __len__(self):
+        return len(self.classes)
+
+    def __repr__(self):
+        return f"ImageClasses({len(self.images)} images of {len(self)} classes)"
+
+    def draw(self, rng):
+        """All images, the same Dataset each time; ``X`` shares the memory of ``images``."""
+        return self.dataset
+
+    def select(self, which):
+        """Some of the classes, in the same order; their images are copied.
+
+        Parameters
+        ----------
+        which : str, sequence of str or ndarray of shape (n_classes,), bool
+            Names of classes, or a mask of them.
+
+        Returns
+        -------
+        ImageClasses
+
+        Raises
+        ------
+        ValueError
+            If nothing is selected, a class is unknown or a mask has another length.
+        """
+        which = np.atleast_1d(which)
+        if which.dtype != bool:
+            if unknown := set(map(str, which)) - set(self.classes):
+                raise ValueError(f"No class {min(unknown)} here: take {', '.join(self.classes)}.")
+            which = np.isin(self.classes, which)
+        if which.shape != (len(self),) or not which.any():
+            raise ValueError(f"A mask must select one or more of the {len(self)} classes.")
+        name, _, y = self.dataset
+        rows, codes = which[y], np.cumsum(which) - 1
+        return ImageClasses(self.images[rows], codes[y[rows]], self.classes[which], name)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Turns the images of one episode into vectors, channel after channel.
+
+    Parameters
+    ----------
+    size : int
+        Pixels of a side of the images: those of the source.
+    n_channels : int, default=3
+        Channels of a pixel: red, green and blue.
+    augment : bool, default=False
+        Whether each image is mirrored left-right with probability 1/2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta.tasks.images import Pictures
+    >>> X = np.uint8([[255, 0, 0, 255, 255, 255] * 2])  # 2 x 2 pixels: red, white, red, white
+    >>> Pictures(2)(X, [0], np.random.default_rng(0)).reshape(3, 4)
+    array([[1., 1., 1., 1.],
+           [0., 1., 0., 1.],
+           [0., 1., 0., 1.]], dtype=float32)
+    """
+
+    size: int
+    n_channels: int = 3
+    augment: bool = False
+
+    @property
+    def width(self):
+        """Length of a vector, an int."""
+        return self.size * self.size * self.n_channels
+
+    def __call__(self, X, classes, rng):
+        """Render the images of an episode.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, size * size * n_channels), uint8
+            Images, pixel by pixel, as :class:`ImageClasses` draws them.
+        classes : ndarray of shape (n,), int
+            Class of each image within the episode; not used.
+        rng : numpy.random.Generator
+            Not used without augmentation.
+
+        Returns
+        -------
+        ndarray of shape (n, width), float32
+            Images in [0, 1]: all pixels of the first channel, row by row, then of the next.
+
+        Raises
+        ------
+        ValueError
+            If ``X`` has another shape or type.
+        """
+        if X.ndim != 2 or X.shape[1] != self.width or X.dtype != np.uint8:
+            raise ValueError(
+                f"X must be uint8 of shape (n, {self.width}), got {X.dtype} of {X.shape}: give "
+                "Pictures the size and channels of the source."
+            )
+        pixels = X.reshape(len(X), self.size, self.size, self.n_channels)
+        if self.augment:
+            mirrored = rng.random((len(X), 1, 1, 1)) < 0.5
+            pixels = np.where(mirrored, pixels[:, :, ::-1], pixels)
+        planes = pixels.transpose(0, 3, 1, 2)
+        return np.divide(planes, 255, dtype=np.float32, order="C").reshape(len(X), self.width)
+
+
+def load_mini_imagenet(folder, split="train", *, size=84):
+    """Read MiniImageNet (Vinyals et al. 2016; section 4.2 of paper 003) from a folder.
+
+    Parameters
+    ----------
+    folder : path
+        Holds the layout of Ravi & Larochelle (2017): ``train.csv``, ``val.csv`` and ``test.csv``
+        with columns ``filename,label``, and the files in ``images``. Or else ``train``, ``val``
+        and ``test``, with one folder of images for each class.
+    split : {"train", "valid", "test"}, default="train"
+        Which classes: 64, 16 or 20.
+    size : int, default=84
+        Pixels of a side that images are resized to, antialiased; what is not square is cropped
+        around its centre before. At 84, a class of 600 images takes 12.7 MB.
+
+    Returns
+    -------
+    ImageClasses
+        Classes in order of their names, and images of a class in order of their files' names.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has neither layout, a file is missing or a class has none.
+    ValueError
+        If the split is unknown or has no class, the csv lacks a column or a value, an image
+        cannot be decoded or ``size`` is not positive.
+    ImportError
+        If Pillow is not installed.
+    """
+    folder, part = Path(folder), _part(split)
+    table, subfolder = folder / f"{part}.csv", folder / part
+    if table.is_file() and (folder / "images").is_dir():
+        return _read(_labelled(table), table, size, "mini_imagenet")
+    if subfolder.is_dir():
+        classes = [entry.name for entry in subfolder.glob("[!.]*") if entry.is_dir()]
+        return _read(_in_folders(subfolder, classes), subfolder, size, "mini_imagenet")
+    raise FileNotFoundError(
+        f"No split {split!r} of MiniImageNet in {folder}: give a folder that holds images/ and "
+        f"{table.name} beside it, or {part}/ with a folder of images for each class."
+    )
+
+
+def load_cifar_fs(folder, split="train", *, size=32):
+    """Read CIFAR-FS, few-shot splits of CIFAR-100 by Bertinetto et al. (2019), from a folder.
+
+    Parameters
+    ----------
+    folder : path
+        Holds its authors' layout, or ``cifar100`` with it: ``data/<class>/*.png``, and one class
+        a line in ``splits/bertinetto/train.txt``, ``val.txt`` and ``test.txt``.
+    split, size
+        As of :func:`load_mini_imagenet`; at the default of 32, images stay as they are.
+
+    Returns
+    -------
+    ImageClasses
+        In the order of :func:`load_mini_imagenet`, whose errors are raised here too.
+    """
+    part, top = _part(split), Path(folder)
+    top = top / "cifar100" if (top / "cifar100").is_dir() else top
+    listing = top / "splits" / "bertinetto" / f"{part}.txt"
+    if not listing.is_file():
+        raise FileNotFoundError(
+            f"No split {split!r} of CIFAR-FS in {folder}: give a folder that holds "
+            f"data/<class>/*.png and splits/bertinetto/{listing.name}, or cifar100/ with both."
+        )
+    lines = map(str.strip, listing.read_text("utf-8-sig", "replace").splitlines())
+    return _read(_in_folders(top / "data", filter(None, lines)), listing, size, "cifar_fs")
+
+
+def _part(split):
+    if split not in SPLITS:
+        raise ValueError(f"There is no split {split!r}: take {', '.join(SPLITS)}.")
+    return SPLITS[split]
+
+
+def _labelled(table):
+    """Files of each class, as a csv labels them; a dict of sets of paths."""
+    members = defaultdict(set)
+    with open(table, newline="", encoding="utf-8-sig", errors="replace") as lines:
+        for row in csv.DictReader(lines):
+            if not (row.get("filename") and row.get("label")):
+                raise ValueError(f"{table} must give filename,label, by that header: correct it.")
+            path = table.parent / "images" / row["filename"]
+            if not path.is_file():
+                raise FileNotFoundError(f"There is no {path}: put it there or edit {table}.")
+            members[row["label"]].add(path)
+    return members
+
+
+def _in_folders(folder, classes):
+    """Files of each class, which has a folder of its name; a dict of lists of paths."""
+    members = {}
+    for name in classes:
+        files = (folder / name).glob("[!.]*")  # none where there is no such folder
+        members[name] = [path for path in files if path.suffix.lower() in (".jpg", ".jpeg", ".png")]
+        if not members[name]:
+            raise FileNotFoundError(f"No .jpg or .png in {folder / name}: put the class there.")
+    return members
+
+
+def _read(members, origin, size, name):
+    """The files of each class, in order of names, as a source."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(f"To read {origin} takes Pillow. Run: pip install pillow") from error
+    if not members:
+        raise ValueError(f"{origin} has no class: put in those of the split.")
+    if size < 1:
+        raise ValueError(f"size must be 1 pixel or more, got {size}.")
+    classes = sorted(members)
+    paths = [path for label in classes for path in sorted(members[label])]
+    y = np.repeat(np.arange(len(classes)), [len(members[label]) for label in classes])
+    images = np.empty((len(paths), size, size, 3), dtype=np.uint8)
+    for image, path in zip(images, paths):
+        try:
+            with Image.open(path) as picture:
+                rgb = picture.convert("RGB")
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise ValueError(f"{path} is no image ({error}): replace or remove it.") from error
+        side = min(rgb.size)
+        left, top = (rgb.width - side) // 2, (rgb.height - side) // 2
+        square = rgb.crop((left, top, left + side, top + side))
+        image[:] = square.resize((size, size), Image.Resampling.LANCZOS)
+    return ImageClasses(images, y, classes, name)

@@ -1,0 +1,322 @@
+"""FewShotTransformerClassifier as a scikit-learn user meets it, its episodes and tournaments."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_meta import FewShotTransformerClassifier
+from sklearn_meta.backbones import FEW_SHOT_BACKBONES
+from sklearn_meta.few_shot_learner import FewShotLearner
+from sklearn_meta.tasks import Dataset, NWayKShot, TableEpisodes, Vectors, deal
+from sklearn_meta.tasks.batch import IGNORE
+from sklearn_meta.tournament import play
+from sklearn_meta.training import meta_train
+
+
+def small_learner(backbone="few_shot_transformer", inputs="tables", seed=0, **config):
+    """Random weights: properties hold for any, and these are quick."""
+    torch.manual_seed(seed)
+    config = {"n_inputs": 6, "n_ways": 3, "backbone_config": {"width": 8}} | config
+    return FewShotLearner(backbone, inputs=inputs, **config).eval().requires_grad_(False)
+
+
+def classifier(backbone="few_shot_transformer", inputs="tables", n_shots=1, **parameters):
+    learner = small_learner(backbone, inputs, n_shots=n_shots)
+    return FewShotTransformerClassifier(learner, **{"n_estimators": 3} | parameters)
+
+
+# Episodes
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4), st.integers(0, 99))
+def test_places_are_dealt_evenly(n_classes, n_ways, n_shots, seed):
+    n_classes = min(n_classes, n_ways)
+    labels, turns = deal(n_classes, n_ways, n_shots, np.random.default_rng(seed))
+    counts = np.bincount(labels, minlength=n_classes)
+    assert len(labels) == n_ways * n_shots and counts.max() - counts.min() <= n_shots
+    for c in range(n_classes):  # as if each class had handed out its rows one after another
+        assert_array_equal(turns[labels == c], np.arange(counts[c]))
+
+
+def table(rng, counts, n_columns):
+    """Rows that tell their class and number."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    X = rng.normal(size=(len(y), n_columns)).astype(np.float32)
+    X[:, 0] = np.arange(len(y))
+    return Dataset("table", X, y.astype(np.int64))
+
+
+@given(
+    st.lists(st.integers(2, 9), min_size=2, max_size=7),
+    st.integers(2, 5),
+    st.integers(1, 3),
+    st.integers(0, 99),
+)
+def test_episodes_hold_labelled_rows_and_other_queries(counts, n_ways, n_shots, seed):
+    rng = np.random.default_rng(seed)
+    dataset = table(rng, counts, 4)
+    sampler = NWayKShot(Vectors(4), n_ways=n_ways, n_shots=n_shots, n_queries=6)
+    episode = sampler.draw(dataset, rng)
+    support, query = (x[:, 0].astype(int) for x in (episode.support, episode.query))
+    n_classes = min(n_ways, len(counts))
+    assert set(episode.labels) == set(range(n_classes))
+    # Codes of the episode stand for one class each.
+    of = {code: set(dataset.y[support[episode.labels == code]]) for code in range(n_classes)}
+    assert all(len(classes) == 1 for classes in of.values())
+    assert len(set.union(*of.values())) == n_classes
+    asked = episode.target != IGNORE
+    assert asked.any()
+    assert not set(query[asked]) & set(support)
+    assert len(set(query[asked])) == asked.sum()
+    for row, code in zip(query[asked], episode.target[asked]):
+        assert {dataset.y[row]} == of[code]
+
+
+def test_episodes_are_batched_and_told_apart_by_their_ways():
+    rng = np.random.default_rng(0)
+    sampler = TableEpisodes(5, n_ways=4, n_shots=2, n_queries=3)
+    episodes = [sampler.draw(table(rng, [6] * 4, 7), rng) for _ in range(40)]
+    inputs, target = sampler.collate(episodes)
+    assert inputs["support"].shape == (40, 8, 5) and inputs["query"].shape == (40, 3, 5)
+    assert target.shape == (40, 3) and inputs["labels"].dtype == torch.int64
+    strata = sampler.strata(inputs)
+    assert strata == [len(set(e.labels)) for e in episodes] and set(strata) == {2, 3, 4}
+
+
+def test_regression_tables_are_cut_into_classes():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).astype(np.float32)
+    episode = TableEpisodes(5).draw(Dataset("table", X, X[:, 0].astype(float)), rng)
+    assert set(episode.target) <= set(range(5)) | {IGNORE}
+
+
+def test_episodes_of_tables_are_those_of_the_estimator():
+    """What is meta-trained is what is asked: the same scale, and whole numbers of rotations."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(5, 3, size=(40, 3))
+    sampler = TableEpisodes(6, n_ways=2, n_known=(8,), column_subset=0, n_shots=8, fewer_classes=0)
+    y = np.repeat([0, 1], 20)
+    episode = sampler.draw(Dataset("table", X.astype(np.float32), y), rng)
+    # Rotations keep distances: of three columns in six outputs times sqrt(2).
+    squares = np.square(episode.support - episode.support.mean(0)).sum(1).mean()
+    assert squares == pytest.approx(6, rel=1e-3)  # deviation 1 of each column
+
+
+# Tournaments
+
+
+@given(st.integers(2, 40), st.integers(2, 6), st.integers(1, 5), st.integers(0, 99))
+def test_a_tournament_under_luces_axiom_finds_the_odds(n_classes, n_ways, n_queries, seed):
+    generator = torch.Generator().manual_seed(seed)
+    odds = torch.randn(n_queries, n_classes, generator=generator, dtype=torch.float64)
+    sizes = []
+
+    def contest(classes):
+        sizes.append(classes.shape[1])
+        return odds.gather(1, classes.expand(n_queries, -1)).log_softmax(1)
+
+    order = torch.randperm(n_classes, generator=generator)[None]
+    found = play(contest, order, n_ways)[:, order[0].argsort()]
+    torch.testing.assert_close(found.softmax(1), odds.softmax(1))
+    assert max(sizes) <= n_ways
+
+
+# Properties
+
+
+@st.composite
+def tasks(draw):
+    """Labelled rows with gaps, and new rows."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**16)))
+    n_classes, n_columns = draw(st.integers(2, 8)), draw(st.integers(1, 9))
+    y = np.concatenate(
+        [np.arange(n_classes), rng.integers(n_classes, size=draw(st.integers(0, 9)))]
+    )
+    X = rng.normal(size=(len(y) + 4, n_columns)) * rng.lognormal(size=n_columns)
+    X[rng.random(X.shape) < draw(st.sampled_from([0, 0.2]))] = np.nan
+    X[0] = 1.0  # something is observed
+    return X[:-4], y, X[-4:]
+
+
+@pytest.mark.parametrize("backbone", FEW_SHOT_BACKBONES)
+@settings(max_examples=15, deadline=None)
+@given(task=tasks(), n_shots=st.integers(1, 2))
+def test_predictions_do_not_depend_on_each_other(backbone, task, n_shots):
+    X, y, new = task
+    estimator = classifier(backbone, n_shots=n_shots, dtype="float64").fit(X, y)
+    found = estimator.predict_proba(new)
+    assert found.shape == (4, y.max() + 1)
+    assert_allclose(found.sum(1), 1)
+    assert_array_equal(estimator.predict_proba(new), found)
+    close = {"rtol": 1e-8, "atol": 1e-10}
+    assert_allclose(estimator.predict_proba(new[::-1])[::-1], found, **close)
+    alone = [estimator.predict_proba(new[i : i + 1]) for i in range(4)]
+    assert_allclose(np.concatenate(alone), found, **close)
+    assert_allclose(estimator.set_params(chunk_size=3).predict_proba(new), found, **close)
+
+
+@settings(max_examples=15, deadline=None)
+@given(task=tasks(), a=st.floats(0.1, 100), b=st.floats(-100, 100))
+def test_units_do_not_matter(task, a, b):
+    X, y, new = task
+    found = classifier(dtype="float64").fit(X, y).predict_proba(new)
+    other = classifier(dtype="float64").fit(a * X + b, y).predict_proba(a * new + b)
+    assert_allclose(other, found, rtol=1e-5, atol=1e-7)
+
+
+def test_every_labelled_row_is_used():
+    """There are more members than asked for, if it takes more to read all rows."""
+    X, y = make_blobs([3, 17, 5], 4, random_state=0)
+    estimator = classifier(n_estimators=1, dtype="float64").fit(X, y)
+    found = estimator.predict_proba(X[:2])
+    for i in range(len(X)):
+        changed = X.copy()
+        changed[i] = X[i] + 0.5 * X.std(0) * [1, -1, 1, -1]
+        estimator.X_ = changed
+        assert not np.allclose(estimator.predict_proba(X[:2]), found, rtol=1e-9), i
+
+
+def test_variance_over_orders_falls_with_the_members():
+    X, y = make_blobs([1] * 5, 6, random_state=0)
+    new = np.random.default_rng(0).normal(size=(20, 6)) * X.std(0) + X.mean(0)
+
+    def variance(m):
+        found = [
+            classifier(inputs="vectors", n_estimators=m, random_state=seed)
+            .fit(X, y)
+            .predict_proba(new)
+            for seed in range(60)
+        ]
+        return np.var(found, 0).mean()
+
+    one = variance(1)
+    assert one > 1e-4
+    assert variance(4) == pytest.approx(one / 4, rel=0.35)
+    assert variance(16) == pytest.approx(one / 16, rel=0.35)
+
+
+def test_classes_in_any_order_and_of_any_type():
+    X, y = make_blobs(30, 4, centers=4, random_state=0)
+    first = classifier().fit(X, y)
+    named = classifier().fit(X, np.array(["delta", "alpha", "beta", "gamma"])[y])
+    assert named.classes_.tolist() == ["alpha", "beta", "delta", "gamma"]
+    assert set(named.predict(X)) <= set(named.classes_)
+    assert_array_equal(first.classes_[first.predict_proba(X).argmax(1)], first.predict(X))
+    assert -1 in classifier().fit(X, y - 1).classes_
+
+
+def test_two_classes_and_one_row_each():
+    X, y = make_blobs([1, 1], 4, random_state=0)
+    found = classifier(n_shots=4).fit(X, y).predict_proba(X)  # of three ways with four shots
+    assert found.shape == (2, 2) and np.isfinite(found).all()
+
+
+# As scikit-learn's
+
+
+def test_pipelines_searches_and_scores():
+    X, y = load_iris(return_X_y=True)
+    pipeline = make_pipeline(StandardScaler(), classifier())
+    assert cross_val_score(pipeline, X, y, cv=3, error_score="raise").shape == (3,)
+    search = GridSearchCV(pipeline, {"fewshottransformerclassifier__n_estimators": [1, 2]}, cv=2)
+    assert search.fit(X, y).best_score_ > 0
+
+
+def test_frames_with_categories_and_gaps():
+    frame = pd.DataFrame({"a": [1.0, 2, None, 4], "b": pd.Categorical(["x", "y", "x", None])})
+    estimator = classifier().fit(frame, ["p", "q", "p", "q"])
+    assert estimator.predict(frame).shape == (4,)
+    assert estimator.feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_clones_and_pickles_keep_what_was_meta_learned():
+    X, y = load_iris(return_X_y=True)
+    estimator = FewShotTransformerClassifier("few_shot_transformer", n_estimators=2)
+    with pytest.raises(NotFittedError, match="call meta_fit"):
+        estimator.fit(X, y)
+    estimator.meta_fit([(X, y)], max_steps=2, batch_size=2, verbose=False).fit(X, y)
+    assert clone(estimator).learner_ is estimator.learner_
+    again = pickle.loads(pickle.dumps(estimator))
+    assert_array_equal(again.predict_proba(X), estimator.predict_proba(X))
+    assert hasattr(estimator.set_params(backbone="snail"), "learner_") is False
+
+
+def test_meta_fit_learns_and_is_saved(tmp_path):
+    datasets = [make_blobs(60, 5, centers=5, random_state=seed) for seed in range(20)]
+    estimator = FewShotTransformerClassifier("transformer", random_state=0)
+    estimator.meta_fit(
+        datasets,
+        validation_datasets=datasets[:3],
+        max_steps=60,
+        eval_every=30,
+        schedule="noam",
+        verbose=False,
+    )
+    X, y = make_blobs(100, 5, centers=5, random_state=99)
+    assert estimator.fit(X[:20], y[:20]).score(X[20:], y[20:]) > 0.8
+    loaded = FewShotTransformerClassifier(estimator.save_pretrained(tmp_path, data="blobs"))
+    assert_array_equal(loaded.fit(X[:20], y[:20]).predict_proba(X), estimator.predict_proba(X))
+    assert estimator.history_[-1, "valid_accuracy_5_ways"] > 0.5
+
+
+def test_pictures_by_their_pixels():
+    learner = small_learner(inputs="images", n_inputs=256, encoder_config={"n_filters": 4})
+    rng = np.random.default_rng(0)
+    X, y = rng.random((12, 256)), np.arange(12) % 4
+    estimator = FewShotTransformerClassifier(learner, n_estimators=2, chunk_size=5).fit(X, y)
+    assert estimator.predict_proba(X).shape == (12, 4)
+    source = Dataset("pictures", X.astype(np.float32), y)
+    sampler = NWayKShot(Vectors(256), n_ways=3)
+
+    class Source:
+        def draw(self, rng):
+            return source
+
+    learner.requires_grad_(True)
+    before = learner.encoder.blocks[0][0].weight.clone()
+    meta_train(learner, Source(), sampler, max_steps=2, batch_size=2, verbose=False)
+    assert not torch.equal(learner.encoder.blocks[0][0].weight, before)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.zeros((3, 2)), [1, 1, 1], "only one class"),
+        (np.zeros((0, 2)), [], "0 sample"),
+        ([[1.0, np.inf], [0.0, 1.0]], [0, 1], "infinity"),
+        (np.zeros((3, 2)), [0, 1], "inconsistent numbers of samples"),
+        (np.zeros((3, 2)), [0.5, 0.25, 0.1], "continuous"),
+    ],
+)
+def test_bad_tasks(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(X, y)
+
+
+def test_bad_queries_and_settings():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(NotFittedError, match="not fitted yet"):  # a query without support
+        classifier().predict(X)
+    with pytest.raises(ValueError, match="expecting 4 features"):
+        classifier().fit(X, y).predict(X[:, :3])
+    with pytest.raises(ValueError, match="4 features.*reads vectors of 784"):  # wrong image size
+        learner = small_learner(inputs="images", n_inputs=784)
+        FewShotTransformerClassifier(learner).fit(X, y)
+    with pytest.raises(ValueError, match="n_estimators"):
+        classifier(n_estimators=0).fit(X, y)
+    with pytest.raises(ValueError, match="meta-trained for online_classification"):
+        FewShotTransformerClassifier("default_mann").fit(X, y)
+    with pytest.raises(ValueError, match="schedule must be one of"):
+        classifier().meta_fit([(X, y)], schedule="step", max_steps=1, verbose=False)
