@@ -200,7 +200,9 @@ def write_coefficients(options):
     models = {
         "RidgeCV": RidgeCV(),
         "RandomForestRegressor": RandomForestRegressor(100, min_samples_leaf=5, random_state=0),
-        "MLPRegressor": MLPRegressor(hidden_layer_sizes=(256, 256), early_stopping=True, random_state=0),
+        "MLPRegressor": MLPRegressor(
+            hidden_layer_sizes=(256, 256), early_stopping=True, random_state=0
+        ),
     }
     rows = []
     for name, model in models.items():

@@ -1,0 +1,127 @@
+"""Few-shot classification by cross_val_score: FewShotTransformerClassifier beside its peers.
+
+    python benchmarks/few_shot_cross_val.py --data digits
+    python benchmarks/few_shot_cross_val.py --data omniglot
+    python benchmarks/few_shot_cross_val.py --data tables --split valid
+
+The tasks are those of FewShotSplit: some labelled rows of every class, and other rows to predict.
+Of Omniglot every alphabet is a problem of its own. benchmarks/README.md says how to read it.
+"""
+
+import argparse
+import os
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from few_shot_report import markdown_table
+from few_shot_tables import ROOT, read_tables
+from sklearn.datasets import load_digits
+from sklearn.model_selection import cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.semi_supervised import LabelSpreading
+
+from sklearn_meta import FewShotTransformerClassifier, MetaSemiSupervisedClassifier
+from sklearn_meta.evaluation import preparation
+from sklearn_meta.model_selection import FewShotSplit, Transductive
+from sklearn_meta.tasks import Drawings, load_omniglot
+
+#: Pixels of a side of Omniglot's drawings.
+SIDE = 28
+
+
+def digits(options):
+    """scikit-learn's digits, one problem."""
+    yield "digits", *load_digits(return_X_y=True), MinMaxScaler((0, 1))
+
+
+def omniglot(options):
+    """Alphabets of a split, each a problem; drawings rendered as they are."""
+    source = load_omniglot(options.omniglot, options.split)
+    render = Drawings(SIDE, augment=False)
+    for alphabet in np.unique(source.alphabets):
+        chosen = source.select(alphabet)
+        X, y = chosen.dataset.X, chosen.dataset.y
+        yield alphabet, render(X, y, None).astype(float), y, MinMaxScaler((0, 1))
+
+
+def tables(options):
+    """Real tables of a split, of at most ten classes of 15 rows or more."""
+    for table in read_tables(options.tables, options.split):
+        counts = np.bincount(table.y)
+        if len(counts) <= 10 and counts.min() >= 15:
+            yield table.name, table.X, table.y, StandardScaler()
+
+
+DATA = {"digits": digits, "omniglot": omniglot, "tables": tables}
+
+
+def methods(data, options, scaler):
+    """Name -> estimator; peers of tables get prepared columns, and the best scale we know."""
+    weights = options.weights or ("omniglot_few_shot" if data == "omniglot" else "default")
+    prepare = [preparation()] if data == "tables" else [scaler]
+    gamma = 20 if data == "tables" else 0.1
+    return {
+        "FewShotTransformerClassifier": FewShotTransformerClassifier(weights),
+        "MetaSemiSupervisedClassifier": MetaSemiSupervisedClassifier(),
+        "LabelSpreading": Transductive(make_pipeline(*prepare, LabelSpreading(gamma=gamma))),
+        "LabelSpreading, knn": Transductive(
+            make_pipeline(*prepare, LabelSpreading("knn", n_neighbors=7))
+        ),
+        "1-NN": make_pipeline(*prepare, KNeighborsClassifier(1)),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--data", choices=DATA, default="digits", help="[digits]")
+    add("--split", default="test", help="of Omniglot and of the tables [%(default)s]")
+    add("--n-shots", type=int, nargs="+", default=[1, 3, 5], help="[1 3 5]")
+    add("--n-unlabelled", type=int, default=10, help="rows of each class to predict [%(default)s]")
+    add("--n-splits", type=int, default=10, help="tasks of each problem [%(default)s]")
+    add("--methods", nargs="+", help="these only")
+    add("--weights", help="of FewShotTransformerClassifier [the package's]")
+    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
+    add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
+    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
+    add("--tables", type=Path, default=folder, help="folder of the tables [%(default)s]")
+    add("--output", type=Path, default=ROOT / "benchmarks/results/few_shot_cross_val")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    warnings.filterwarnings("ignore", category=RuntimeWarning)  # rows that no label reaches
+
+    rows = []
+    for name, X, y, scaler in DATA[options.data](options):
+        for k in options.n_shots:
+            cv = FewShotSplit(
+                options.n_splits,
+                n_shots=k,
+                n_unlabelled=options.n_unlabelled,
+                random_state=0,
+            )
+            for method, estimator in methods(options.data, options, scaler).items():
+                if options.methods and method not in options.methods:
+                    continue
+                scores = cross_val_score(estimator, X, y, cv=cv, error_score="raise")
+                rows.append(
+                    {"problem": name, "shots": k, "method": method, "accuracy": scores.mean()}
+                )
+        print(f"{name}: {len(set(y))} classes", flush=True)
+    frame = pd.DataFrame(rows)
+    table = frame.pivot_table("accuracy", "method", "shots", sort=False)
+    table.columns = [f"{k} shots" for k in table.columns]
+    headers = {"method": "method", **{c: c for c in table.columns}}
+    formats = dict.fromkeys(table.columns, "{:.4f}")
+    text = "\n".join(markdown_table(table.reset_index(), headers, formats))
+    print(text)
+    stem = options.output / f"{options.data}_{options.split}"
+    frame.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.5g")
+    stem.with_suffix(".md").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
