@@ -29,10 +29,11 @@ PLACES = ("output", "checkpoint_dir", "log", "omniglot")
 def tables(args):
     learner = FewShotLearner(
         args.backbone,
+        n_ways=args.n_ways,
         n_shots=args.n_shots or 2,
         backbone_config={"n_layers": args.n_layers, "width": args.width},
     )
-    shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": 10}
+    shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": args.n_queries}
     sampler = TableEpisodes(learner.n_inputs, **shape)
     return learner, sampler, TablePrior(), TablePrior(), "TablePrior: synthetic tables alone"
 
@@ -42,11 +43,13 @@ def drawings(args):
         args.backbone,
         inputs="images",
         n_inputs=SIDE * SIDE,
+        n_ways=args.n_ways,
         n_shots=args.n_shots or 1,
         encoder_config={"n_filters": args.n_filters},
         backbone_config={"n_layers": args.n_layers, "width": args.width, "dropout": args.dropout},
     )
-    sampler = NWayKShot(Drawings(SIDE), n_shots=learner.n_shots, n_queries=10)
+    shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": args.n_queries}
+    sampler = NWayKShot(Drawings(SIDE), **shape)
     train, valid = (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
     data = 'drawings of the alphabets of the split "train" of Omniglot (Lake et al., 2015), MIT'
     return learner, sampler, train, valid, data
@@ -64,6 +67,8 @@ def main():
     add("--log", help="CSV file of the losses")
     add("--omniglot", default=os.environ.get("SKLEARN_META_OMNIGLOT"), help="folder of the data")
     add("--backbone", default="few_shot_transformer")
+    add("--n-ways", type=int, default=5)
+    add("--n-queries", type=int, default=10, help="of an episode")
     add("--n-shots", type=int, help="[2 of tables, 1 of drawings]")
     add("--n-layers", type=int, default=1)
     add("--n-filters", type=int, default=64)

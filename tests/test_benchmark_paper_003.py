@@ -1,0 +1,129 @@
+"""benchmarks/paper_003.py: runs are kept and not done twice, and its tests are the paper's."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("optuna")
+# Benchmarks are scripts, not part of the package.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import paper_003
+import paper_003_report as report
+from paper_003_tasks import DATA, Data, Fixed, accuracy, encoded, make_learner, sampler
+
+from sklearn_meta.backbones.image_encoder import ImageEncoder
+from sklearn_meta.tasks import Dataset, Vectors
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Noise in the place of characters."""
+    path = tmp_path_factory.mktemp("omniglot")
+    split = np.repeat(["train", "valid", "test"], 6)
+    np.savez(
+        path / "omniglot.npz",
+        images=np.random.default_rng(0).integers(0, 256, (18, 20, 8, 8)).astype(np.uint8),
+        alphabet=split,
+        character=np.arange(18).astype(str),
+        official_set=split,
+        split=split,
+    )
+    return path
+
+
+def arguments(tmp_path, folder, *more):
+    places = ["--omniglot", str(folder), "--cache", str(tmp_path / "cache")]
+    return ["--quick", *places, "--output", str(tmp_path / "out"), *more]
+
+
+def test_runs_are_written_once_and_gone_on_with(tmp_path, folder, monkeypatch):
+    told = arguments(tmp_path, folder, "--data", "symbolic", "omniglot")
+    paper_003.main(told)
+    runs = pd.read_csv(tmp_path / "out/runs.csv")
+    assert runs.groupby(["data", "model"]).size().tolist() == [2] * 6  # seeds
+    assert runs[["valid", "test"]].apply(lambda c: c.between(0, 1)).all(axis=None)
+    text = (tmp_path / "out/runs.md").read_text()
+    assert "## omniglot, models, 4 steps" in text and "| snail | 2 |" in text
+    assert (tmp_path / "out/symbolic_models_4.png").stat().st_size > 1000
+    monkeypatch.setattr(paper_003, "train", None)  # nothing is left to train
+    paper_003.main(told)
+    assert pd.read_csv(tmp_path / "out/runs.csv").equals(runs)
+
+
+def test_ablations_differ_in_nothing_but_attention(tmp_path, folder):
+    paper_003.main(arguments(tmp_path, folder, "--ablations"))
+    runs = pd.read_csv(tmp_path / "out/runs.csv")
+    assert sorted(set(runs["model"])) == ["A1", "A3", "A5", "A6", "A7", "A8"]
+    others = runs["config"].str.replace(r'"attention": "A\d", ', "", regex=True)
+    assert others.nunique() == 1
+
+
+def test_the_search_goes_on_where_it_was_killed(tmp_path, folder):
+    for n in ("1", "2", "2"):
+        paper_003.main(arguments(tmp_path, folder, "--models", "transformer", "--search", n))
+    trials = pd.read_csv(tmp_path / "out/search_symbolic_transformer.csv")
+    assert trials["number"].tolist() == [0, 1]
+    assert {"value", "width", "n_layers", "dropout", "rate"} <= set(trials)
+    assert (tmp_path / "out/search_symbolic_transformer.png").stat().st_size > 1000
+
+
+def test_coefficients_of_functions_not_seen(tmp_path, folder):
+    paper_003.main(arguments(tmp_path, folder, "--coefficients"))
+    scores = pd.read_csv(tmp_path / "out/coefficients.csv")
+    assert len(scores) == 3 and (scores.iloc[:, 1:] <= 1).all(axis=None)
+
+
+def test_pairs_are_compared_by_the_papers_tests():
+    """Eq. (4.1), (4.5) and (4.6), written out."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(0.9, 0.01, 10), rng.normal(0.88, 0.02, 10)
+    group = pd.DataFrame({"model": ["a"] * 10 + ["b"] * 10, "test": np.append(a, b)})
+    line = report.tests(group)[2].split("|")
+    pooled = np.sqrt((9 * a.var(ddof=1) + 9 * b.var(ddof=1)) / 18)
+    t = (a.mean() - b.mean()) / (pooled * np.sqrt(2 / 10))
+    z = np.abs(a - np.median(a)), np.abs(b - np.median(b))
+    mean = np.concatenate(z).mean()
+    between = 10 * sum((part.mean() - mean) ** 2 for part in z)
+    w = 18 * between / sum(((part - part.mean()) ** 2).sum() for part in z)
+    assert float(line[3]) == pytest.approx(stats.f.sf(w, 1, 18), rel=0.05)
+    assert float(line[4]) == pytest.approx(2 * stats.t.sf(abs(t), 18), rel=0.05)
+
+
+def test_frozen_features_have_a_class_for_each_quarter_turn():
+    encoder = ImageEncoder(28 * 28, n_filters=4).eval()
+    X = np.random.default_rng(0).integers(0, 256, (3, 64)).astype(np.uint8)
+    dataset = encoded(Dataset("x", X, np.array([0, 1, 1])), encoder, turns=4)
+    assert dataset.X.shape == (12, encoder.n_outputs)
+    assert np.bincount(dataset.y).tolist() == [1, 2] * 4
+    turned = X.reshape(3, 8, 8)
+    turned = np.rot90(turned, axes=(1, 2)).reshape(3, 64)
+    again = encoded(
+        Dataset("x", np.ascontiguousarray(turned), np.array([0, 1, 1])), encoder, turns=1
+    )
+    np.testing.assert_allclose(again.X, dataset.X[3:6], rtol=1e-4, atol=1e-4)
+
+
+def test_accuracy_is_that_of_the_episodes():
+    """Rows that say what they are, and a learner that compares them."""
+    rows = np.repeat(np.eye(8, dtype=np.float32), 6, axis=0)
+    data = Data(
+        {"test": Fixed(Dataset("x", rows, np.repeat(np.arange(8), 6)))}, {}, None, Vectors(8)
+    )
+    data.learner.update(inputs="vectors", n_inputs=8)
+    learner = make_learner(data, "transformer", {"n_layers": 0}, 0).eval()
+    with torch.no_grad():
+        learner.backbone.embedding.weight.copy_(torch.eye(64, 8))
+        learner.backbone.embedding.bias.zero_()
+    assert accuracy(learner, data, "test", 60) == (1.0, 0.0)
+    with torch.no_grad():
+        learner.backbone.embedding.weight.zero_()
+    assert accuracy(learner, data, "test", 200)[0] == pytest.approx(0.2, abs=0.06)
+    assert set(DATA) == {"omniglot", "symbolic", "mini_imagenet"}
+    assert sampler(Vectors(8)).n_ways == 5
