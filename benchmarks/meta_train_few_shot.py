@@ -17,7 +17,7 @@ from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import Drawings, NWayKShot, TableEpisodes, TablePrior, load_omniglot
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
+from sklearn_meta.weights import load_learner, save_learner
 
 #: Pixels of a side of the drawings.
 SIDE = 28
@@ -26,12 +26,17 @@ SIDE = 28
 PLACES = ("output", "checkpoint_dir", "log", "omniglot")
 
 
+def backbone(args):
+    """Keyword arguments of FewShotTransformer."""
+    names = ("attention", "n_layers", "n_heads", "n_latent", "width", "dropout")
+    return {name: getattr(args, name) for name in names}
+
+
 def tables(args):
     learner = FewShotLearner(
-        args.backbone,
         n_ways=args.n_ways,
         n_shots=args.n_shots or 2,
-        backbone_config={"n_layers": args.n_layers, "width": args.width},
+        backbone_config={**backbone(args), "reads_labels": True},
     )
     shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": args.n_queries}
     sampler = TableEpisodes(learner.n_inputs, **shape)
@@ -40,16 +45,17 @@ def tables(args):
 
 def drawings(args):
     learner = FewShotLearner(
-        args.backbone,
         inputs="images",
         n_inputs=SIDE * SIDE,
         n_ways=args.n_ways,
         n_shots=args.n_shots or 1,
         encoder_config={"n_filters": args.n_filters},
-        backbone_config={"n_layers": args.n_layers, "width": args.width, "dropout": args.dropout},
+        backbone_config=backbone(args),
     )
     shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": args.n_queries}
-    sampler = NWayKShot(Drawings(SIDE), **shape)
+    if args.encoder:
+        learner.encoder.load_state_dict(load_learner(args.encoder).encoder.state_dict())
+    sampler = NWayKShot(Drawings(SIDE), fewer_classes=args.fewer_classes, **shape)
     train, valid = (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
     data = 'drawings of the alphabets of the split "train" of Omniglot (Lake et al., 2015), MIT'
     return learner, sampler, train, valid, data
@@ -66,12 +72,16 @@ def main():
     add("--checkpoint-dir", help="[checkpoints/WEIGHTS]")
     add("--log", help="CSV file of the losses")
     add("--omniglot", default=os.environ.get("SKLEARN_META_OMNIGLOT"), help="folder of the data")
-    add("--backbone", default="few_shot_transformer")
     add("--n-ways", type=int, default=5)
     add("--n-queries", type=int, default=10, help="of an episode")
     add("--n-shots", type=int, help="[2 of tables, 1 of drawings]")
+    add("--fewer-classes", type=float, default=0.3, help="share of such episodes of drawings")
+    add("--encoder", help="weights of drawings whose image encoder training begins with")
     add("--n-layers", type=int, default=1)
+    add("--n-latent", type=int, default=256)
     add("--n-filters", type=int, default=64)
+    add("--attention", default="A8")
+    add("--n-heads", type=int, default=1)
     add("--width", type=int, default=64)
     add("--dropout", type=float, default=0.0)
     add("--max-steps", type=int, default=20_000)

@@ -46,6 +46,9 @@ ABLATIONS = {
     for name in VARIANTS
 }
 
+#: Options that a score depends on, beside those of the model.
+PROTOCOL = ("batch_size", "n_test", "n_functions", "n_filters")
+
 #: What --quick sets: too little to learn anything.
 QUICK = {"max_steps": 4, "n_test": 20, "n_functions": 0.01, "seeds": 2, "n_filters": 4}
 
@@ -69,11 +72,16 @@ def parse_arguments(arguments=None):
     add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
     add("--mini-imagenet", type=Path, help="folder of MiniImageNet")
     add("--cache", type=Path, default=Path("checkpoints/paper_003"), help="[%(default)s]")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/paper_003", help="a folder")
+    add("--output", type=Path, help="a folder [benchmarks/results/paper_003, or _quick]")
     add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
     options = parser.parse_args(arguments)
     if options.quick:
         vars(options).update(QUICK)
+    if options.output is None:
+        name = "paper_003_quick" if options.quick else "paper_003"
+        options.output = ROOT / "benchmarks/results" / name
+    if options.encoder and options.data != ["omniglot"]:
+        parser.error("--encoder is for --data omniglot alone")
     return options
 
 
@@ -107,6 +115,7 @@ def run(name, data, model, settings, seed, options):
         "seed": seed,
         "steps": options.max_steps,
         "config": json.dumps({"rate": rate, **config}, sort_keys=True),
+        "protocol": json.dumps({k: getattr(options, k) for k in PROTOCOL}),
     }
     done = pd.read_csv(file).to_dict("records") if file.exists() else []
     if any(all(row[k] == v for k, v in key.items()) for row in done):
@@ -173,12 +182,13 @@ def search(name, data, options):
             return accuracy(learner, data, "valid", options.n_test)[0]
 
         study = optuna.create_study(
-            study_name=f"{name}-{model}-{options.max_steps}",
+            study_name=f"{name}-{options.encoder}-{model}-{options.max_steps}-{options.n_test}",
             storage=f"sqlite:///{options.cache / 'search.db'}",
-            sampler=optuna.samplers.TPESampler(seed=0),
             direction="maximize",
             load_if_exists=True,
         )
+        # Another seed each time it goes on: the same would begin with the same trials.
+        study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))
         left = options.search - len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
         study.optimize(objective, n_trials=max(left, 0))
         print(f"{name} {model}: {study.best_params} valid {study.best_value:.4f}")

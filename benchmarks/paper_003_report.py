@@ -29,6 +29,11 @@ def write(folder):
     runs = pd.read_csv(folder / "runs.csv")
     runs["kind"] = np.where(runs["model"].isin(list(VARIANTS)), "ablations", "models")
     lines = []
+    # Of a model that ran with several settings, the latest ones: others are in the csv alone.
+    latest = runs.groupby(["data", "steps", "kind", "model"])[["config", "protocol"]].transform(
+        "last"
+    )
+    runs = runs[(runs[["config", "protocol"]] == latest).all(axis=1)]
     for (data, steps, kind), group in runs.groupby(["data", "steps", "kind"], sort=False):
         title = f"{data}, {kind}, {steps} steps"
         lines += [f"## {title}", "", *summary(data, group), "", *tests(group), ""]

@@ -18,6 +18,8 @@ _HOMES = {
     "FewShotTransformerClassifier": "sklearn_meta.few_shot",
     "MANNClassifier": "sklearn_meta.memory",
     "MANNRegressor": "sklearn_meta.memory",
+    "MetaLSTMClassifier": "sklearn_meta.text",
+    "MetaLSTMTagger": "sklearn_meta.text",
     "SetTransformerClassifier": "sklearn_meta.sets",
     "SetTransformerRegressor": "sklearn_meta.sets",
 }
@@ -30,6 +32,8 @@ __all__ = [
     "FewShotTransformerClassifier",
     "MANNClassifier",
     "MANNRegressor",
+    "MetaLSTMClassifier",
+    "MetaLSTMTagger",
     "SetTransformerClassifier",
     "SetTransformerRegressor",
 ]

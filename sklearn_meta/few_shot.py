@@ -14,8 +14,8 @@ from torch import nn
 from .backbones import FEW_SHOT_BACKBONES
 from .few_shot_learner import FewShotLearner
 from .rows import RowEstimator
-from .tasks import NWayKShot, TableEpisodes, Vectors, as_source, deal, moments_of
-from .tasks.running import projection, standardise
+from .tasks import NWayKShot, TableEpisodes, Vectors, as_source, deal, in_units_of, moments_of
+from .tasks.running import projection
 from .tournament import play
 
 
@@ -37,13 +37,13 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
         a file or folder, a hub id (see :func:`sklearn_meta.weights.load_learner`), or a
         :class:`sklearn_meta.few_shot_learner.FewShotLearner`. "default" reads tables of any
-        columns; ``"omniglot_few_shot"`` reads drawings of 28 x 28 pixels, ink being 1. The
-        architectures ``"few_shot_transformer"``, ``"transformer"`` and ``"snail"`` have no
+        columns; ``"omniglot_few_shot"`` reads drawings of 28 x 28 pixels in [0, 1], ink being 1.
+        The architectures ``"few_shot_transformer"``, ``"transformer"`` and ``"snail"`` have no
         weights and need ``meta_fit`` first.
     n_estimators : int, default=16
         Members whose probabilities are averaged: each takes other rows of every class, in another
         order, and of tables sees another rotation of the columns. There are more of them where it
-        takes more to use every labelled row once.
+        takes more to use every labelled row once, so that time grows with the labelled rows.
     chunk_size : int, default=256
         Rows predicted at a time at most, which bounds memory and changes no answer.
     device : str, default="auto"
@@ -121,6 +121,10 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         self.random_state = random_state
 
     def _new_learner(self, backbone):
+        if isinstance(backbone, nn.Module) and not isinstance(backbone, FewShotLearner):
+            raise ValueError(
+                f"backbone is a {type(backbone).__name__}: give a FewShotLearner, which holds one."
+            )
         return backbone if isinstance(backbone, nn.Module) else FewShotLearner(backbone)
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -145,6 +149,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             If there is one class only, rows have another length than the weights read, or a cell
             is infinite.
         """
+        vars(self).pop("X_", None)  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
         check_classification_targets(y)
         self.classes_, self.y_ = np.unique(y, return_inverse=True)
@@ -153,7 +158,12 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
                 f"contains only one class: {self.classes_[0]!r}."
             )
-        self.X_ = X
+        self._check_values(X)
+        if self.learner_.inputs == "tables":
+            if np.isnan(X).all():
+                raise ValueError("Every cell of X is missing: there is nothing to compare.")
+            self._moments = moments_of(X)
+        self.X_ = X.copy()
         return self
 
     def predict(self, X):
@@ -185,6 +195,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         """
         check_is_fitted(self)
         module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
+        self._check_values(rows)
         known = self._encoded(module, self.X_)
         chunks = [rows[i : i + self.chunk_size] for i in range(0, len(rows), self.chunk_size)]
         probabilities = [
@@ -221,7 +232,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         n_queries : int, default=5
             Queries of an episode.
         validation_datasets, max_steps, batch_size, learning_rate, **settings
-            As there.
+            As there, but for ``n_shots`` and ``n_unlabelled``: episodes have the learner's shape.
         schedule : {"cosine", "noam", "constant"}, default="cosine"
             How the learning rate runs; "noam" and "constant" are the paper's (section 3.5).
 
@@ -235,12 +246,23 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             As there.
         """
         self._validate_params()
+        if unknown := {"n_shots", "n_unlabelled"} & settings.keys():
+            raise ValueError(
+                f"{type(self).__name__} is meta-trained on episodes of its network's shape, "
+                f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
+            )
         learner = self._starting_learner(self.random_state or 0)
+        if vectors is not None and getattr(vectors, "width", learner.n_inputs) != learner.n_inputs:
+            raise ValueError(
+                f"vectors makes rows of {vectors.width} values, and the network reads "
+                f"{learner.n_inputs}."
+            )
         shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": n_queries}
         if learner.inputs == "tables" and vectors is None:
             sampler = TableEpisodes(learner.n_inputs, **shape)
         else:
-            sampler = NWayKShot(vectors or Vectors(learner.n_inputs), **shape)
+            vectors = vectors or Vectors(learner.n_inputs)
+            sampler = NWayKShot(vectors, fewer_classes=0.3, **shape)
         if validation_datasets is not None:
             validation_datasets = as_source(validation_datasets)
         return self._meta_train(
@@ -255,10 +277,21 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             **settings,
         )
 
+    def _check_values(self, X):
+        """Refuse what the network cannot have meant: pixels in 0 to 255, numbers beyond float32."""
+        inputs = self.learner_.inputs
+        if inputs == "images" and (X.min() < 0 or X.max() > 1):
+            raise ValueError(
+                f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}: divide by 255, if "
+                "they are bytes."
+            )
+        if inputs == "vectors" and np.abs(X).max() > np.finfo(np.float32).max:
+            raise ValueError("Input X contains infinity or a value too large for float32.")
+
     def _encoded(self, module, X):
         """Rows as the members share them: standardised, or read by the encoder; (n, I)."""
         if module.inputs == "tables":
-            X = standardise(X, moments_of(self.X_))
+            X = in_units_of(self._moments, X)
         x = torch.from_numpy(X).to(self._device(), self._torch_dtype())
         return torch.cat([module.encode(part) for part in x.split(self.chunk_size)])
 
@@ -268,8 +301,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         members = [
             self._seed(0, c).permutation(np.flatnonzero(self.y_ == c)) for c in range(n_classes)
         ]
-        # Rows that a member takes of a class; the next member goes on behind them.
-        n_taken = module.n_shots * math.ceil(n_ways / min(n_classes, n_ways))
+        # Rows that a member takes of a class at least; the next member goes on behind them.
+        n_taken = module.n_shots * (n_ways // min(n_classes, n_ways))
         n_rounds = math.ceil(max(map(len, members)) / n_taken)
         n_estimators = max(self.n_estimators, n_rounds)
         total = 0
@@ -292,9 +325,15 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 torch.from_numpy, deal(classes.shape[1], n_ways, module.n_shots, rng)
             )
             places = rows[classes[:, labels], turns].to(known.device)  # (1 or Q, L)
+            labels = labels.to(known.device).expand(len(places), -1)
             query = asked.unflatten(0, (len(places), -1))
-            told = module.compare(known[places], labels.expand(len(places), -1), query)
+            told = module.compare(known[places], labels, query)
             return told.flatten(0, 1)[:, : classes.shape[1]].double().log_softmax(1).cpu()
 
-        order = torch.from_numpy(rng.permutation(len(rows)))
+        # Where classes are fewer than the ways, the first ones get the places that are left over:
+        # each in its turn.
+        order = torch.from_numpy(np.roll(self._seed(2).permutation(len(rows)), e))
         return play(contest, order[None], n_ways).softmax(1)[:, order.argsort()]
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "X_") and hasattr(self, "learner_")

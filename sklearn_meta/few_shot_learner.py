@@ -15,11 +15,12 @@ class FewShotLearner(nn.Module):
     ----------
     backbone : {"few_shot_transformer", "transformer", "snail"}
     head : {"label_attention", "last_position"}, default=None
-        None is that of the backbone: "last_position" for "snail".
+        That of the backbone, "last_position" for "snail"; None is it.
     task : "few_shot"
     inputs : {"tables", "vectors", "images"}, default="tables"
         Whether rows come from tables of any columns, which are brought to the length that the
-        network reads, or are vectors of that length as they are, or the pixels of pictures.
+        network reads, or are vectors of that length as they are, or the pixels of pictures, in
+        [0, 1].
     n_inputs : int, default=32
         That length.
     n_ways, n_shots : int, default=5 and 1
@@ -31,7 +32,7 @@ class FewShotLearner(nn.Module):
     Raises
     ------
     ValueError
-        If something is unknown.
+        If something is unknown, or there are fewer than two ways or no shots.
     """
 
     task = "few_shot"
@@ -58,9 +59,12 @@ class FewShotLearner(nn.Module):
             )
         if inputs not in ("tables", "vectors", "images"):
             raise ValueError(f"inputs must be 'tables', 'vectors' or 'images', got {inputs!r}.")
-        head = head or ("last_position" if backbone == "snail" else "label_attention")
-        if head not in HEADS[task]:
-            raise ValueError(f"Unknown head {head!r}: choose from {list(HEADS[task])}.")
+        if n_ways < 2 or n_shots < 1:
+            raise ValueError(f"n_ways={n_ways} must be 2 or more, n_shots={n_shots} 1 or more.")
+        fitting = "last_position" if backbone == "snail" else "label_attention"
+        if head not in (None, fitting):
+            raise ValueError(f"The head of {backbone!r} is {fitting!r}, got {head!r}.")
+        head = fitting
         self.names = {"backbone": backbone, "head": head}
         self.inputs = inputs
         self.n_inputs = n_inputs

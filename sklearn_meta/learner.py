@@ -9,6 +9,7 @@ from .few_shot_learner import FewShotLearner
 from .heads import HEADS
 from .memory_learner import MemoryLearner
 from .mixture_learner import MixtureLearner
+from .text_learner import TextLearner
 
 
 class Learner(nn.Module):
@@ -101,7 +102,7 @@ def build_learner(config):
 
     Returns
     -------
-    Learner, FewShotLearner, MemoryLearner or MixtureLearner
+    Learner, FewShotLearner, MemoryLearner, MixtureLearner or TextLearner
 
     Raises
     ------
@@ -114,6 +115,8 @@ def build_learner(config):
         return FewShotLearner(**config)
     if str(config.get("task")).startswith("online_"):
         return MemoryLearner(**config)
+    if str(config.get("task")).startswith("text_"):
+        return TextLearner(**config)
     return Learner(**config)
 
 

@@ -22,6 +22,7 @@ from .distributed import processes
 from .tasks import batches, names_in
 
 OPTIMIZERS = {
+    "adagrad": (torch.optim.Adagrad, {}),
     "adamw": (torch.optim.AdamW, {}),
     "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "momentum": 0.9}),
 }
@@ -76,7 +77,7 @@ def meta_train(
     batch_size : int, default=8
         Tasks a step, of all processes together.
     learning_rate, weight_decay : float, default=2e-3 and 0.01
-    optimizer : {"adamw", "rmsprop"}, default="adamw"
+    optimizer : {"adagrad", "adamw", "rmsprop"}, default="adamw"
         RMSprop has the decay of 0.95 and the momentum of 0.9 of paper 002.
     schedule : {"cosine", "noam", "constant"}, default="cosine"
         How the learning rate runs after ``n_warmup`` steps: to zero along a cosine, with the
@@ -142,6 +143,7 @@ def meta_train(
         "n_pooled": n_pooled,
         "n_groups": n_groups,
         "ema_decay": ema_decay,
+        "rate": schedule,
         "random_state": random_state,
         "learner": learner.config,
         "tables": _fingerprint(source),
@@ -333,6 +335,8 @@ def rate_at(step, n_steps, n_warmup, n_cycles=1, schedule="cosine"):
     """Factor of the learning rate: linear warm-up, then as ``schedule`` says."""
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}.")
+    if n_cycles < 1:
+        raise ValueError(f"n_cycles must be 1 or more, got {n_cycles}: take schedule='constant'.")
     if step < n_warmup:
         return (step + 1) / n_warmup
     if schedule == "noam":

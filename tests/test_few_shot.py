@@ -93,6 +93,11 @@ def test_episodes_are_batched_and_told_apart_by_their_ways():
     assert target.shape == (40, 3) and inputs["labels"].dtype == torch.int64
     strata = sampler.strata(inputs)
     assert strata == [len(set(e.labels)) for e in episodes] and set(strata) == {2, 3, 4}
+    full = NWayKShot(Vectors(7), n_ways=4)
+    few = NWayKShot(Vectors(7), n_ways=4, fewer_classes=1.0)
+    for drawn, ways in ((full, {4}), (few, {2, 3, 4})):
+        found = {len(set(drawn.draw(table(rng, [6] * 9, 7), rng).labels)) for _ in range(40)}
+        assert found == ways
 
 
 def test_regression_tables_are_cut_into_classes():
@@ -102,16 +107,34 @@ def test_regression_tables_are_cut_into_classes():
     assert set(episode.target) <= set(range(5)) | {IGNORE}
 
 
-def test_episodes_of_tables_are_those_of_the_estimator():
-    """What is meta-trained is what is asked: the same scale, and whole numbers of rotations."""
+def test_episodes_of_tables_are_those_of_the_estimator(monkeypatch):
+    """What is meta-trained is what is asked: rows by mean and deviation, but for a rotation."""
+    X, y = make_blobs([4, 4, 4], 5, random_state=0)
+    X[:, 3] = 7.0  # says nothing
+    Z = ((X - X.mean(0)) / np.where(X.std(0) > 1e-9, X.std(0), 1))[:, [0, 1, 2, 4]]
+
+    def gram(vectors):  # distances do not change by a rotation, or another order
+        return np.sort(np.square(vectors[:, None] - vectors[None]).sum(-1).ravel())
+
+    expected = gram(Z) * 6 / 4  # four columns in six outputs
+    sampler = TableEpisodes(6, n_ways=3, n_known=(4,), column_subset=0, n_shots=4, fewer_classes=0)
+    dataset = Dataset("table", np.vstack([X, X + 100]).astype(np.float32), np.append(y, y))
     rng = np.random.default_rng(0)
-    X = rng.normal(5, 3, size=(40, 3))
-    sampler = TableEpisodes(6, n_ways=2, n_known=(8,), column_subset=0, n_shots=8, fewer_classes=0)
-    y = np.repeat([0, 1], 20)
-    episode = sampler.draw(Dataset("table", X.astype(np.float32), y), rng)
-    # Rotations keep distances: of three columns in six outputs times sqrt(2).
-    squares = np.square(episode.support - episode.support.mean(0)).sum(1).mean()
-    assert squares == pytest.approx(6, rel=1e-3)  # deviation 1 of each column
+    draws = (sampler._read(dataset.X, dataset.y, 12, rng)[:12] for _ in range(3))
+    for vectors in draws:
+        assert_allclose(gram(vectors), expected, rtol=1e-4, atol=1e-4)
+    asked = []
+    compare = FewShotLearner.compare
+
+    def spy(self, support, labels, query):
+        asked.append(support[0].numpy())
+        return compare(self, support, labels, query)
+
+    monkeypatch.setattr(FewShotLearner, "compare", spy)
+    classifier(n_shots=4, dtype="float64").fit(X, y).predict_proba(X + 100)
+    assert len(asked) == 3
+    for vectors in asked:
+        assert_allclose(gram(vectors), expected, rtol=1e-6, atol=1e-9)
 
 
 # Tournaments
@@ -176,16 +199,38 @@ def test_units_do_not_matter(task, a, b):
     assert_allclose(other, found, rtol=1e-5, atol=1e-7)
 
 
-def test_every_labelled_row_is_used():
+@pytest.mark.parametrize("counts", [[3, 17, 5], [9, 10], [4, 3, 8, 2]])
+@pytest.mark.parametrize("n_shots", [1, 2])
+def test_every_labelled_row_is_used(counts, n_shots):
     """There are more members than asked for, if it takes more to read all rows."""
-    X, y = make_blobs([3, 17, 5], 4, random_state=0)
-    estimator = classifier(n_estimators=1, dtype="float64").fit(X, y)
+    X, y = make_blobs(counts, 6, random_state=0)
+    settings = {"n_estimators": 1, "dtype": "float64", "inputs": "vectors", "n_shots": n_shots}
+    estimator = classifier(**settings).fit(X, y)
     found = estimator.predict_proba(X[:2])
     for i in range(len(X)):
-        changed = X.copy()
-        changed[i] = X[i] + 0.5 * X.std(0) * [1, -1, 1, -1]
-        estimator.X_ = changed
-        assert not np.allclose(estimator.predict_proba(X[:2]), found, rtol=1e-9), i
+        estimator.X_ = X.copy()
+        estimator.X_[i] += 0.5 * X.std(0) * [1, -1, 1, -1, 1, -1]
+        assert not np.allclose(estimator.predict_proba(X[:2]), found, rtol=1e-9, atol=0), i
+
+
+def test_no_class_is_preferred():
+    """Of rows that are all the same each class has as many votes, with places left over or not."""
+    X, y = np.ones((4, 6)), np.arange(4) % 2
+    learner = small_learner("transformer", "vectors", n_ways=5)
+    for m in (2, 16):
+        estimator = FewShotTransformerClassifier(learner, n_estimators=m).fit(X, y)
+        assert_allclose(estimator.predict_proba(X[:1]), [[0.5, 0.5]], atol=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("backbone", FEW_SHOT_BACKBONES)
+def test_a_gpu_says_the_same(backbone):
+    X, y = make_blobs(30, 4, centers=4, random_state=0)
+    cpu, gpu = (
+        classifier(backbone, dtype="float64", device=device).fit(X, y).predict_proba(X)
+        for device in ("cpu", "cuda")
+    )
+    assert_allclose(cpu, gpu, rtol=1e-6, atol=1e-9)
 
 
 def test_variance_over_orders_falls_with_the_members():
@@ -253,22 +298,56 @@ def test_clones_and_pickles_keep_what_was_meta_learned():
     assert hasattr(estimator.set_params(backbone="snail"), "learner_") is False
 
 
+def hidden_classes(seed):
+    """Classes told by two of eight columns, and the others larger."""
+    X, y = make_blobs(60, 2, centers=5, cluster_std=0.5, random_state=seed)
+    noise = np.random.default_rng(seed).uniform(-1, 1, (60, 6)) ** 3
+    return np.hstack([X / 10, noise]), y
+
+
 def test_meta_fit_learns_and_is_saved(tmp_path):
-    datasets = [make_blobs(60, 5, centers=5, random_state=seed) for seed in range(20)]
-    estimator = FewShotTransformerClassifier("transformer", random_state=0)
+    learner = small_learner("transformer", "vectors", n_inputs=8, n_ways=5)
+    settings = {"validation_datasets": list(map(hidden_classes, range(90, 95))), "verbose": False}
+    estimator = FewShotTransformerClassifier(learner, random_state=0)
+    X, y = hidden_classes(99)
+    before = estimator.fit(X[:20], y[:20]).score(X[20:], y[20:])
     estimator.meta_fit(
-        datasets,
-        validation_datasets=datasets[:3],
-        max_steps=60,
-        eval_every=30,
+        list(map(hidden_classes, range(30))),
+        max_steps=150,
+        eval_every=50,
         schedule="noam",
-        verbose=False,
+        learning_rate=5e-3,
+        **settings,
     )
-    X, y = make_blobs(100, 5, centers=5, random_state=99)
-    assert estimator.fit(X[:20], y[:20]).score(X[20:], y[20:]) > 0.8
-    loaded = FewShotTransformerClassifier(estimator.save_pretrained(tmp_path, data="blobs"))
+    after = estimator.fit(X[:20], y[:20]).score(X[20:], y[20:])
+    assert before < 0.7 and after > before + 0.15
+    assert estimator.history_[-1, "valid_loss"] < estimator.history_[0, "valid_loss"]
+    loaded = FewShotTransformerClassifier(
+        estimator.save_pretrained(tmp_path, data="made up"), random_state=0
+    )
     assert_array_equal(loaded.fit(X[:20], y[:20]).predict_proba(X), estimator.predict_proba(X))
-    assert estimator.history_[-1, "valid_accuracy_5_ways"] > 0.5
+
+
+def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
+    X, y = load_iris(return_X_y=True)
+    estimator = classifier().fit(X, y)
+    with pytest.raises(ValueError, match="only one class"):
+        estimator.fit(X, np.zeros(len(X)))
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+    with pytest.raises(NotFittedError):
+        classifier().fit(X, y).set_params(backbone="snail").predict(X)
+    with pytest.raises(NotFittedError):
+        classifier("transformer").meta_fit([(X, y)], max_steps=1, verbose=False).predict(X)
+
+
+def test_the_callers_rows_are_not_kept():
+    X, y = make_blobs(20, 6, random_state=0)
+    estimator = classifier(inputs="vectors").fit(X, y)
+    new = X + 0.1
+    found = estimator.predict_proba(new)
+    X[:] = 0
+    assert_array_equal(estimator.predict_proba(new), found)
 
 
 def test_pictures_by_their_pixels():
@@ -314,6 +393,19 @@ def test_bad_queries_and_settings():
     with pytest.raises(ValueError, match="4 features.*reads vectors of 784"):  # wrong image size
         learner = small_learner(inputs="images", n_inputs=784)
         FewShotTransformerClassifier(learner).fit(X, y)
+    with pytest.raises(ValueError, match=r"Pixels must be in \[0, 1\].*divide by 255"):
+        learner = small_learner(inputs="images", n_inputs=256)
+        FewShotTransformerClassifier(learner).fit(np.full((2, 256), 255.0), [0, 1])
+    with pytest.raises(ValueError, match="too large for float32"):
+        classifier(inputs="vectors").fit(np.full((2, 6), 1e39), [0, 1])
+    with pytest.raises(ValueError, match="Every cell of X is missing"):
+        classifier().fit(np.full((2, 6), np.nan), [0, 1])
+    with pytest.raises(ValueError, match="without n_shots"):
+        classifier().meta_fit([(X, y)], n_shots=(1,))
+    with pytest.raises(ValueError, match="rows of 784 values, and the network reads 6"):
+        classifier(inputs="vectors").meta_fit([(X, y)], vectors=Vectors(784))
+    with pytest.raises(ValueError, match="give a FewShotLearner"):
+        FewShotTransformerClassifier(torch.nn.Linear(4, 4)).fit(X, y)
     with pytest.raises(ValueError, match="n_estimators"):
         classifier(n_estimators=0).fit(X, y)
     with pytest.raises(ValueError, match="meta-trained for online_classification"):

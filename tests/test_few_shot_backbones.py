@@ -192,6 +192,17 @@ def test_transformers_do_not_mind_which_class_is_which(shape, names, seed):
     torch.testing.assert_close(renamed[..., names], first, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("reads_labels", [False, True])
+def test_whether_features_depend_on_labels(reads_labels):
+    torch.manual_seed(0)
+    backbone = FewShotTransformer(3, 4, 2, attention="A1", width=8, reads_labels=reads_labels)
+    support, labels, query = episodes((2, 3, 4, 2, 3))
+    support, query = support.float(), query.float()
+    with torch.no_grad():
+        first, renamed = (backbone(support, code, query) for code in (labels, (labels + 1) % 4))
+    assert torch.equal(first, renamed) is not reads_labels
+
+
 @settings(deadline=None, max_examples=20)
 @given(shapes, st.integers(0, 99))
 def test_snail_reads_only_what_came_before(shape, seed):
@@ -280,7 +291,8 @@ def test_scores_and_losses_leave_out_queries_that_are_none():
     ("config", "message"),
     [
         ({"backbone": "vsa"}, "few_shot_transformer"),
-        ({"head": "prototypes"}, "label_attention"),
+        ({"head": "last_position"}, "'few_shot_transformer' is 'label_attention'"),
+        ({"n_ways": 1}, "n_ways=1 must be 2 or more"),
         ({"inputs": "sounds"}, "'tables', 'vectors' or 'images'"),
         ({"backbone_config": {"attention": "A2"}}, "A1.*A8.*'A2'"),
         ({"backbone_config": {"n_heads": 3}}, "n_heads=3 does not divide width=64"),

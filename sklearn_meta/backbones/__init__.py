@@ -10,6 +10,7 @@ from .mann import MANN
 from .mixture_transformer import MixtureTransformer
 from .set_transformer import SetTransformer
 from .snail import SNAIL
+from .text_sharing import TEXT_BACKBONES
 from .vsa import VSA
 
 #: Architectures by the name that ``backbone=`` and the weight cards use.
@@ -35,6 +36,7 @@ __all__ = [
     "MAML",
     "MANN",
     "SNAIL",
+    "TEXT_BACKBONES",
     "VSA",
     "AttHML",
     "DeepSets",

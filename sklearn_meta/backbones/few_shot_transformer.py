@@ -44,9 +44,9 @@ VARIANTS = {
 class FewShotTransformer(nn.Module):
     """Encoder of sequences of labelled rows and one query, by deep attention (Eq. 3.1-3.4).
 
-    Labels are not read: they meet the features in the decoder, a head. A sequence-wise variant
-    reads positions in their order, so it is not invariant to that of the labelled rows; "A1" and
-    "A3" are.
+    In the paper labels are not read: they meet the features in the decoder, a head. A
+    sequence-wise variant reads positions in their order, so it is not invariant to that of the
+    labelled rows; "A1" and "A3" are.
 
     Parameters
     ----------
@@ -66,6 +66,9 @@ class FewShotTransformer(nn.Module):
         Of the variants with query and key vectors.
     dropout : float, default=0.0
         Of each operation's output.
+    reads_labels : bool, default=False
+        Whether a learned vector of its class is added to each labelled row, which is not in the
+        paper: features may then depend on which rows belong together.
 
     Raises
     ------
@@ -96,6 +99,7 @@ class FewShotTransformer(nn.Module):
         n_layers=1,
         n_heads=1,
         dropout=0.0,
+        reads_labels=False,
     ):
         super().__init__()
         if attention not in VARIANTS:
@@ -109,9 +113,11 @@ class FewShotTransformer(nn.Module):
             "n_layers": n_layers,
             "n_heads": n_heads,
             "dropout": dropout,
+            "reads_labels": reads_labels,
         }
         sizes = (n_ways * n_shots + 1, width, n_latent)
         self.embedding = nn.Linear(n_inputs, width)  # section 3.1
+        self.classes = nn.Embedding(n_ways, width) if reads_labels else None
         self.layers = nn.ModuleList(
             Layer(make_attention(VARIANTS[attention], *sizes, n_heads), *sizes[1:], dropout)
             for _ in range(n_layers)
@@ -124,14 +130,17 @@ class FewShotTransformer(nn.Module):
         ----------
         support : tensor of shape (B, L, I)
         labels : int tensor of shape (B, L)
-            Not read.
+            Not read unless ``reads_labels``.
         query : tensor of shape (B, Q, I)
 
         Returns
         -------
         tensor of shape (B, Q, S, D)
         """
-        x = sequences(self.embedding(support), self.embedding(query))
+        known = self.embedding(support)
+        if self.classes is not None:
+            known = known + self.classes(labels)
+        x = sequences(known, self.embedding(query))
         for layer in self.layers:
             x = layer(x)
         return x.unflatten(0, query.shape[:2])

@@ -1,5 +1,6 @@
 """Heads: what turns a backbone's embeddings into predictions, in closed form."""
 
+from .crf import LinearChainCRF
 from .gaussian_process import GaussianProcess
 from .label_propagation import LabelPropagation
 from .label_words import GaussianTargets, OneHotLabels, StringLabels
@@ -7,6 +8,7 @@ from .learned_moments import LearnedMoments
 from .linear import LinearClassifier, LinearRegressor
 from .odd_one_out import OddOneOut
 from .prototypes import Prototypes
+from .text import CRFLayer, SoftmaxLayer
 from .ways import LabelAttention, LastPosition
 
 #: Heads by task and by the name that ``head=`` and the weight cards use.
@@ -20,21 +22,26 @@ HEADS = {
     "outlier_detection": {"odd_one_out": OddOneOut},
     "online_classification": {"onehot": OneHotLabels, "string": StringLabels},
     "online_regression": {"gaussian": GaussianTargets},
+    "text_classification": {"softmax": SoftmaxLayer},
+    "text_tagging": {"crf": CRFLayer},
     "few_shot": {"label_attention": LabelAttention, "last_position": LastPosition},
 }
 
 __all__ = [
     "HEADS",
+    "CRFLayer",
     "GaussianProcess",
     "GaussianTargets",
     "LabelAttention",
     "LabelPropagation",
     "LastPosition",
     "LearnedMoments",
+    "LinearChainCRF",
     "LinearClassifier",
     "LinearRegressor",
     "OddOneOut",
     "OneHotLabels",
     "Prototypes",
+    "SoftmaxLayer",
     "StringLabels",
 ]

@@ -65,12 +65,13 @@ class LabelAttention(WaysHead):
         -------
         tensor of shape (B, Q, n_ways)
         """
-        known, query = features[:, :, :-1], features[:, :, -1:]
-        scores = (known * query).sum(-1) / math.sqrt(features.shape[-1])  # (B, Q, L)
-        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        scores = F.layer_norm(scores, scores.shape[-1:]) * self.log_gain.exp()
-        carried = scores.softmax(-1) @ F.one_hot(labels, n_ways).to(scores.dtype)
-        return (carried + self.FLOOR).log().log_softmax(-1)
+        features = features.to(torch.promote_types(features.dtype, torch.float32))
+        with torch.autocast(features.device.type, enabled=False):  # probabilities near 1
+            known, query = features[:, :, :-1], features[:, :, -1:]
+            scores = (known * query).sum(-1) / math.sqrt(features.shape[-1])  # (B, Q, L)
+            scores = F.layer_norm(scores, scores.shape[-1:]) * self.log_gain.exp()
+            carried = scores.softmax(-1) @ F.one_hot(labels, n_ways).to(scores.dtype)
+            return (carried + self.FLOOR).log().log_softmax(-1)
 
 
 class LastPosition(WaysHead):

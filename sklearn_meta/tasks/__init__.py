@@ -6,7 +6,7 @@ from .collections import Folder, select, split
 from .dataset import Dataset, RawTable, Task
 from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler
-from .few_shot import NWayKShot, TableEpisodes, deal, moments_of
+from .few_shot import NWayKShot, TableEpisodes, deal, in_units_of, moments_of
 from .gaussian_process_prior import GaussianProcessPrior
 from .images import ImageClasses, Pictures, load_cifar_fs, load_mini_imagenet
 from .mixtures import MixturePrior, MixtureSampler, MixtureSets
@@ -69,6 +69,7 @@ __all__ = [
     "draw_words",
     "fetch_omniglot",
     "groups_of_like_size",
+    "in_units_of",
     "load_cifar_fs",
     "load_mini_imagenet",
     "load_omniglot",

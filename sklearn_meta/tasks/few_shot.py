@@ -64,16 +64,20 @@ class NWayKShot:
     n_ways, n_shots : int, default=5 and 1
     n_queries : int, default=5
         Queries of an episode, of any of its classes.
+    fewer_classes : float in [0, 1], default=0.0
+        Share of episodes that draw their number of classes from 2 to ``n_ways``, as an estimator
+        meets them whose classes are fewer than the ways, or no multiple of them.
     """
 
     #: What ``strata`` counts, as the history names it.
     stratum = "ways"
 
-    def __init__(self, vectors, *, n_ways=5, n_shots=1, n_queries=5):
+    def __init__(self, vectors, *, n_ways=5, n_shots=1, n_queries=5, fewer_classes=0.0):
         self.vectors = vectors
         self.n_ways = n_ways
         self.n_shots = n_shots
         self.n_queries = n_queries
+        self.fewer_classes = fewer_classes
 
     def draw(self, dataset, rng):
         """One episode.
@@ -113,7 +117,10 @@ class NWayKShot:
         return Episode(x[rows], labels, x[len(pool) :], target)
 
     def _n_classes(self, dataset, rng):
-        return min(self.n_ways, dataset.n_classes)
+        most = min(self.n_ways, dataset.n_classes)
+        if most > 2 and rng.random() < self.fewer_classes:
+            return int(rng.integers(2, most + 1))
+        return most
 
     def _n_known(self, rng):
         return self.n_shots
@@ -162,8 +169,10 @@ class TableEpisodes(NWayKShot):
     n_ways, n_shots, n_queries : int, default=5, 1 and 5
     n_known : sequence of int, default=(1, 2, 3, 5, 10)
         Labelled rows a class in all, from one of which the episode's are taken.
-    fewer_classes, column_subset : float in [0, 1], default=0.4 and 0.3
-        Share of episodes of fewer classes than there could be, and of a random subset of columns.
+    fewer_classes : float in [0, 1], default=0.4
+        See :class:`NWayKShot`.
+    column_subset : float in [0, 1], default=0.3
+        Share of episodes of a random subset of the columns.
     """
 
     def __init__(
@@ -177,17 +186,11 @@ class TableEpisodes(NWayKShot):
         fewer_classes=0.4,
         column_subset=0.3,
     ):
-        super().__init__(None, n_ways=n_ways, n_shots=n_shots, n_queries=n_queries)
+        shape = {"n_ways": n_ways, "n_shots": n_shots, "n_queries": n_queries}
+        super().__init__(None, fewer_classes=fewer_classes, **shape)
         self.width = width
         self.n_known = tuple(n_known)
-        self.fewer_classes = fewer_classes
         self.column_subset = column_subset
-
-    def _n_classes(self, dataset, rng):
-        most = super()._n_classes(dataset, rng)
-        if most > 2 and rng.random() < self.fewer_classes:
-            return int(rng.integers(2, most + 1))
-        return most
 
     def _n_known(self, rng):
         return int(rng.choice(self.n_known))
@@ -197,10 +200,30 @@ class TableEpisodes(NWayKShot):
         if n_columns > 2 and rng.random() < self.column_subset:
             n_columns = int(rng.integers(2, n_columns + 1))
         X = X[:, rng.permutation(X.shape[1])[:n_columns]].astype(np.float64)
-        Z = standardise(X, moments_of(X[:n_known]))
-        return (Z @ projection(n_columns, self.width, rng)).astype(np.float32)
+        Z = in_units_of(moments_of(X[:n_known]), X)
+        return (Z @ projection(Z.shape[1], self.width, rng)).astype(np.float32)
 
 
 def moments_of(X):
     """Moments of the columns of a table, (n_columns,): as of a stream that has ended."""
     return last(running_moments(X, Moments.empty(X.shape[1])))
+
+
+def in_units_of(moments, X):
+    """Rows by the mean and deviation of labelled rows.
+
+    Parameters
+    ----------
+    moments : Moments
+        Of the labelled rows.
+    X : ndarray of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_varying)
+        Without the columns that do not vary among the labelled rows, of which nothing is learned;
+        if there is no other, the first one, of zeros.
+    """
+    varies = moments.scale > 0
+    varies[0] |= not varies.any()
+    return standardise(X, moments)[:, varies]

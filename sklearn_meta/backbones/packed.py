@@ -1,0 +1,63 @@
+"""Recurrences over sequences of different length, without padding.
+
+Sequences come as :class:`torch.nn.utils.rnn.PackedSequence`: the first words of all sequences, then
+all second words, and so on, so that no step computes anything for a sequence that has ended.
+Shape legend: W words of all sequences together, B sequences.
+"""
+
+import torch
+
+
+def recur(step, inputs, batch_sizes, state):
+    """Run a recurrence over packed data.
+
+    Parameters
+    ----------
+    step : callable
+        Of the inputs of one position, a tuple of tensors (b, ...), and the state of the sequences
+        that still go on: the next state.
+    inputs : tuple of tensors of shape (W, ...)
+        What does not depend on the state, computed for all words at once.
+    batch_sizes : int tensor of shape (T,)
+        Sequences that have a word at each position, falling.
+    state : tuple of tensors of shape (B, ...)
+        Before the first word.
+
+    Returns
+    -------
+    outputs : tensor of shape (W, ...)
+        First part of the state after each word.
+    last : tensor of shape (B, ...)
+        The same after the last word of each sequence.
+    """
+    outputs, ended = [], []
+    sizes = batch_sizes.tolist()
+    n_before = sizes[0]
+    for at, n in zip(zip(*(x.split(sizes) for x in inputs)), sizes):
+        if n < n_before:
+            ended.append(state[0][n:])
+            state = tuple(part[:n] for part in state)
+            n_before = n
+        state = step(at, state)
+        outputs.append(state[0])
+    ended.append(state[0])
+    return torch.cat(outputs), torch.cat(ended[::-1])
+
+
+def reversal(batch_sizes):
+    """Where the words of packed data stand when each sequence is turned round.
+
+    Parameters
+    ----------
+    batch_sizes : int tensor of shape (T,)
+
+    Returns
+    -------
+    int tensor of shape (W,)
+        ``data[reversal(batch_sizes)]`` is packed alike; it is its own inverse.
+    """
+    starts = batch_sizes.cumsum(0) - batch_sizes
+    lengths = (batch_sizes[:, None] > torch.arange(int(batch_sizes[0]))).sum(0)  # of sequences
+    position = torch.arange(len(batch_sizes)).repeat_interleave(batch_sizes)
+    sequence = torch.arange(int(batch_sizes.sum())) - starts.repeat_interleave(batch_sizes)
+    return starts[lengths[sequence] - 1 - position] + sequence

@@ -1,0 +1,253 @@
+"""Texts as numbers of words, their vectors, and the stream of mini-batches of several tasks."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.feature_extraction.text import CountVectorizer
+from torch.nn.utils.rnn import pad_sequence
+
+#: Words and single marks; text that is tokenised already comes out as it went in, nearly.
+WORD = re.compile(r"\w+(?:['’]\w+)?|[^\w\s]")
+
+#: Target of a padded word.
+NO_LABEL = -100
+
+
+def tokens_of(texts, lowercase=True):
+    """Texts as lists of words.
+
+    Parameters
+    ----------
+    texts : sequence of str, or of sequences of str
+    lowercase : bool, default=True
+
+    Returns
+    -------
+    list of lists of str
+
+    Raises
+    ------
+    ValueError
+        If one is neither.
+    """
+    if isinstance(texts, str):
+        raise ValueError("Iterable over raw text documents expected, string object received.")
+    found = []
+    for i, text in enumerate(texts):
+        if isinstance(text, str):
+            words = WORD.findall(text)
+        elif np.iterable(text) and all(isinstance(word, str) for word in text):
+            words = list(text)
+        else:
+            raise ValueError(
+                f"Text {i} is of type {type(text).__name__}: give a str, or a list of words."
+            )
+        found.append([word.lower() for word in words] if lowercase else words)
+    return found
+
+
+def vocabulary(tokens, min_df=1, max_words=None):
+    """Words of some texts, sorted.
+
+    Parameters
+    ----------
+    tokens : list of lists of str
+    min_df : int, default=1
+        Texts that a word must be in.
+    max_words : int, default=None
+        The most frequent ones at most.
+
+    Returns
+    -------
+    list of str
+    """
+    counter = CountVectorizer(analyzer=list, min_df=min_df, max_features=max_words)
+    try:
+        return counter.fit(tokens).get_feature_names_out().tolist()
+    except ValueError:  # no word is left: every text is of other words then
+        return []
+
+
+def word_numbers(tokens, words, max_length=None):
+    """Texts as arrays of numbers: 0 is a word that is not in ``words``; a text has one at least.
+
+    Parameters
+    ----------
+    tokens : list of lists of str
+    words : sequence of str
+    max_length : int, default=None
+        Words of a text beyond this number are left out.
+
+    Returns
+    -------
+    list of ndarray of int64
+    """
+    number = {word: i for i, word in enumerate(words, 1)}
+    return [
+        np.array([number.get(word, 0) for word in text[:max_length]] or [0], dtype=np.int64)
+        for text in tokens
+    ]
+
+
+def read_word_vectors(path):
+    """Vectors of words from a file.
+
+    Parameters
+    ----------
+    path : path
+        The text format of GloVe or word2vec, a word and its numbers a line, with or without a
+        first line of counts; or npz with the arrays ``words`` and ``vectors``.
+
+    Returns
+    -------
+    words : list of str
+    vectors : ndarray of shape (n_words, size), float32
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If there is no such file, or it holds something else.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There are no word vectors {path}: give the path of a file.")
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            if not {"words", "vectors"} <= set(arrays):
+                raise ValueError(f"{path} must hold the arrays words and vectors.")
+            words, vectors = arrays["words"].tolist(), arrays["vectors"].astype(np.float32)
+    else:
+        words, rows = [], []
+        with open(path, encoding="utf-8", errors="replace") as lines:
+            for i, line in enumerate(lines, 1):
+                word, *numbers = line.rstrip().split(" ")
+                if i == 1 and len(numbers) == 1:
+                    continue  # counts
+                try:
+                    row = np.array(numbers, dtype=np.float32)
+                except ValueError:
+                    raise ValueError(f"{path}, line {i}: a word and numbers expected.") from None
+                if rows and len(row) != len(rows[0]):
+                    raise ValueError(
+                        f"{path}, line {i}: {len(row)} numbers, and {len(rows[0])} before."
+                    )
+                words.append(word)
+                rows.append(row)
+        vectors = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+    if vectors.ndim != 2 or len(words) != len(vectors) or not len(words):
+        raise ValueError(f"{path} has {len(words)} words and vectors of shape {vectors.shape}.")
+    return words, vectors
+
+
+class TextTask(NamedTuple):
+    """The texts of one task.
+
+    Parameters
+    ----------
+    name : str
+    texts : list of ndarray of int64
+        Numbers of words.
+    targets : list of ndarray of int64
+        Class of each text, of shape (), or label of each of its words.
+    place : int
+        Of the task in the learner.
+    """
+
+    name: str
+    texts: list
+    targets: list
+    place: int
+
+
+class TextTasks:
+    """A source of tasks, each of which is drawn as often.
+
+    Parameters
+    ----------
+    tasks : list of TextTask
+    """
+
+    def __init__(self, tasks):
+        self.tasks = list(tasks)
+
+    @property
+    def names(self):
+        """Of the tasks, with their sizes, which tell one source from another; a list of str."""
+        return [f"{task.name}: {len(task.texts)}" for task in self.tasks]
+
+    def draw(self, rng):
+        """One of the tasks, a TextTask."""
+        return self.tasks[rng.integers(len(self.tasks))]
+
+
+class MiniBatches:
+    """Draws mini-batches of texts of like length from one task (step 2 of paper 004's training).
+
+    Parameters
+    ----------
+    size : int, default=16
+        Texts of a batch.
+    n_pooled : int, default=8
+        Batches that are drawn, sorted by length, and of which one is taken.
+    """
+
+    #: What ``strata`` counts, as the history names it.
+    stratum = "task"
+
+    def __init__(self, size=16, n_pooled=8):
+        self.batch_size = size
+        self.n_pooled = n_pooled
+
+    def draw(self, task, rng):
+        """A mini-batch, a TextTask."""
+        n = len(task.texts)
+        pool = rng.permutation(n)[: self.batch_size * self.n_pooled]
+        pool = sorted(pool, key=lambda i: len(task.texts[i]))
+        start = self.batch_size * int(rng.integers(-(-len(pool) // self.batch_size)))
+        rows = pool[start : start + self.batch_size]
+        return task._replace(
+            texts=[task.texts[i] for i in rows], targets=[task.targets[i] for i in rows]
+        )
+
+    def size(self, task):
+        """What mini-batches are sorted by: words of the longest text."""
+        return max(map(len, task.texts))
+
+    @staticmethod
+    def strata(inputs):
+        """The task's place, for each text; a list of int."""
+        return [int(inputs["task"])] * len(inputs["words"])
+
+    @staticmethod
+    def collate(batches):
+        """One mini-batch as the inputs and the target of a learner.
+
+        Parameters
+        ----------
+        batches : list of one TextTask
+
+        Returns
+        -------
+        inputs : dict
+            ``words`` (B, T), ``lengths`` (B,) and ``task`` ().
+        target : tensor of shape (B,) or (B, T)
+            ``NO_LABEL`` at padding.
+        """
+        (batch,) = batches
+        targets = [torch.as_tensor(target) for target in batch.targets]
+        if targets[0].ndim:
+            target = pad_sequence(targets, batch_first=True, padding_value=NO_LABEL)
+        else:
+            target = torch.stack(targets)
+        return {**as_inputs(batch.texts), "task": torch.tensor(batch.place)}, target
+
+
+def as_inputs(texts):
+    """Texts as padded numbers of words (B, T) and their lengths (B,), a dict of tensors."""
+    return {
+        "words": pad_sequence([torch.from_numpy(text) for text in texts], batch_first=True),
+        "lengths": torch.tensor([len(text) for text in texts]),
+    }

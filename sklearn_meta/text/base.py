@@ -1,0 +1,353 @@
+"""What the estimators of texts share: vocabulary, joint training, and training one task."""
+
+import copy
+import math
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from sklearn.utils import check_consistent_length
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from ..backbones import TEXT_BACKBONES
+from ..base import MetaEstimator
+from ..tasks.texts import (
+    MiniBatches,
+    TextTask,
+    TextTasks,
+    as_inputs,
+    read_word_vectors,
+    tokens_of,
+    vocabulary,
+    word_numbers,
+)
+from ..text_learner import TextLearner
+from ..training import meta_train
+
+#: Name of the task of ``fit``.
+OWN = "fit"
+
+
+class TextEstimator(MetaEstimator):
+    """Base class of the estimators of texts; subclasses say what labels are.
+
+    ``learner_`` is what ``meta_fit`` learned, with a private part for each of its tasks;
+    ``module_`` is the same with one for the task of ``fit``.
+    """
+
+    _architectures = TEXT_BACKBONES
+    _parameter_constraints = {
+        "backbone": "no_validation",
+        "word_vectors": "no_validation",
+        "embedding_size": [Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, None, closed="left")],
+        "meta_width": [Interval(Integral, 1, None, closed="left")],
+        "rank": [Interval(Integral, 1, None, closed="left")],
+        "lowercase": ["boolean"],
+        "min_df": [Interval(Integral, 1, None, closed="left")],
+        "max_words": [Interval(Integral, 1, None, closed="left"), None],
+        "max_length": [Interval(Integral, 1, None, closed="left")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "optimizer": [StrOptions({"adagrad", "adamw", "rmsprop"})],
+        "device": [str],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        backbone="meta_lstm",
+        *,
+        word_vectors=None,
+        embedding_size=100,
+        width=100,
+        meta_width=40,
+        rank=40,
+        lowercase=True,
+        min_df=2,
+        max_words=25_000,
+        max_length=500,
+        dropout=0.5,
+        max_epochs=20,
+        batch_size=16,
+        learning_rate=2e-3,
+        optimizer="adamw",
+        device="auto",
+        random_state=None,
+        verbose=False,
+    ):
+        self.backbone = backbone
+        self.word_vectors = word_vectors
+        self.embedding_size = embedding_size
+        self.width = width
+        self.meta_width = meta_width
+        self.rank = rank
+        self.lowercase = lowercase
+        self.min_df = min_df
+        self.max_words = max_words
+        self.max_length = max_length
+        self.dropout = dropout
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    dtype = "float32"  # not a parameter
+
+    def meta_fit(
+        self,
+        tasks,
+        *,
+        validation_tasks=None,
+        max_steps=None,
+        eval_every=200,
+        patience=None,
+        fine_tune_epochs=0,
+        callbacks=None,
+        checkpoint_dir=None,
+        verbose=True,
+    ):
+        """Train several tasks jointly (Eq. 9 of paper 004): each step is of a random one.
+
+        Parameters
+        ----------
+        tasks : dict
+            Name -> (texts, labels), as ``fit`` takes them.
+        validation_tasks : dict, default=None
+            The same names; the weights of the lowest loss on them are kept.
+        max_steps : int, default=None
+            Mini-batches; None is ``max_epochs`` times as many as all texts make.
+        eval_every : int, default=200
+            Steps between validations, and between checkpoints.
+        patience : int, default=None
+            Validations without a better loss after which training stops.
+        fine_tune_epochs : int, default=0
+            Epochs over each task's own texts afterwards, of its private part alone.
+        callbacks : list of skorch callbacks, default=None
+        checkpoint_dir : path, default=None
+            Folder of the checkpoint, from which a killed run goes on.
+        verbose : bool, default=True
+            Whether to show a progress bar.
+
+        Returns
+        -------
+        self : object
+            With attributes ``learner_``, ``history_`` and ``estimators_``, a dict of the fitted
+            estimator of each task.
+
+        Raises
+        ------
+        ValueError
+            If there is no task, or texts and labels of one cannot be used.
+        """
+        self._validate_params()
+        if not isinstance(tasks, dict) or not tasks:
+            raise ValueError("tasks must be a dict of name -> (texts, labels), of one or more.")
+        read = {name: self._read_task(name, *pair) for name, pair in tasks.items()}
+        words, vectors = self._words([text for texts, _ in read.values() for text in texts])
+        labels = {name: self._labels_of(y) for name, (_, y) in read.items()}
+        learner = self._build(words, vectors, labels)
+        prepared = self._prepared(learner, read)
+        validation = None
+        if validation_tasks is not None:
+            if unknown := [name for name in validation_tasks if name not in tasks]:
+                raise ValueError(f"validation_tasks has {unknown[0]!r}, which is not in tasks.")
+            held_out = {n: self._read_task(n, *pair) for n, pair in validation_tasks.items()}
+            validation = self._prepared(learner, held_out)
+        n_texts = sum(len(task.texts) for task in prepared)
+        self.history_ = self._train(
+            learner,
+            prepared,
+            max_steps or self.max_epochs * math.ceil(n_texts / self.batch_size),
+            validation=validation,
+            eval_every=eval_every,
+            patience=patience,
+            callbacks=callbacks,
+            checkpoint_dir=checkpoint_dir,
+            verbose=verbose,
+        )
+        if fine_tune_epochs:
+            for parameter in learner.shared_parameters():
+                parameter.requires_grad_(False)
+            for task in prepared:
+                n_steps = fine_tune_epochs * math.ceil(len(task.texts) / self.batch_size)
+                self._train(learner, [task], n_steps, rate=0.1 * self.learning_rate)
+        self.learner_ = learner.requires_grad_(False).cpu()
+        self.learner_.card = None
+        self.estimators_ = {name: self._of_task(name) for name in learner.tasks}
+        return self
+
+    def _fit(self, X, y, labels):
+        """Train the private part of one task, or everything if nothing was learned before."""
+        tokens = tokens_of(X, self.lowercase)
+        if hasattr(self, "learner_") or not self._names_an_architecture():
+            self.learner_ = self._learner()
+            learner = self._without_tasks(self.learner_)
+            for parameter in learner.shared_parameters():
+                parameter.requires_grad_(False)
+            with torch.random.fork_rng():
+                torch.manual_seed(self.random_state or 0)
+                learner.add_task(OWN, labels)
+        else:
+            words, vectors = self._words(tokens)
+            learner = self._build(words, vectors, {OWN: labels})
+        prepared = self._prepared(learner, {OWN: (tokens, y)})
+        n_steps = self.max_epochs * math.ceil(len(tokens) / self.batch_size)
+        history = self._train(learner, prepared, n_steps, verbose=bool(self.verbose))
+        self.fit_history_ = history
+        self.module_ = learner.requires_grad_(False).cpu().eval()
+        self._task_place = 0
+        return self
+
+    def _build(self, words, vectors, labels):
+        """A new learner, with word vectors where there are some."""
+        sizes = {"width": self.width}
+        if self.backbone in ("meta_lstm", "hyper_lstm"):
+            sizes |= {"meta_width": self.meta_width, "rank": self.rank}
+        with torch.random.fork_rng():
+            torch.manual_seed(self.random_state or 0)
+            learner = TextLearner(
+                self.backbone if self._names_an_architecture() else "meta_lstm",
+                self._default_head,
+                task=self._task,
+                words=words,
+                tasks=labels,
+                n_inputs=self.embedding_size if vectors is None else vectors.shape[1],
+                dropout=self.dropout,
+                backbone_config=sizes,
+            )
+        if vectors is not None:
+            with torch.no_grad():
+                learner.embedding.weight[1:] = torch.from_numpy(vectors)
+                learner.embedding.weight[0] = 0
+        return learner
+
+    def _words(self, tokens):
+        """Vocabulary of some texts, and vectors of its words or None."""
+        words = vocabulary(tokens, min(self.min_df, len(tokens)), self.max_words)
+        if self.word_vectors is None:
+            return words, None
+        if isinstance(self.word_vectors, tuple):
+            known, vectors = self.word_vectors
+            vectors = np.asarray(vectors, dtype=np.float32)
+        else:
+            known, vectors = read_word_vectors(self.word_vectors)
+        place = {word: i for i, word in enumerate(known)}
+        rng = np.random.default_rng(self.random_state or 0)
+        scale = vectors.std()
+        found = np.stack(
+            [
+                vectors[place[w]] if w in place else rng.normal(0, scale, vectors.shape[1])
+                for w in words
+            ]
+            or [np.zeros(vectors.shape[1])]
+        )
+        return words, found[: len(words)].astype(np.float32) / max(scale, 1e-8) * 0.3
+
+    def _prepared(self, learner, read):
+        """Tasks (tokens, labels) in numbers, a list of TextTask."""
+        places = {name: i for i, name in enumerate(learner.tasks)}
+        return [
+            TextTask(
+                name,
+                word_numbers(tokens, learner.words, self.max_length),
+                self._targets(y, learner.tasks[name]),
+                places[name],
+            )
+            for name, (tokens, y) in read.items()
+        ]
+
+    def _train(self, learner, tasks, n_steps, *, validation=None, rate=None, **settings):
+        settings = {"eval_every": n_steps, "verbose": False} | settings
+        history = meta_train(
+            learner,
+            TextTasks(tasks),
+            MiniBatches(self.batch_size),
+            validation_source=None if validation is None else TextTasks(validation),
+            max_steps=n_steps,
+            batch_size=1,
+            n_groups=1,
+            n_pooled=1,
+            n_validation=max(16, 4 * len(tasks)),
+            learning_rate=rate or self.learning_rate,
+            optimizer=self.optimizer,
+            weight_decay=1e-5,
+            n_warmup=min(100, max(n_steps // 10, 1)),
+            device=self._device(),
+            precision="float32",
+            random_state=self.random_state or 0,
+            **settings,
+        )
+        return history
+
+    def _of_task(self, name):
+        """The fitted estimator of a task of ``meta_fit``."""
+        estimator = type(self)(**self.get_params(deep=False))
+        estimator.learner_ = self.learner_
+        estimator.module_ = self.learner_
+        estimator._task_place = list(self.learner_.tasks).index(name)
+        estimator._set_labels(self.learner_.tasks[name])
+        return estimator
+
+    @staticmethod
+    def _without_tasks(learner):
+        """A copy of the shared part of a learner, ready for a task of its own."""
+        copied = copy.deepcopy(learner).requires_grad_(True)
+        copied.tasks, copied.heads = {}, nn.ModuleList()
+        for backbone in copied.backbones:
+            backbone.private = nn.ModuleList()
+        return copied
+
+    def _read_task(self, name, X, y):
+        try:
+            return tokens_of(X, self.lowercase), self._checked_labels(X, y)
+        except ValueError as error:
+            raise ValueError(f"Task {name!r}: {error}") from error
+
+    def _new_learner(self, backbone):
+        if isinstance(backbone, nn.Module):
+            return backbone
+        raise ValueError(f"backbone={backbone!r} has no weights: call meta_fit or fit.")
+
+    @torch.inference_mode()
+    def _tell(self, X, what):
+        """``what(module, inputs)`` for texts in batches of like length, as a list in order."""
+        check_is_fitted(self)
+        module = self.module_.to(self._device()).eval()
+        texts = word_numbers(tokens_of(X, self.lowercase), module.words, self.max_length)
+        if not texts:
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        told = [None] * len(texts)
+        for start in range(0, len(order), 4 * self.batch_size):
+            rows = order[start : start + 4 * self.batch_size]
+            inputs = as_inputs([texts[i] for i in rows])
+            inputs = {name: tensor.to(self._device()) for name, tensor in inputs.items()}
+            for i, answer in zip(rows, what(module, inputs)):
+                told[i] = answer
+        return told
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "module_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        return tags
+
+    @staticmethod
+    def _check_lengths(X, y):
+        if isinstance(X, str):
+            raise ValueError("Iterable over raw text documents expected, string object received.")
+        check_consistent_length(X, y)
+        if len(X) == 0:
+            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")

@@ -1,0 +1,181 @@
+"""Classification of texts: MetaLSTMClassifier (paper 004)."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from .base import TextEstimator
+
+
+class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
+    """Classifier of texts that can learn how to compose words from other tasks.
+
+    An LSTM reads a text, and another one generates its weights at every word. The latter, and the
+    word vectors, can be learned from many tasks by ``meta_fit``; ``fit`` on a new task then leaves
+    them as they are and trains only what is the task's own, by gradient steps. Without
+    ``meta_fit`` everything is trained from nothing.
+
+    Parameters
+    ----------
+    backbone : {"meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "psp_mtl", "asp_mtl"}, path or Module
+        What tasks share; or weights that were meta-trained: a path, a hub id (see
+        :func:`sklearn_meta.weights.load_learner`), or a
+        :class:`sklearn_meta.text_learner.TextLearner`. "meta_lstm" by default.
+    word_vectors : path or (list of str, ndarray), default=None
+        Vectors that words begin with, of which the file is in the format of GloVe or word2vec, or
+        npz (see :func:`sklearn_meta.tasks.texts.read_word_vectors`). None is random ones.
+    embedding_size : int, default=100
+        Length of the vectors without ``word_vectors``.
+    width, meta_width, rank : int, default=100, 40 and 40
+        Hidden units h of each LSTM, m of the generating one, and its outputs z.
+    lowercase : bool, default=True
+    min_df : int, default=2
+        Texts that a word must be in, or else it counts as unknown.
+    max_words : int, default=25_000
+        Size of the vocabulary.
+    max_length : int, default=500
+        Words of a text that are read; the rest is left out, which bounds time and memory.
+    dropout : float, default=0.5
+    max_epochs : int, default=20
+        Of ``fit``, and of ``meta_fit`` unless it is told otherwise.
+    batch_size : int, default=16
+    learning_rate : float, default=2e-3
+        Peak rate; it warms up and falls along a cosine.
+    optimizer : {"adamw", "adagrad", "rmsprop"}, default="adamw"
+        "adagrad" is the paper's, with ``learning_rate=0.1``.
+    device : str, default="auto"
+        Torch device; "auto" is the GPU if there is one.
+    random_state : int, default=None
+        Seed of weights and batches; None is 0.
+    verbose : bool, default=False
+        Whether ``fit`` shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    learner_ : TextLearner
+        What ``meta_fit`` learned.
+    estimators_ : dict
+        The fitted classifier of each task of ``meta_fit``.
+    module_ : TextLearner
+        The network of the task of ``fit``.
+    history_, fit_history_ : skorch.history.History
+        Losses of ``meta_fit`` and of ``fit``.
+
+    References
+    ----------
+    J. Chen, X. Qiu, P. Liu, X. Huang. Meta Multi-Task Learning for Sequence Modeling. AAAI 2018
+    (paper 004).
+
+    Examples
+    --------
+    >>> from sklearn_meta import MetaLSTMClassifier
+    >>> films = ["a fine film", "a dull film", "fine and warm", "dull and cold"] * 8
+    >>> books = ["a fine book", "a dull book", "warm and fine", "cold and dull"] * 8
+    >>> small = MetaLSTMClassifier(embedding_size=8, width=8, max_epochs=10, learning_rate=0.02)
+    >>> small = small.meta_fit({"films": (films, [1, 0, 1, 0] * 8)}, verbose=False)
+    >>> small.fit(books, ["good", "bad", "good", "bad"] * 8).predict(["a warm book"]).tolist()
+    ['good']
+    """
+
+    _task = "text_classification"
+    _default_head = "softmax"
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Learn one task.
+
+        Parameters
+        ----------
+        X : sequence of str, or of sequences of str
+            Texts, or texts that are cut into words.
+        y : array-like of shape (n_texts,)
+            Classes, numbers or strings.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If there is one class only, or something is no text.
+        """
+        y = self._checked_labels(X, y)
+        return self._fit(X, y, self._labels_of(y))
+
+    def predict(self, X):
+        """Class of each text.
+
+        Parameters
+        ----------
+        X : sequence of str, or of sequences of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts,)
+        """
+        most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
+        return self.classes_[most_probable]
+
+    def predict_proba(self, X):
+        """Probability of each class.
+
+        Parameters
+        ----------
+        X : sequence of str, or of sequences of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_classes)
+        """
+
+        def what(module, inputs):
+            told = module(**inputs, task=self._task_place)
+            return told.scores.double().softmax(1).cpu().numpy()
+
+        return np.stack(self._tell(X, what))
+
+    def transform(self, X):
+        """Vector of each text: the hidden state after its last word.
+
+        Parameters
+        ----------
+        X : sequence of str, or of sequences of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, width)
+        """
+
+        def what(module, inputs):
+            return module.read(**inputs, task=self._task_place)[1].cpu().numpy()
+
+        return np.stack(self._tell(X, what))
+
+    def _checked_labels(self, X, y):
+        self._check_lengths(X, y)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if len(np.unique(y)) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs texts of at least 2 classes; the data contains only "
+                f"one class: {y[0]!r}."
+            )
+        return y
+
+    def _labels_of(self, y):
+        labels = np.unique(y)
+        self._set_labels(labels)
+        return labels.tolist()
+
+    def _set_labels(self, labels):
+        self.classes_ = np.asarray(labels)
+
+    @staticmethod
+    def _targets(y, labels):
+        number = {label: i for i, label in enumerate(labels)}
+        if unknown := [label for label in np.asarray(y).tolist() if label not in number]:
+            raise ValueError(f"Label {unknown[0]!r} is not one of {labels}.")
+        return [np.int64(number[label]) for label in np.asarray(y).tolist()]

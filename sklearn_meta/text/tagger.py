@@ -1,0 +1,160 @@
+"""Labels of words: MetaLSTMTagger (paper 004, experiment II)."""
+
+import numpy as np
+from sklearn.base import _fit_context
+
+from .base import TextEstimator
+
+
+class MetaLSTMTagger(TextEstimator):
+    """Tagger of sentences that can learn how to compose words from other tasks.
+
+    A Meta-LSTM reads each sentence both ways, and a conditional random field says which labels
+    follow each other. Tasks share the Meta-LSTM and the word vectors, as in
+    :class:`MetaLSTMClassifier`, of which it has the parameters: ``meta_fit`` trains several tasks
+    jointly, and ``fit`` afterwards trains only what is the new task's own.
+
+    Parameters
+    ----------
+    backbone, word_vectors, embedding_size, width, meta_width, rank, lowercase, min_df, max_words
+        As of :class:`MetaLSTMClassifier`.
+    max_length : int, default=500
+        Words of a sentence that are read; the rest gets "O", or the first of the labels.
+    dropout, max_epochs, batch_size, learning_rate, optimizer, device, random_state, verbose
+        As of :class:`MetaLSTMClassifier`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        Labels, sorted.
+    learner_, estimators_, module_, history_, fit_history_
+        As of :class:`MetaLSTMClassifier`.
+
+    References
+    ----------
+    J. Chen, X. Qiu, P. Liu, X. Huang. Meta Multi-Task Learning for Sequence Modeling. AAAI 2018
+    (paper 004).
+
+    Examples
+    --------
+    >>> from sklearn_meta import MetaLSTMTagger
+    >>> sentences = [["Anna", "sleeps"], ["dogs", "see", "Anna"], ["Ben", "runs"]] * 8
+    >>> tags = [["B-PER", "O"], ["O", "O", "B-PER"], ["B-PER", "O"]] * 8
+    >>> tagger = MetaLSTMTagger(width=16, dropout=0.0, learning_rate=0.02)
+    >>> tagger.fit(sentences, tags).predict([["Ben", "sleeps"]])
+    [['B-PER', 'O']]
+    """
+
+    _task = "text_tagging"
+    _default_head = "crf"
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Learn one task.
+
+        Parameters
+        ----------
+        X : sequence of sequences of str
+            Sentences, cut into words.
+        y : sequence of sequences of str
+            The label of each word.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If a sentence has more or fewer labels than words, or something is no sentence.
+        """
+        y = self._checked_labels(X, y)
+        return self._fit(X, y, self._labels_of(y))
+
+    def predict(self, X):
+        """Labels of the words of each sentence: the most probable sequence (Viterbi).
+
+        Parameters
+        ----------
+        X : sequence of sequences of str
+
+        Returns
+        -------
+        list of lists of str
+        """
+
+        def what(module, inputs):
+            told = module(**inputs, task=self._task_place)
+            tags = told.head.crf.decode(told.scores, told.mask).cpu().numpy()
+            return [row[row >= 0] for row in tags]
+
+        self._check_sentences(X)
+        told = self._tell(X, what)
+        usual = self.classes_[0] if "O" not in self.classes_ else "O"
+        found = []
+        for sentence, tags in zip(X, told):
+            labels = self.classes_[tags].tolist()[: len(sentence)]  # none of no words
+            found.append(labels + [usual] * (len(sentence) - len(labels)))
+        return found
+
+    def score(self, X, y):
+        """F1 of the spans, as seqeval counts them, if labels are spans; or share of right labels.
+
+        Parameters
+        ----------
+        X : sequence of sequences of str
+        y : sequence of sequences of str
+            Labels are spans if they are "O", "B-..." and "I-..." and nothing else.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ImportError
+            If labels are spans and seqeval is not installed.
+        """
+        y = self._checked_labels(X, y)
+        told = self.predict(X)
+        if {label[:2] for labels in y for label in labels} <= {"O", "B-", "I-"}:
+            try:
+                from seqeval.metrics import f1_score
+            except ImportError as error:
+                raise ImportError("Spans are scored by seqeval: pip install seqeval") from error
+            return float(f1_score(y, told, zero_division=0))
+        pairs = [pair for a, b in zip(y, told) for pair in zip(a, b)]
+        return float(np.mean([a == b for a, b in pairs]))
+
+    @staticmethod
+    def _check_sentences(X):
+        if isinstance(X, str) or any(isinstance(sentence, str) for sentence in X):
+            raise ValueError("Sentences must be cut into words: give a list of lists of str.")
+
+    def _checked_labels(self, X, y):
+        self._check_sentences(X)
+        self._check_lengths(X, y)
+        for i, (words, labels) in enumerate(zip(X, y)):
+            if isinstance(labels, str) or len(words) != len(labels):
+                raise ValueError(
+                    f"Sentence {i} has {len(words)} words and {len(labels)} labels: give one "
+                    "label for each word."
+                )
+        if not any(len(words) for words in X):
+            raise ValueError("No sentence has a word.")
+        return [list(map(str, labels)) for labels in y]
+
+    def _labels_of(self, y):
+        labels = sorted({label for tags in y for label in tags})
+        self._set_labels(labels)
+        return labels
+
+    def _set_labels(self, labels):
+        self.classes_ = np.asarray(labels)
+
+    def _targets(self, y, labels):
+        number = {label: i for i, label in enumerate(labels)}
+        if unknown := sorted({label for tags in y for label in tags} - number.keys()):
+            raise ValueError(f"Label {unknown[0]!r} is not one of those that were trained.")
+        # A sentence of no words is read as one unknown word, whose label is any.
+        return [np.array([number[label] for label in tags[: self.max_length]] or [0]) for tags in y]

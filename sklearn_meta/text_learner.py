@@ -1,0 +1,198 @@
+"""The learner of texts: word vectors, a sharing scheme, and an output layer for each task."""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+from .backbones.packed import reversal
+from .backbones.text_sharing import TEXT_BACKBONES
+from .heads import HEADS
+
+
+class TextLearner(nn.Module):
+    """Embedding x backbone x head, for several tasks at once (paper 004).
+
+    Parameters
+    ----------
+    backbone : {"meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "psp_mtl", "asp_mtl"}
+        What the tasks share.
+    head : {"softmax", "crf"}
+        For the task "text_classification", of one label a text, and "text_tagging", of one label
+        a word.
+    task : {"text_classification", "text_tagging"}
+    words : sequence of str
+        The vocabulary. Word 0 is every other word.
+    tasks : dict
+        Name -> labels, a list, of each task.
+    n_inputs : int, default=100
+        Length of a word vector.
+    dropout : float, default=0.5
+        Of word vectors and of what the head reads.
+    backbone_config : dict, optional
+        Keyword arguments of the backbone.
+
+    Raises
+    ------
+    ValueError
+        If something is unknown.
+    """
+
+    def __init__(
+        self,
+        backbone="meta_lstm",
+        head="softmax",
+        *,
+        task="text_classification",
+        words=(),
+        tasks=None,
+        n_inputs=100,
+        dropout=0.5,
+        backbone_config=None,
+    ):
+        super().__init__()
+        if backbone not in TEXT_BACKBONES or head not in HEADS.get(task, ()):
+            raise ValueError(
+                f"A learner of {task} has a backbone of {list(TEXT_BACKBONES)} and a head of "
+                f"{list(HEADS.get(task, ()))}, got {backbone!r} and {head!r}."
+            )
+        self.names = {"backbone": backbone, "head": head}
+        self.task = task
+        self.words = list(words)
+        self.n_inputs = n_inputs
+        self.embedding = nn.Embedding(1 + len(self.words), n_inputs)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.dropout = nn.Dropout(dropout)
+        # A tagger reads both ways.
+        directions = 2 if task == "text_tagging" else 1
+        config = backbone_config or {}
+        self.backbones = nn.ModuleList(
+            TEXT_BACKBONES[backbone](n_inputs, **config) for _ in range(directions)
+        )
+        self.heads = nn.ModuleList()
+        self.tasks = {}
+        for name, labels in (tasks or {}).items():
+            self.add_task(name, labels)
+
+    #: The loss and the score are the same for all tasks.
+    @property
+    def head(self):
+        """What has ``loss``, ``score`` and ``score_name``: the class of the heads."""
+        return HEADS[self.task][self.names["head"]]
+
+    @property
+    def config(self):
+        """Keyword arguments that build this learner again."""
+        return {
+            **self.names,
+            "task": self.task,
+            "words": self.words,
+            "tasks": dict(self.tasks),
+            "n_inputs": self.n_inputs,
+            "dropout": self.dropout.p,
+            "backbone_config": dict(self.backbones[0].config),
+        }
+
+    def add_task(self, name, labels):
+        """Give one more task a private part and a head, of random weights.
+
+        Parameters
+        ----------
+        name : str
+        labels : sequence
+            Its classes, or tags, JSON values.
+        """
+        if name in self.tasks:
+            raise ValueError(f"There is a task {name!r} already: give another name.")
+        self.tasks[name] = list(labels)
+        for backbone in self.backbones:
+            backbone.add_task()
+        n_outputs = sum(backbone.n_outputs for backbone in self.backbones)
+        self.heads.append(self.head(n_outputs, len(self.tasks[name])))
+
+    def shared_parameters(self):
+        """What a new task leaves as it is: word vectors, and what the backbone shares."""
+        modules = [self.embedding, *(b.shared for b in self.backbones if b.shared is not None)]
+        return [parameter for module in modules for parameter in module.parameters()]
+
+    def forward(self, words, lengths, task):
+        """What the head of a task says of its texts.
+
+        Parameters
+        ----------
+        words : int tensor of shape (B, T)
+            Numbers of words; padding is not read.
+        lengths : int tensor of shape (B,)
+            Words of each text, 1 or more, on the CPU.
+        task : int
+            Its place in ``tasks``.
+
+        Returns
+        -------
+        Told
+        """
+        outputs, last, order, penalty = self.read(words, lengths, task)
+        head = self.heads[task]
+        if self.task == "text_classification":
+            return Told(head(self.dropout(last)), head, None, penalty)
+        scores = head(self.dropout(outputs.data))
+        padded = unpacked(scores, outputs.batch_sizes)[order]
+        mask = (
+            torch.arange(padded.shape[1], device=padded.device) < lengths.to(padded.device)[:, None]
+        )
+        return Told(padded, head, mask, penalty)
+
+    def read(self, words, lengths, task):
+        """What the backbone says of words and texts.
+
+        Returns
+        -------
+        outputs : PackedSequence of (W, n_outputs)
+        last : tensor of shape (B, n_outputs)
+            Of each text, in the order of ``words``.
+        order : int tensor of shape (B,)
+            Where each text stands in the packed data.
+        penalty : tensor of shape ()
+        """
+        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        x = PackedSequence(self.dropout(self.embedding(packed.data)), packed.batch_sizes)
+        outputs, last, penalty = self.backbones[0](x, task)
+        if len(self.backbones) > 1:
+            turned = reversal(x.batch_sizes).to(x.data.device)
+            back = PackedSequence(x.data[turned], x.batch_sizes)
+            others, first, more = self.backbones[1](back, task)
+            outputs = torch.cat([outputs, others[turned]], 1)
+            last = torch.cat([last, first], 1)
+            penalty = penalty + more
+        order = packed.unsorted_indices
+        return PackedSequence(outputs, x.batch_sizes), last[order], order, penalty
+
+
+class Told(NamedTuple):
+    """What was said of a batch of texts of one task.
+
+    Parameters
+    ----------
+    scores : tensor of shape (B, C) or (B, T, C)
+        Of the labels of each text, or of each word.
+    head : Module
+        Of the task: a CRF knows which tags follow each other.
+    mask : bool tensor of shape (B, T) or None
+        Words that are not padding.
+    penalty : tensor of shape ()
+    """
+
+    scores: torch.Tensor
+    head: nn.Module
+    mask: torch.Tensor | None
+    penalty: torch.Tensor
+
+
+def unpacked(data, batch_sizes):
+    """Packed data (W, C) as (B, T, C), zero at padding, in the order of the packed texts."""
+    starts = (batch_sizes.cumsum(0) - batch_sizes).tolist()
+    padded = data.new_zeros(int(batch_sizes[0]), len(batch_sizes), data.shape[1])
+    for t, (start, n) in enumerate(zip(starts, batch_sizes.tolist())):
+        padded[:n, t] = data[start : start + n]
+    return padded

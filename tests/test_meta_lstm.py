@@ -1,0 +1,285 @@
+"""Meta-LSTM and its rivals: the equations of paper 004, and packed texts."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+
+from sklearn_meta.backbones.meta_lstm import BasicLSTM, MetaLSTM, compose, generated
+from sklearn_meta.backbones.packed import reversal
+from sklearn_meta.backbones.text_sharing import TEXT_BACKBONES, HyperLSTM
+from sklearn_meta.learner import build_learner
+from sklearn_meta.text_learner import TextLearner
+
+lengths_of = st.lists(st.integers(1, 7), min_size=1, max_size=5)
+
+
+def packed(lengths, size=3, seed=0):
+    """Packed texts of random vectors, and the texts in the order in which they are packed."""
+    generator = torch.Generator().manual_seed(seed)
+    texts = [torch.randn(n, size, generator=generator, dtype=torch.float64) for n in lengths]
+    texts = sorted(texts, key=len, reverse=True)
+    return pack_sequence(texts), texts
+
+
+def networks(d=3, h=4, m=2, z=3, seed=0):
+    torch.manual_seed(seed)
+    return MetaLSTM(d, h, m, z).double(), BasicLSTM(d, h, z).double()
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+def transcription(meta, basic, text):
+    """Eq. (10)-(20), number by number, of one text (T, d): z and h of every word."""
+    h, m = basic.width, meta.meta_width
+    meta, basic = (copy.deepcopy(net).requires_grad_(False) for net in (meta, basic))
+    W_m = torch.cat([meta.from_input.weight, meta.from_state.weight], 1)  # of [x; h^; h]
+    P, B = basic.weight[:, : basic.rank], basic.weight[:, basic.rank :]
+    Q = torch.cat([basic.from_input.weight, basic.from_state.weight], 1)
+    hidden, cell, meta_hidden, meta_cell = [0.0] * h, [0.0] * h, [0.0] * m, [0.0] * m
+    zs, hs = [], []
+
+    def lstm_of(sums, cell):  # Eq. (10)-(12), (15)-(17)
+        n = len(cell)
+        g = [math.tanh(s) for s in sums[:n]]
+        o, i, f = ([sigmoid(s) for s in sums[k * n : (k + 1) * n]] for k in (1, 2, 3))
+        cell = [g[j] * i[j] + cell[j] * f[j] for j in range(n)]
+        return [o[j] * math.tanh(cell[j]) for j in range(n)], cell
+
+    for x in text.tolist():
+        given = x + meta_hidden + hidden
+        sums = [
+            sum(float(w) * v for w, v in zip(row, given)) + float(b)
+            for row, b in zip(W_m, meta.from_input.bias)
+        ]
+        meta_hidden, meta_cell = lstm_of(sums, meta_cell)
+        z = [sum(float(w) * v for w, v in zip(row, meta_hidden)) for row in meta.to_z.weight]
+        sums = []
+        for gate in range(4):
+            inner = [
+                z[r] * sum(float(Q[gate * len(z) + r, k]) * v for k, v in enumerate(x + hidden))
+                for r in range(len(z))
+            ]
+            for j in range(h):
+                weighted = sum(float(P[gate, r, j]) * inner[r] for r in range(len(z)))  # Eq. (13)
+                sums.append(weighted + sum(float(B[gate, r, j]) * z[r] for r in range(len(z))))
+        hidden, cell = lstm_of(sums, cell)
+        zs.append(z)
+        hs.append(hidden)
+    return np.array(zs), np.array(hs)
+
+
+@settings(deadline=None, max_examples=15)
+@given(lengths_of, st.integers(0, 99))
+def test_cell_is_equations_10_to_20(lengths, seed):
+    meta, basic = networks(seed=seed)
+    x, texts = packed(lengths, seed=seed)
+    with torch.no_grad():
+        outputs, last = compose(meta, basic, x)
+        z = generated(meta, basic, x)
+    for i, text in enumerate(texts):
+        zs, hs = transcription(meta, basic, text)
+        rows = [sum(x.batch_sizes[:t].tolist()) + i for t in range(len(text))]
+        np.testing.assert_allclose(outputs[rows], hs, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(z[rows], zs, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(last[i], hs[-1], rtol=1e-6, atol=1e-9)
+
+
+def test_generated_matrices_are_equation_13():
+    """W(z) [x; h] is what the cell computes."""
+    _, basic = networks()
+    z = torch.randn(5, 3, dtype=torch.float64)
+    x, h = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)
+    with torch.no_grad():
+        W = basic.matrices(z)
+        assert W.shape == (5, 4, 4, 7)
+        sums = (W @ torch.cat([x, h], 1)[:, None, :, None])[..., 0]
+        bias = torch.einsum("grh,br->bgh", basic.weight[:, 3:], z)
+        gates = (sums + bias).transpose(0, 1)
+        hidden, _ = basic(basic.from_input(x), z, h, torch.zeros(5, 4, dtype=torch.float64))
+        cell = gates[0].tanh() * gates[2].sigmoid()
+        torch.testing.assert_close(hidden, gates[1].sigmoid() * cell.tanh())
+
+
+def test_gradients_are_right():
+    meta, basic = networks(2, 3, 2, 2)
+    x, _ = packed([3, 2], 2)
+    parameters = [*meta.parameters(), *basic.parameters()]
+
+    def run(data, *values):
+        names = [n for n, _ in nn.ModuleList([meta, basic]).named_parameters()]
+
+        class Both(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.of = nn.ModuleList([meta, basic])
+
+            def forward(self, data):
+                return compose(*self.of, x._replace(data=data))[1]
+
+        return torch.func.functional_call(
+            Both(), {f"of.{n}": v for n, v in zip(names, values)}, data
+        )
+
+    values = [p.detach().clone().requires_grad_() for p in parameters]
+    assert torch.autograd.gradcheck(run, (x.data.requires_grad_(), *values))
+
+
+@pytest.mark.parametrize(("d", "h", "m", "z"), [(100, 100, 20, 20), (200, 100, 40, 40)])
+def test_as_many_parameters_as_the_papers_formulas(d, h, m, z):
+    meta, basic = MetaLSTM(d, h, m, z), BasicLSTM(d, h, z)
+    n_meta, n_basic = (sum(p.numel() for p in net.parameters()) for net in (meta, basic))
+    assert n_meta == 4 * m * (d + h + m + 1) + m * z
+    assert n_basic == 8 * h * z + 4 * d * z + 4 * h * z  # the last for Q's part of the state
+    if d == 100:
+        assert (n_meta, n_basic) == (18_080, 32_000)  # the paper has 18,080 and 24,000
+
+
+# Packed texts
+
+
+@given(lengths_of)
+def test_reversal_turns_each_text_round(lengths):
+    x, texts = packed(lengths)
+    turned = x.data[reversal(x.batch_sizes)]
+    expected = pack_sequence([text.flip(0) for text in texts]).data
+    assert torch.equal(turned, expected)
+    assert torch.equal(turned[reversal(x.batch_sizes)], x.data)
+
+
+def of_two_tasks(name, **config):
+    backbone = TEXT_BACKBONES[name](3, width=4, **config)
+    backbone.add_task()
+    backbone.add_task()
+    return backbone.double()
+
+
+@pytest.mark.parametrize("name", TEXT_BACKBONES)
+@settings(deadline=None, max_examples=10)
+@given(lengths=lengths_of, seed=st.integers(0, 99))
+def test_together_is_one_by_one(name, lengths, seed):
+    torch.manual_seed(seed)
+    backbone = of_two_tasks(name).eval()
+    x, texts = packed(lengths, seed=seed)
+    with torch.no_grad():
+        outputs, last, penalty = backbone(x, 1)
+        assert outputs.shape[1] == last.shape[1] == backbone.n_outputs
+        for i, text in enumerate(texts):
+            alone = backbone(pack_sequence([text]), 1)
+            torch.testing.assert_close(last[i], alone[1][0])
+            rows = [sum(x.batch_sizes[:t].tolist()) + i for t in range(len(text))]
+            torch.testing.assert_close(outputs[rows], alone[0])
+    assert penalty == 0
+
+
+@pytest.mark.parametrize("name", TEXT_BACKBONES)
+def test_tasks_have_parts_of_their_own(name):
+    torch.manual_seed(0)
+    backbone = of_two_tasks(name).eval()
+    x, _ = packed([4, 2])
+    backbone(x, 0)[1].sum().backward()
+    touched = {n.split(".")[1] for n, p in backbone.named_parameters() if p.grad is not None}
+    assert "1" not in touched and "0" in touched
+    shared = backbone.shared and all(p.grad is not None for p in backbone.shared.parameters())
+    assert bool(shared) is (backbone.shared is not None)
+
+
+def test_hyper_lstm_without_scaling_is_torchs_lstm():
+    hyper = HyperLSTM(3, 4, 2, 3).double()
+    lstm = nn.LSTM(3, 4).double()
+    with torch.no_grad():
+        for scale in hyper.scales:
+            scale.weight.zero_()
+        order = torch.arange(16).view(4, 4)[[2, 3, 0, 1]].flatten()  # torch's: i, f, g, o
+        lstm.weight_ih_l0.copy_(hyper.from_input.weight[order])
+        lstm.weight_hh_l0.copy_(hyper.from_state.weight[order])
+        lstm.bias_ih_l0.zero_(), lstm.bias_hh_l0.zero_()
+        x, _ = packed([5, 3, 1])
+        torch.testing.assert_close(hyper(x)[0], lstm(x)[0].data)
+
+
+def test_adversary_pushes_shared_features_away_from_the_task():
+    torch.manual_seed(0)
+    backbone = of_two_tasks("asp_mtl", orthogonal=0.0).train()
+    x, _ = packed([4, 2])
+    backbone(x, 0)[2].backward()
+    guess = {n: p.grad.clone() for n, p in backbone.named_parameters() if p.grad is not None}
+    assert {n.split(".")[0] for n in guess} == {"shared", "discriminator"}
+    step = 0.05
+    with torch.no_grad():
+        before = backbone(x, 0)[2]
+        for n, p in backbone.shared.named_parameters():
+            p -= step * guess[f"shared.{n}"]
+        worse = backbone(x, 0)[2]  # the discriminator is misled
+    assert worse > before
+
+
+# The learner
+
+
+def learner_of(task, backbone="meta_lstm", dropout=0.0):
+    torch.manual_seed(0)
+    head = "crf" if task == "text_tagging" else "softmax"
+    return TextLearner(
+        *(backbone, head),
+        task=task,
+        words=list("abcdefgh"),
+        tasks={"one": ["x", "y", "z"], "two": ["p", "q"]},
+        n_inputs=3,
+        dropout=dropout,
+        backbone_config={"width": 4},
+    )
+
+
+@pytest.mark.parametrize("task", ["text_classification", "text_tagging"])
+@pytest.mark.parametrize("backbone", TEXT_BACKBONES)
+def test_padding_changes_nothing(task, backbone):
+    learner = learner_of(task, backbone).double().eval()
+    lengths = torch.tensor([2, 5, 1, 5])
+    words = torch.randint(0, 9, (4, 5), generator=torch.Generator().manual_seed(0))
+    other = torch.where(torch.arange(9) < lengths[:, None], words.new_zeros(4, 9), 7)
+    other[:, :5] = torch.where(torch.arange(5) < lengths[:, None], words, 8)
+    with torch.no_grad():
+        first, second = learner(words, lengths, 1), learner(other, lengths, 1)
+        torch.testing.assert_close(first.scores, second.scores)
+        for i, n in enumerate(lengths.tolist()):
+            alone = learner(words[i : i + 1, :n], lengths[i : i + 1], 1).scores[0]
+            scores = first.scores[i] if task == "text_classification" else first.scores[i, :n]
+            torch.testing.assert_close(scores, alone)
+
+
+def test_taggers_read_both_ways():
+    learner = learner_of("text_tagging").eval()
+    words, lengths = torch.tensor([[1, 2, 3, 4]]), torch.tensor([4])
+    with torch.no_grad():
+        first = learner(words, lengths, 0).scores
+        for changed in (0, 3):
+            other = words.clone()
+            other[0, changed] = 5
+            assert not torch.isclose(learner(other, lengths, 0).scores, first).all(-1).any()
+
+
+@pytest.mark.parametrize("task", ["text_classification", "text_tagging"])
+def test_a_config_builds_the_learner_again(task):
+    learner = learner_of(task)
+    again = build_learner(learner.config)
+    again.load_state_dict(learner.state_dict())
+    words, lengths = torch.tensor([[1, 2, 0], [3, 0, 0]]), torch.tensor([3, 1])
+    told = [model.eval()(words, lengths, 0).scores for model in (learner, again)]
+    assert torch.equal(*told)
+
+
+def test_bad_learners():
+    with pytest.raises(ValueError, match="meta_lstm.*'crf'"):
+        TextLearner(head="crf")
+    learner = learner_of("text_classification")
+    with pytest.raises(ValueError, match="is a task 'one' already"):
+        learner.add_task("one", [0, 1])

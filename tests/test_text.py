@@ -1,0 +1,333 @@
+"""MetaLSTMClassifier and MetaLSTMTagger as a scikit-learn user meets them."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
+from sklearn_meta.tasks.texts import (
+    MiniBatches,
+    TextTask,
+    read_word_vectors,
+    tokens_of,
+    vocabulary,
+    word_numbers,
+)
+
+GOOD, BAD = ["good", "fine", "warm", "bright"], ["bad", "dull", "cold", "dark"]
+SMALL = {"embedding_size": 12, "width": 12, "meta_width": 6, "rank": 6, "dropout": 0.0}
+QUICK = SMALL | {"max_epochs": 3, "learning_rate": 0.02, "min_df": 1}
+
+
+def reviews(n, topic, seed=0):
+    """Texts whose feeling is that of one word; "not" turns it round."""
+    rng = np.random.default_rng(seed)
+    texts, y = [], rng.integers(2, size=n)
+    for label in y:
+        turned = rng.random() < 0.3
+        word = rng.choice(GOOD if label != turned else BAD)
+        words = [topic] * rng.integers(1, 4) + (["not"] if turned else []) + [word]
+        texts.append(" ".join(words + ["the"] * rng.integers(0, 3)))
+    return texts, np.where(y, "yes", "no")
+
+
+def sentences(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(n):
+        tags = rng.choice(["O", "B-PER"], size=rng.integers(1, 6))
+        X.append([str(rng.choice(["Ann", "Ben"] if t != "O" else ["sees", "a"])) for t in tags])
+        y.append(tags.tolist())
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """What two tasks share."""
+    tasks = {topic: reviews(160, topic) for topic in ("book", "film")}
+    held_out = {topic: reviews(60, topic, 1) for topic in tasks}
+    estimator = MetaLSTMClassifier(**QUICK, random_state=0)
+    return estimator.meta_fit(
+        tasks, validation_tasks=held_out, max_steps=150, eval_every=50, verbose=False
+    )
+
+
+def test_tasks_are_learned_jointly(learned):
+    for topic in ("book", "film"):
+        X, y = reviews(100, topic, 2)
+        estimator = learned.estimators_[topic]
+        assert estimator.score(X, y) > 0.9
+        assert estimator.classes_.tolist() == ["no", "yes"]
+    assert min(learned.history_[:, "valid_loss"]) < 0.3
+
+
+def test_a_new_task_leaves_what_is_shared_as_it_is(learned):
+    X, y = reviews(40, "toy")
+    before = [p.clone() for p in learned.learner_.parameters()]
+    estimator = clone(learned).fit(X, y)
+    assert all((a == b).all() for a, b in zip(before, learned.learner_.parameters()))
+    shared = zip(estimator.module_.shared_parameters(), learned.learner_.shared_parameters())
+    assert all((a == b).all() for a, b in shared)
+    held_out = reviews(100, "toy", 5)
+    alone = MetaLSTMClassifier(**QUICK, random_state=0).fit(X, y)
+    assert estimator.score(*held_out) > 0.85
+    assert estimator.score(*held_out) > alone.score(*held_out)
+
+
+def test_fine_tuning_leaves_what_is_shared_as_it_is():
+    tasks = {topic: reviews(40, topic) for topic in ("book", "film")}
+    first, tuned = (
+        MetaLSTMClassifier(**QUICK).meta_fit(tasks, max_steps=10, fine_tune_epochs=n, verbose=False)
+        for n in (0, 2)
+    )
+    pairs = zip(first.learner_.shared_parameters(), tuned.learner_.shared_parameters())
+    assert all((a == b).all() for a, b in pairs)
+    X, _ = tasks["book"]
+    probabilities = (e.estimators_["book"].predict_proba(X) for e in (first, tuned))
+    assert not np.allclose(*probabilities)
+
+
+def test_predictions_do_not_depend_on_each_other(learned):
+    X, _ = reviews(20, "book", 3)
+    estimator = learned.estimators_["book"]
+    found = estimator.predict_proba(X)
+    assert_allclose(found.sum(1), 1)
+    assert_allclose(estimator.predict_proba(X[::-1])[::-1], found, atol=1e-6)
+    alone = [estimator.predict_proba([text]) for text in X]
+    assert_allclose(np.concatenate(alone), found, atol=1e-6)
+    assert_allclose(estimator.predict_proba([text.split() for text in X]), found, atol=1e-6)
+    assert estimator.transform(X).shape == (20, 12)
+
+
+def test_texts_of_nothing_known_and_of_nothing(learned):
+    estimator = learned.estimators_["book"]
+    odd = ["", "   ", "zebra quagga", [], ["zebra"]]
+    found = estimator.predict_proba(odd)
+    assert np.isfinite(found).all()
+    assert_allclose(found[[0, 1, 3, 4]], found[[0] * 4], atol=1e-6)  # one unknown word
+
+
+def test_a_long_text_is_cut(learned):
+    estimator = learned.estimators_["book"]
+    text = "good " * 100_000
+    found = estimator.predict_proba([text])
+    assert_allclose(found, estimator.predict_proba(["good " * estimator.max_length]), atol=1e-6)
+
+
+def test_clones_pickles_and_saved_weights(learned, tmp_path):
+    X, y = reviews(30, "toy")
+    estimator = clone(learned).fit(X, y)
+    again = pickle.loads(pickle.dumps(estimator))
+    assert_array_equal(again.predict_proba(X), estimator.predict_proba(X))
+    path = learned.save_pretrained(tmp_path / "weights", data="made up")
+    loaded = MetaLSTMClassifier(path, **QUICK, random_state=0).fit(X, y)
+    assert_allclose(loaded.predict_proba(X), estimator.predict_proba(X), atol=1e-5)
+
+
+def test_same_seed_same_network():
+    X, y = reviews(30, "toy")
+    first, second, other = (
+        MetaLSTMClassifier(**QUICK, random_state=seed).fit(X, y).predict_proba(X)
+        for seed in (0, 0, 1)
+    )
+    assert_array_equal(first, second)
+    assert not np.allclose(first, other)
+
+
+def test_pipelines_and_searches(learned):
+    X, y = reviews(60, "toy")
+    assert cross_val_score(learned, X, y, cv=3, error_score="raise").mean() > 0.7
+    pipeline = make_pipeline(learned.estimators_["book"], LogisticRegression())
+    assert pipeline.fit(X, y).score(X, y) > 0.7  # document vectors
+    search = GridSearchCV(clone(learned), {"max_epochs": [1, 2]}, cv=2).fit(np.array(X), y)
+    assert search.best_params_["max_epochs"] in (1, 2)
+
+
+@pytest.mark.parametrize(
+    "backbone", ["lstm", "hyper_lstm", "ssp_mtl", "psp_mtl", "asp_mtl", "meta_lstm"]
+)
+def test_rivals_learn_too(backbone):
+    tasks = {topic: reviews(160, topic) for topic in ("book", "film")}
+    estimator = MetaLSTMClassifier(backbone, **QUICK, random_state=0)
+    estimator.meta_fit(tasks, max_steps=120, verbose=False)
+    assert estimator.estimators_["film"].score(*reviews(60, "film", 1)) > 0.75
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    tasks = {topic: reviews(40, topic) for topic in ("book", "film")}
+    settings = {"eval_every": 10, "verbose": False}
+    whole = MetaLSTMClassifier(**QUICK, random_state=0).meta_fit(tasks, max_steps=20, **settings)
+
+    class Killed(KeyboardInterrupt):
+        pass
+
+    from skorch.callbacks import Callback
+
+    class Kill(Callback):
+        def on_epoch_begin(self, net, **kwargs):
+            if len(net.history) == 2:
+                raise Killed
+
+    with pytest.warns(UserWarning, match="ended by an interrupt"):
+        MetaLSTMClassifier(**QUICK, random_state=0).meta_fit(
+            tasks, max_steps=20, checkpoint_dir=tmp_path, callbacks=[Kill()], **settings
+        )
+    resumed = MetaLSTMClassifier(**QUICK, random_state=0).meta_fit(
+        tasks, max_steps=20, checkpoint_dir=tmp_path, **settings
+    )
+    pairs = zip(whole.learner_.parameters(), resumed.learner_.parameters())
+    assert all((a == b).all() for a, b in pairs)
+
+
+# Word vectors and vocabulary
+
+
+def test_word_vectors_of_both_formats(tmp_path):
+    words, vectors = ["bad", "good"], np.array([[1.0, 2, 3], [4, 5, 6]], dtype=np.float32)
+    (tmp_path / "glove.txt").write_text("bad 1 2 3\ngood 4 5 6\n")
+    (tmp_path / "word2vec.txt").write_text("2 3\nbad 1 2 3\ngood 4 5 6\n")
+    np.savez(tmp_path / "vectors.npz", words=words, vectors=vectors)
+    for name in ("glove.txt", "word2vec.txt", "vectors.npz"):
+        found = read_word_vectors(tmp_path / name)
+        assert found[0] == words
+        assert_array_equal(found[1], vectors)
+    X, y = reviews(30, "toy")
+    estimator = MetaLSTMClassifier(
+        word_vectors=tmp_path / "glove.txt", **QUICK | {"max_epochs": 1, "learning_rate": 1e-9}
+    ).fit(X, y)
+    learned = estimator.module_.embedding.weight.numpy()
+    place = {word: i for i, word in enumerate(estimator.module_.words, 1)}
+    assert learned.shape[1] == 3
+    ratio = learned[[place["bad"], place["good"]]] / vectors
+    assert_allclose(ratio, ratio[0, 0], rtol=1e-4)  # a common scale
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("bad 1 2\ngood 1\n", "line 2: 1 numbers, and 2 before"), ("bad x 1\n", "line 1: a word")],
+)
+def test_bad_word_vectors(tmp_path, text, message):
+    file = tmp_path / "vectors.txt"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_word_vectors(file)
+    with pytest.raises(FileNotFoundError, match="There are no word vectors"):
+        read_word_vectors(tmp_path / "nothing")
+
+
+def test_words_and_their_numbers():
+    assert tokens_of(["It's NOT good, at all."]) == [["it's", "not", "good", ",", "at", "all", "."]]
+    assert tokens_of([["It", "'s"]], lowercase=False) == [["It", "'s"]]
+    tokens = [["a", "b"], ["a", "c", "c"], ["a", "c"]]
+    assert vocabulary(tokens) == ["a", "b", "c"]
+    assert vocabulary(tokens, min_df=2) == ["a", "c"]
+    assert vocabulary(tokens, max_words=1) == ["a"] or vocabulary(tokens, max_words=1) == ["c"]
+    assert vocabulary([[]]) == []
+    numbers = word_numbers([["c", "z", "a"], []], ["a", "c"], max_length=2)
+    assert [n.tolist() for n in numbers] == [[2, 0], [0]]
+
+
+def test_mini_batches_are_of_texts_of_like_length():
+    rng = np.random.default_rng(0)
+    texts = [np.ones(n, dtype=np.int64) for n in rng.integers(1, 200, size=300)]
+    task = TextTask("a", texts, [np.int64(0)] * 300, 0)
+    batches = [MiniBatches(16).draw(task, rng) for _ in range(30)]
+    lengths = [np.array([len(t) for t in batch.texts]) for batch in batches]
+    assert np.mean([n.sum() / (n.max() * len(n)) for n in lengths]) > 0.8  # of a batch is words
+    assert max(n.max() for n in lengths) > 180 and min(n.min() for n in lengths) < 20
+    few = MiniBatches(16).draw(task._replace(texts=texts[:5], targets=[np.int64(0)] * 5), rng)
+    assert len(few.texts) == 5
+
+
+# The tagger
+
+
+def test_tagger_learns_scores_and_transfers():
+    X, y = sentences(80)
+    tagger = MetaLSTMTagger(**QUICK, random_state=0).meta_fit(
+        {"names": (X, y), "copies": (X, [["X" if t == "O" else "Y" for t in tags] for tags in y])},
+        max_steps=80,
+        verbose=False,
+    )
+    new = sentences(30, 1)
+    assert tagger.estimators_["names"].score(*new) > 0.95  # F1 of spans
+    found = tagger.estimators_["copies"].predict(new[0])
+    assert [len(tags) for tags in found] == [len(words) for words in new[0]]
+    own = clone(tagger).set_params(max_epochs=10)
+    assert own.fit(X[:40], y[:40]).score(*new) > 0.9
+
+
+def test_tagger_scores_are_seqevals_or_of_words():
+    X, y = [["Ann", "Lee", "sees"], ["Ben"]], [["B-PER", "I-PER", "O"], ["B-PER"]]
+    tagger = MetaLSTMTagger(**QUICK).fit(X * 4, y * 4)
+    tagger.predict = lambda X: [["B-PER", "O", "O"], ["B-PER"]]
+    assert tagger.score(X, y) == 0.5  # one span of two, and one wrong
+    tagger.predict = lambda X: [["NN", "NN", "VB"], ["NN"]]
+    assert tagger.score(X, [["NN", "VB", "VB"], ["NN"]]) == 0.75
+
+
+def test_tagger_of_empty_and_of_long_sentences():
+    X, y = sentences(20)
+    tagger = MetaLSTMTagger(**QUICK | {"max_epochs": 1}, max_length=4).fit(X, y)
+    found = tagger.predict([[], ["Ann"] * 9])
+    assert found[0] == [] and len(found[1]) == 9
+    assert found[1][4:] == ["O"] * 5
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (["a b", "c"], [1, 1], "only one class"),
+        (["a b", 3], [0, 1], "Text 1 is of type int"),
+        ("a b", [0], "string object received"),
+        (["a"], [0, 1], "inconsistent numbers of samples"),
+        ([], [], "0 sample"),
+        (["a", "b"], [0.5, 0.1], "continuous"),
+    ],
+)
+def test_bad_texts(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        MetaLSTMClassifier(**QUICK).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        ([["a", "b"]], [["O"]], "Sentence 0 has 2 words and 1 labels"),
+        (["a b"], [["O", "O"]], "must be cut into words"),
+        ([["a"]], ["O"], "Sentence 0 has 1 words"),
+        ([[]], [[]], "No sentence has a word"),
+    ],
+)
+def test_bad_sentences(X, y, message):
+    with pytest.raises(ValueError, match=message):
+        MetaLSTMTagger(**QUICK).fit(X, y)
+
+
+def test_bad_tasks(learned):
+    X, y = reviews(10, "toy")
+    with pytest.raises(ValueError, match="tasks must be a dict"):
+        MetaLSTMClassifier(**QUICK).meta_fit([(X, y)])
+    with pytest.raises(ValueError, match="Task 'toys':.*only one class"):
+        MetaLSTMClassifier(**QUICK).meta_fit({"toys": (X, ["yes"] * 10)})
+    with pytest.raises(ValueError, match="'b', which is not in tasks"):
+        MetaLSTMClassifier(**QUICK).meta_fit({"a": (X, y)}, validation_tasks={"b": (X, y)})
+    with pytest.raises(ValueError, match="Label 'maybe' is not one of"):
+        other = np.where(y == "yes", "maybe", "no")
+        MetaLSTMClassifier(**QUICK).meta_fit({"a": (X, y)}, validation_tasks={"a": (X, other)})
+    with pytest.raises(NotFittedError):
+        MetaLSTMClassifier(**QUICK).predict(X)
+    with pytest.raises(NotFittedError):
+        clone(learned).predict(X)
+    tagged, tags = sentences(8)
+    tagger = MetaLSTMTagger(**QUICK)
+    with pytest.raises(ValueError, match="Label 'B-LOC' is not one of"):
+        bad = [["B-LOC"] * len(t) for t in tags]
+        tagger.meta_fit({"a": (tagged, tags)}, validation_tasks={"a": (tagged, bad)})
