@@ -16,6 +16,7 @@ from .outlier_episodes import OutlierSampler
 from .prior import TablePrior
 from .regression_episodes import RegressionSampler, n_targets, target_scale
 from .regression_prior import RegressionPrior
+from .reviews import load_reviews
 from .sequences import (
     ClassSequences,
     Curriculum,
@@ -27,6 +28,7 @@ from .sequences import (
 from .sources import Mixture, Tables, as_dataset, as_source, names_in
 from .stream import batches
 from .symbolic import SymbolicNetworks, make_symbolic_regression
+from .tagging import load_conll_folder, load_tagging, read_conll, read_conllu, to_iob2
 
 __all__ = [
     "CircleSpiral",
@@ -71,14 +73,20 @@ __all__ = [
     "groups_of_like_size",
     "in_units_of",
     "load_cifar_fs",
+    "load_conll_folder",
     "load_mini_imagenet",
     "load_omniglot",
+    "load_reviews",
+    "load_tagging",
     "make_symbolic_regression",
     "moments_of",
     "n_targets",
     "names_in",
+    "read_conll",
+    "read_conllu",
     "select",
     "split",
     "stack_tables",
     "target_scale",
+    "to_iob2",
 ]

@@ -1,0 +1,329 @@
+"""Tables 3 and 5 of paper 004 on Meta-LSTMs: text classification and sequence tagging.
+
+    python benchmarks/paper_004.py --table 3 --parts single multi transfer
+    python benchmarks/paper_004.py --table 5 --tagging crossner
+    python benchmarks/paper_004.py --table curve --domains books music
+    python benchmarks/paper_004.py --quick
+
+benchmarks/README.md says what is measured and how to read it. Each score (data x part x model x
+seed x domain) is a row of a csv, written when it is there: a killed command goes on.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from few_shot_report import markdown_table
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.semi_supervised import LabelSpreading
+
+from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
+from sklearn_meta.model_selection import Transductive
+from sklearn_meta.tasks import load_reviews, load_tagging
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Models of each part of table 3.
+PARTS = {
+    "single": ["lstm", "hyper_lstm", "meta_lstm"],
+    "multi": ["asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm"],
+    "transfer": ["meta_lstm"],
+}
+
+#: What the paper reports, means over its 16 domains.
+PAPER = {
+    ("single", "lstm"): 0.818,
+    ("single", "hyper_lstm"): 0.824,
+    ("single", "meta_lstm"): 0.840,
+    ("multi", "asp_mtl"): 0.872,
+    ("multi", "psp_mtl"): 0.837,
+    ("multi", "ssp_mtl"): 0.857,
+    ("multi", "meta_lstm"): 0.879,
+    ("transfer", "meta_lstm"): 0.859,
+}
+
+#: Labelled texts of a new domain.
+SIZES = (50, 100, 200, 1400)
+
+#: Of the learning curve.
+METHODS = ("transfer", "LSTM", "TF-IDF, LogisticRegression", "TF-IDF, LabelSpreading")
+
+#: Of the tagging sets: what is tagged.
+TAGGING = {"brown_pos": "pos", "conll2002": "ner", "crossner": "ner", "wnut17": "ner"}
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--table", choices=["3", "5", "curve"], default="3", help="[3]")
+    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="of table 3 [all]")
+    add("--models", nargs="+", help="these only")
+    add("--domains", nargs="+", help="these only [all]")
+    add("--tagging", nargs="+", choices=TAGGING, default=list(TAGGING), help="[all]")
+    folder = os.environ.get("SKLEARN_META_TEXT") or ROOT / "../shared/data/text"
+    add("--folder", type=Path, default=folder, help="of the texts [%(default)s]")
+    add("--word-vectors", type=Path, help="[word_vectors_100d.npz of the folder, if it is there]")
+    add("--seeds", type=int, default=1, help="[%(default)s]")
+    add("--epochs", type=int, default=10, help="of each training [%(default)s]")
+    add("--fine-tune", type=int, default=2, help="epochs of each task afterwards [%(default)s]")
+    add("--learning-rate", type=float, default=2e-3)
+    add("--n-texts", type=int, help="of each domain at most, to be quick")
+    add("--max-length", type=int, default=300, help="words of a text [%(default)s]")
+    add("--cache", type=Path, default=Path("checkpoints/paper_004"), help="[%(default)s]")
+    add("--output", type=Path, help="a folder [benchmarks/results/paper_004, or _quick]")
+    add("--quick", action="store_true", help="a minute, and nothing learned")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.epochs, options.n_texts, options.max_length = 1, 20, 20
+        options.domains = options.domains or ["books", "music", "toys_games"]
+    if options.output is None:
+        name = "paper_004_quick" if options.quick else "paper_004"
+        options.output = ROOT / "benchmarks/results" / name
+    vectors = options.folder / "word_vectors_100d.npz"
+    if options.word_vectors is None and vectors.is_file():
+        options.word_vectors = vectors
+    return options
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    torch.set_num_threads(1)  # so that no training waits for another's threads
+    options.output.mkdir(parents=True, exist_ok=True)
+    if options.table == "3":
+        table_3(options)
+    elif options.table == "5":
+        table_5(options)
+    else:
+        curve(options)
+
+
+class Scores:
+    """Rows of a csv, each of which is computed once.
+
+    Parameters
+    ----------
+    file : Path
+    """
+
+    def __init__(self, file):
+        self.file = file
+        self.rows = pd.read_csv(file).to_dict("records") if file.exists() else []
+
+    def missing(self, key, names):
+        """Those of some names that have no score under a key, a dict."""
+        known = {
+            row["name"] for row in self.rows if all(str(row[k]) == str(v) for k, v in key.items())
+        }
+        return [name for name in names if name not in known]
+
+    def add(self, key, scores, **more):
+        """Write scores, a dict by name."""
+        self.rows += [{**key, "name": n, "score": s, **more} for n, s in scores.items()]
+        frame = pd.DataFrame(self.rows)
+        frame.to_csv(self.file, index=False, float_format="%.5g")
+        print(key, f"{np.mean(list(scores.values())):.4f}", flush=True)
+
+
+def reviews(options, split):
+    """Domain -> (texts, labels)."""
+    return first_of(load_reviews(options.folder, split, options.domains), options.n_texts)
+
+
+def first_of(tasks, n):
+    """The first texts of each task, or all if ``n`` is None."""
+    return {name: (X[:n], y[:n]) for name, (X, y) in tasks.items()}
+
+
+def classifier(model, seed, options, **parameters):
+    return MetaLSTMClassifier(
+        model,
+        word_vectors=options.word_vectors,
+        max_epochs=options.epochs,
+        max_length=options.max_length,
+        learning_rate=options.learning_rate,
+        random_state=seed,
+        **parameters,
+    )
+
+
+def table_3(options):
+    """Accuracy on 16 domains: each model alone, jointly, and transferred to the one left out."""
+    train, valid, test = (reviews(options, split) for split in ("train", "valid", "test"))
+    scores = Scores(options.output / "table_3.csv")
+    for seed in range(options.seeds):
+        for part in options.parts:
+            for model in PARTS[part]:
+                if options.models and model not in options.models:
+                    continue
+                key = {"part": part, "model": model, "seed": seed, "epochs": options.epochs}
+                key |= {"fine_tune": options.fine_tune, "texts": str(options.n_texts)}
+                left = scores.missing(key, train)
+                start = time.process_time()
+                if part == "single":
+                    for name in left:
+                        estimator = classifier(model, seed, options).fit(*train[name])
+                        told = {name: estimator.score(*test[name])}
+                        scores.add(key, told, n_parameters=n_parameters(estimator.module_))
+                elif part == "multi" and left:
+                    estimator = jointly(model, train, valid, seed, options)
+                    told = {n: estimator.estimators_[n].score(*test[n]) for n in train}
+                    seconds = time.process_time() - start
+                    size = n_parameters(estimator.learner_)
+                    scores.add(key, told, n_parameters=size, seconds=seconds)
+                elif part == "transfer":
+                    for name in left:
+                        others = [{k: v for k, v in d.items() if k != name} for d in (train, valid)]
+                        estimator = jointly(model, *others, seed, options, left_out=name)
+                        estimator.fit(*train[name])
+                        scores.add(key, {name: estimator.score(*test[name])})
+    write_table_3(pd.DataFrame(scores.rows), options.output / "table_3.md")
+
+
+def jointly(model, train, valid, seed, options, left_out=""):
+    """An estimator meta-fitted on all domains given; the state of its training is kept."""
+    words = (model, seed, options.epochs, options.n_texts, left_out, len(train))
+    n_texts = sum(len(X) for X, _ in train.values())
+    steps = max(options.epochs * n_texts // 16, 1)
+    return classifier(model, seed, options).meta_fit(
+        train,
+        validation_tasks=valid,
+        max_steps=steps,
+        eval_every=max(steps // (2 * options.epochs), 1),
+        fine_tune_epochs=options.fine_tune,
+        checkpoint_dir=options.cache / "-".join(map(str, words)),
+        verbose=False,
+    )
+
+
+def n_parameters(learner):
+    """Of everything but the word vectors and the output layers, as the paper counts."""
+    return sum(p.numel() for p in learner.backbones.parameters())
+
+
+def write_table_3(rows, file):
+    """Means over the domains, beside the paper's, and the domains."""
+    lines = []
+    for (epochs, texts), group in rows.groupby(["epochs", "texts"], sort=False):
+        means = group.groupby(["part", "model"], sort=False).agg(
+            accuracy=("score", "mean"), n=("score", "size"), n_parameters=("n_parameters", "max")
+        )
+        means = means.reset_index()
+        means["paper"] = [PAPER.get(pair) for pair in zip(means["part"], means["model"])]
+        headers = {"part": "part", "model": "model", "accuracy": "mean accuracy", "n": "scores"}
+        headers |= {"paper": "paper", "n_parameters": "parameters"}
+        formats = {"accuracy": "{:.4f}", "paper": "{:.3f}", "n_parameters": "{:,.0f}"}
+        lines += [f"## {epochs} epochs, {texts} texts a domain", ""]
+        lines += [*markdown_table(means, headers, formats), ""]
+        domains = group.pivot_table("score", "name", ["part", "model"], sort=False)
+        domains.columns = [" ".join(column) for column in domains.columns]
+        headers = {"name": "domain", **{c: c for c in domains.columns}}
+        formats = dict.fromkeys(domains.columns, "{:.3f}")
+        lines += [*markdown_table(domains.reset_index(), headers, formats), ""]
+    file.write_text("\n".join(lines))
+
+
+def table_5(options):
+    """Tagging: LSTM and Meta-LSTM with a CRF, each domain alone and all jointly."""
+    scores = Scores(options.output / "table_5.csv")
+    for dataset in options.tagging:
+        splits = {}
+        for split in ("train", "valid", "test"):
+            tasks = load_tagging(options.folder, dataset, TAGGING[dataset], split)
+            splits[split] = {
+                n: (X[: options.n_texts], y[: options.n_texts]) for n, (X, y) in tasks.items()
+            }
+        train, test = splits["train"], splits["test"]
+        for seed in range(options.seeds):
+            for part, model in (
+                *(("single", m) for m in ("lstm", "meta_lstm")),
+                *(("multi", m) for m in ("ssp_mtl", "meta_lstm")),
+            ):
+                key = {"data": dataset, "part": part, "model": model, "seed": seed}
+                key |= {"epochs": options.epochs, "texts": str(options.n_texts)}
+                left = scores.missing(key, [n for n in train if n in test])
+                if part == "multi" and left and len(train) > 1:
+                    estimator = tagger(model, seed, options)
+                    estimator.meta_fit(train, verbose=False)
+                    told = {n: estimator.estimators_[n].score(*test[n]) for n in left}
+                    scores.add(key, told)
+                elif part == "single":
+                    for name in left:
+                        estimator = tagger(model, seed, options).fit(*train[name])
+                        scores.add(key, {name: estimator.score(*test[name])})
+    rows = pd.DataFrame(scores.rows)
+    means = rows.pivot_table("score", "data", ["part", "model"], sort=False)
+    means.columns = [" ".join(column) for column in means.columns]
+    headers = {"data": "data", **{c: c for c in means.columns}}
+    formats = dict.fromkeys(means.columns, "{:.4f}")
+    text = "\n".join(markdown_table(means.reset_index(), headers, formats))
+    (options.output / "table_5.md").write_text(text + "\n")
+
+
+def tagger(model, seed, options):
+    return MetaLSTMTagger(
+        model,
+        word_vectors=options.word_vectors,
+        max_epochs=options.epochs,
+        meta_width=30,
+        learning_rate=options.learning_rate,
+        random_state=seed,
+    )
+
+
+def curve(options):
+    """Accuracy by the labelled texts of a domain that meta-training has not seen, beside peers."""
+    from matplotlib.figure import Figure
+
+    everything = options.domains
+    options.domains = None
+    splits = {split: reviews(options, split) for split in ("train", "valid", "test")}
+    scores = Scores(options.output / "curve.csv")
+    for name in everything or list(splits["train"]):
+        others = [{k: v for k, v in splits[s].items() if k != name} for s in ("train", "valid")]
+        sizes = [n for n in SIZES if n // 2 < len(splits["train"][name][0])]
+        meta = None
+        for n in sizes:
+            X, y = (part[:n] for part in splits["train"][name])
+            for method in (
+                "transfer",
+                "LSTM",
+                "TF-IDF, LogisticRegression",
+                "TF-IDF, LabelSpreading",
+            ):
+                key = {"method": method, "size": n, "epochs": options.epochs}
+                if not scores.missing(key, [name]):
+                    continue
+                if method == "transfer":
+                    meta = meta or jointly("meta_lstm", *others, 0, options, left_out=name)
+                    estimator = meta
+                else:
+                    estimator = peer(method, options)
+                scores.add(key, {name: estimator.fit(X, y).score(*splits["test"][name])})
+    rows = pd.DataFrame(scores.rows)
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    for method, group in rows.groupby("method", sort=False):
+        means = group.groupby("size")["score"].mean()
+        axes.plot(means.index, means, marker="o", label=method)
+    axes.set(xscale="log", xlabel="labelled texts of the new domain", ylabel="accuracy on test")
+    axes.legend()
+    figure.savefig(options.output / "curve.png", dpi=100)
+
+
+def peer(method, options):
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
+    if method == "LSTM":
+        return classifier("lstm", 0, options)
+    if "Label" in method:
+        return Transductive(make_pipeline(words, LabelSpreading("knn", n_neighbors=15)))
+    return make_pipeline(words, LogisticRegression(C=10))
+
+
+if __name__ == "__main__":
+    main()

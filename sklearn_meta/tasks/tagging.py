@@ -1,0 +1,325 @@
+"""Sentences with a tag for each token: parts of speech, chunks and names.
+
+:func:`read_conll` and :func:`read_conllu` read a file, :func:`load_conll_folder` the shared tasks
+of CoNLL 2000 and 2003 by their public names, and :func:`load_tagging` parquet files of several
+domains. Each gives sentences and tags as two lists of lists of str, of equal lengths.
+:func:`to_iob2` brings tags of chunks and names into one scheme, which the loaders return.
+"""
+
+import re
+from pathlib import Path
+
+from .reviews import rows_by_domain
+
+#: What there are tags of.
+TASKS = ("pos", "chunk", "ner")
+
+#: Files of the splits of each shared task, and the column of each kind of tags.
+CONLL = {
+    "conll2000": (
+        {"train": "train.txt", "test": "test.txt"},
+        {"pos": 1, "chunk": 2},
+    ),
+    "conll2003": (
+        {"train": "eng.train", "valid": "eng.testa", "test": "eng.testb"},
+        {"pos": 1, "chunk": 2, "ner": 3},
+    ),
+}
+
+
+def read_conll(path, column, *, token_column=0, separator=None, encoding="utf-8", comment=None):
+    """Read a file of columns: a token a line, and an empty line after each sentence.
+
+    Parameters
+    ----------
+    path : path
+        The file, as of CoNLL 2000 (word, pos, chunk), 2002 (word, ner or word, pos, ner) or 2003
+        (word, pos, chunk, ner). Lines that begin with ``-DOCSTART-`` are left out.
+    column : int
+        Column of the tags, counted from 0.
+    token_column : int, default=0
+        Column of the tokens.
+    separator : str, default=None
+        What stands between columns; None is any run of blanks and tabs.
+    encoding : str, default="utf-8"
+        "latin-1" for the official Spanish and Dutch files of CoNLL 2002.
+    comment : str, default=None
+        Lines that begin with this are left out, even where it is a token. None keeps all.
+
+    Returns
+    -------
+    sentences, tags : list of lists of str
+        Of equal lengths; tags are as in the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a line has too few columns, the file has no sentence or another encoding, or a column
+        is negative.
+
+    See Also
+    --------
+    to_iob2 : Chunks and names in the scheme that tools expect.
+    """
+    return _read_columns(path, [token_column, column], separator, encoding, comment)
+
+
+def read_conllu(path, field="upos"):
+    """Read a CoNLL-U file, the format of Universal Dependencies.
+
+    Parameters
+    ----------
+    path : path
+        The file, in UTF-8. Multiword tokens and empty nodes are left out: their words stay.
+    field : str, default="upos"
+        "upos", "xpos", or the name of a feature in FEATS or MISC, as "Number".
+
+    Returns
+    -------
+    sentences, tags : list of lists of str
+        Of equal lengths; the tag is ``_`` where a word does not have the field.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a line has not ten columns, the file is malformed otherwise, has no sentence or another
+        encoding, or no word has the field.
+    ImportError
+        If conllu is not installed.
+    """
+    try:
+        import conllu
+    except ImportError as error:
+        raise ImportError(f"To read {path} takes conllu. Run: pip install conllu") from error
+    text = _read_text(path, "utf-8")
+    for number, line in enumerate(text.split("\n"), 1):
+        # conllu itself takes lines that end early.
+        if line.strip() and not line.startswith("#") and line.count("\t") != 9:
+            raise ValueError(
+                f"{path}, line {number}: expected 10 columns separated by tabs, got {line!r}. "
+                "Correct the line."
+            )
+    try:
+        parsed = conllu.parse(text)
+    except conllu.exceptions.ParseException as error:
+        raise ValueError(f"{path} is no CoNLL-U ({error}): correct it.") from error
+    sentences, tags = [], []
+    for sentence in parsed:
+        # Ids of multiword tokens (1-2) and of empty nodes (1.1) are tuples.
+        if words := [token for token in sentence if isinstance(token["id"], int)]:
+            sentences.append([word["form"] for word in words])
+            tags.append([_field(word, field) for word in words])
+    if not sentences:
+        raise ValueError(f"{path} has no sentence: put the whole file there.")
+    if all(tag == "_" for row in tags for tag in row):
+        raise ValueError(
+            f"No word of {path} has {field!r}: take upos, xpos or a feature that is there."
+        )
+    return sentences, tags
+
+
+def to_iob2(tags):
+    """Turn IOB1 into IOB2, in which each chunk begins with B-.
+
+    In IOB1, that of CoNLL 2003, a chunk begins with I-, and with B- only if it follows another of
+    the same type. CoNLL 2000 and 2002 are IOB2 already.
+
+    Parameters
+    ----------
+    tags : sequence of sequences of str
+        Tags of each sentence, in one scheme for all: IOB1 or IOB2.
+
+    Returns
+    -------
+    list of lists of str
+        IOB2, of the same lengths; what was IOB2 is the same.
+
+    Raises
+    ------
+    ValueError
+        If a tag is none of ``O``, ``B-<type>`` and ``I-<type>``, or some chunks begin as only
+        IOB1 has it and others as only IOB2.
+
+    Examples
+    --------
+    >>> from sklearn_meta.tasks.tagging import to_iob2
+    >>> to_iob2([["I-PER", "I-PER", "B-PER", "O", "I-LOC"]])
+    [['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC']]
+    >>> to_iob2([["B-PER", "I-PER", "B-PER", "O", "B-LOC"]])
+    [['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC']]
+    """
+    starts = {}  # the first place of each prefix, where the schemes differ
+    converted = []
+    for position, sentence in enumerate(tags):
+        row, previous = [], ""
+        for tag in sentence:
+            prefix, _, kind = tag.partition("-")
+            if tag != "O" and not (prefix in ("B", "I") and kind):
+                raise ValueError(
+                    f"Sentence {position} has the tag {tag!r}: each must be O, or B- or I- and a "
+                    "type, in one list for each sentence."
+                )
+            # Within a type both schemes agree: I- goes on, and B- begins anew.
+            if kind and kind != previous:
+                starts.setdefault(prefix, f"{tag} in sentence {position}")
+                tag = f"B-{kind}"
+            row.append(tag)
+            previous = kind
+        converted.append(row)
+    if len(starts) == 2:
+        raise ValueError(
+            f"Tags are neither IOB1 nor IOB2: a chunk begins with {starts['I']} and another with "
+            f"{starts['B']}. Correct those of one kind."
+        )
+    return converted
+
+
+def load_conll_folder(folder, dataset, split="train"):
+    """Read a shared task of CoNLL, each kind of its tags as a task (Table 4 of paper 004).
+
+    Parameters
+    ----------
+    folder : path
+        Holds the official files: ``train.txt`` and ``test.txt`` of CoNLL 2000 (Tjong Kim Sang &
+        Buchholz 2000), or ``eng.train``, ``eng.testa`` and ``eng.testb`` of CoNLL 2003 (Tjong Kim
+        Sang & De Meulder 2003).
+    dataset : {"conll2000", "conll2003"}
+        Which of them.
+    split : {"train", "valid", "test"}, default="train"
+        Which file; CoNLL 2000 has none for validation.
+
+    Returns
+    -------
+    dict of {str: (list of lists of str, list of lists of str)}
+        Sentences, which all share, and tags of "pos" and "chunk", and of "ner" in CoNLL 2003.
+        Chunks and names are IOB2.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the dataset or split is unknown, or as of :func:`read_conll` and :func:`to_iob2`.
+    """
+    if dataset not in CONLL:
+        raise ValueError(f"There is no dataset {dataset!r}: take {', '.join(CONLL)}.")
+    files, columns = CONLL[dataset]
+    if split not in files:
+        raise ValueError(f"{dataset} has no split {split!r}: take {', '.join(files)}.")
+    path = Path(folder) / files[split]
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no {path}: give a folder that holds {', '.join(files.values())}."
+        )
+    # Both are ASCII as published; latin-1 reads copies with any other byte too.
+    sentences, *tags = _read_columns(path, [0, *columns.values()], None, "latin-1", None)
+    return {task: (sentences, _in_iob2(task, row, path)) for task, row in zip(columns, tags)}
+
+
+def load_tagging(folder, dataset, task, split="train", domains=None):
+    """Read tagged sentences of several domains from a parquet file.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``<dataset>.parquet``, or ``seqtag`` with it: columns ``domain``, ``split``,
+        ``tokens`` and one or more of ``pos``, ``chunk`` and ``ner``; a sentence a row.
+    dataset : str
+        Which file, as "crossner".
+    task : {"pos", "chunk", "ner"}
+        Which tags.
+    split : str, default="train"
+        Which rows, as "train", "valid" or "test".
+    domains : str or sequence of str, default=None
+        Which domains; None takes all that have the split.
+
+    Returns
+    -------
+    dict of {str: (list of lists of str, list of lists of str)}
+        Sentences and tags of each domain, in order of the domains' names. Chunks and names are
+        IOB2.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the task, split or a domain is unknown, the file cannot be read, a sentence has more or
+        fewer tokens than tags, or as of :func:`to_iob2`.
+    ImportError
+        If pyarrow is not installed.
+    """
+    if task not in TASKS:
+        raise ValueError(f"There is no task {task!r}: take {', '.join(TASKS)}.")
+    folder = Path(folder)
+    folder = folder / "seqtag" if (folder / "seqtag").is_dir() else folder
+    path = folder / f"{dataset}.parquet"
+    if not path.is_file():
+        known = ", ".join(sorted(file.stem for file in folder.glob("[!.]*.parquet"))) or "nothing"
+        raise FileNotFoundError(f"There is no {path}: take what is there ({known}), or put it in.")
+    tagged = {}
+    for domain, (sentences, tags) in rows_by_domain(path, ["tokens", task], split, domains).items():
+        for position, (sentence, row) in enumerate(zip(sentences, tags)):
+            if len(sentence) != len(row):
+                raise ValueError(
+                    f"{path}: sentence {position} of {domain}, split {split!r}, has "
+                    f"{len(sentence)} tokens and {len(row)} tags. Correct or remove it."
+                )
+        tagged[domain] = sentences, _in_iob2(task, tags, f"{path}, {domain}")
+    return tagged
+
+
+def _read_columns(path, columns, separator, encoding, comment):
+    """Sentences as lists of str, for each of some columns of a file."""
+    if min(columns) < 0:
+        raise ValueError(f"Columns are counted from 0, got {min(columns)}.")
+    sentences = [[]]
+    for number, line in enumerate(_read_text(path, encoding).split("\n"), 1):
+        if comment is not None and line.startswith(comment):
+            continue
+        if not line.strip() or line.startswith("-DOCSTART-"):
+            sentences.append([])
+            continue
+        if separator is None:  # not str.split(): tokens may contain spaces of other kinds
+            cells = re.split("[ \t]+", line.strip(" \t"))
+        else:
+            cells = line.split(separator)
+        if len(cells) <= max(columns):
+            raise ValueError(
+                f"{path}, line {number}: expected {max(columns) + 1} columns or more, got "
+                f"{len(cells)} in {line!r}. Correct the line, the column or the separator."
+            )
+        sentences[-1].append(cells)
+    sentences = list(filter(None, sentences))
+    if not sentences:
+        raise ValueError(f"{path} has no sentence: put the whole file there.")
+    return tuple([[cells[i] for cells in rows] for rows in sentences] for i in columns)
+
+
+def _read_text(path, encoding):
+    try:
+        return Path(path).read_text(encoding).removeprefix("\ufeff")  # the mark some editors put
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not {encoding} ({error}): find its encoding.") from error
+
+
+def _field(word, field):
+    """The tag of a word that conllu parsed; _ where there is none."""
+    if field in ("upos", "xpos"):
+        return word[field] or "_"
+    features = {**(word["misc"] or {}), **(word["feats"] or {})}
+    return features.get(field) or "_"
+
+
+def _in_iob2(task, tags, origin):
+    """Tags of chunks and names in IOB2, and those of parts of speech as they are."""
+    if task == "pos":
+        return tags
+    try:
+        return to_iob2(tags)
+    except ValueError as error:
+        raise ValueError(f"{origin}, column {task!r}: {error}") from error
