@@ -20,8 +20,9 @@ quickstart: $(INSTALLED) ## cross-validate on real tables with 5 labels a class:
 # and for as long as it takes where another program keeps a core busy.
 quickstart test coverage: export OMP_NUM_THREADS ?= 1
 
+# Two processes, a file of tests each at a time.
 test: lint ## lint, then run the tests and the docstrings' examples
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadfile
 
 coverage: $(INSTALLED) ## run the tests and say which lines they miss
 	$(PY) -m pytest --cov

@@ -12,6 +12,7 @@ seed x domain) is a row of a csv, written when it is there: a killed command goe
 import argparse
 import os
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
-from sklearn_meta.model_selection import Transductive
 from sklearn_meta.tasks import load_reviews, load_tagging
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -209,6 +209,7 @@ def n_parameters(learner):
 def write_table_3(rows, file):
     """Means over the domains, beside the paper's, and the domains."""
     lines = []
+    rows = rows.reindex(columns=[*rows.columns.union(["n_parameters"], sort=False)])
     for (epochs, texts), group in rows.groupby(["epochs", "texts"], sort=False):
         means = group.groupby(["part", "model"], sort=False).agg(
             accuracy=("score", "mean"), n=("score", "size"), n_parameters=("n_parameters", "max")
@@ -286,7 +287,7 @@ def curve(options):
     scores = Scores(options.output / "curve.csv")
     for name in everything or list(splits["train"]):
         others = [{k: v for k, v in splits[s].items() if k != name} for s in ("train", "valid")]
-        sizes = [n for n in SIZES if n // 2 < len(splits["train"][name][0])]
+        sizes = [n for n in SIZES if n == SIZES[0] or n // 2 < len(splits["train"][name][0])]
         meta = None
         for n in sizes:
             X, y = (part[:n] for part in splits["train"][name])
@@ -316,12 +317,31 @@ def curve(options):
     figure.savefig(options.output / "curve.png", dpi=100)
 
 
+class SpreadLabels:
+    """LabelSpreading among the texts of ``fit`` and those that are scored."""
+
+    def __init__(self, words):
+        self.words = words
+
+    def fit(self, X, y):
+        self.X, self.y = list(X), np.asarray(y)
+        return self
+
+    def score(self, X, y):
+        Z = self.words.fit_transform([*self.X, *X])
+        spreading = LabelSpreading("knn", n_neighbors=min(15, Z.shape[0] - 1), max_iter=100)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # rows that no label reaches, or no convergence
+            spreading.fit(Z, np.concatenate([self.y, np.full(len(X), -1)]))
+        return float(np.mean(spreading.transduction_[len(self.X) :] == y))
+
+
 def peer(method, options):
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
     if method == "LSTM":
         return classifier("lstm", 0, options)
     if "Label" in method:
-        return Transductive(make_pipeline(words, LabelSpreading("knn", n_neighbors=15)))
+        return SpreadLabels(words)
     return make_pipeline(words, LogisticRegression(C=10))
 
 

@@ -21,7 +21,7 @@ METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Imports run one way: estimators -> base -> training -> tasks; estimators -> backbones, heads.
 ESTIMATORS = [
     *("tables", "semi_supervised", "gaussian_process", "outliers"),
-    *("mixture", "mixture_jobs", "fitted_mixture", "sets", "memory", "rows", "few_shot"),
+    *("mixture", "mixture_jobs", "fitted_mixture", "sets", "memory", "rows", "few_shot", "text"),
 ]
 COMMAND_LINE = ["commands", "__main__"]
 ABOVE_TRAINING = [
@@ -36,6 +36,7 @@ MUST_NOT_IMPORT = {
     "mixture_learner": ["sklearn", "skorch", "learner", "training", *ABOVE_TRAINING],
     "memory_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "few_shot_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
+    "text_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "tournament": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "tasks": ["backbones", "heads", "learner", "training", *ABOVE_TRAINING],
     "training": ABOVE_TRAINING,

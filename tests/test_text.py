@@ -187,6 +187,31 @@ def test_a_killed_run_goes_on(tmp_path):
     assert all((a == b).all() for a, b in pairs)
 
 
+def test_changes_of_the_generated_weights(learned):
+    pytest.importorskip("matplotlib").use("Agg")
+    from sklearn_meta.inspection import MetaChangeDisplay
+
+    estimator = learned.estimators_["book"]
+    display = MetaChangeDisplay.from_estimator(estimator, "book not good", label="yes")
+    assert display.words == ["book", "not", "good"]
+    W = estimator.generated_weights("book not good")
+    assert W.shape == (3, 4, 12, 24)
+    expected = np.mean(np.abs(W[2, 1] - W[1, 1]) / np.abs(W[1, 1]))  # Eq. (23), output gate
+    assert_allclose(display.changes[1, 2], expected, rtol=1e-6)
+    assert np.isnan(display.changes[:, 0]).all()
+    odds = np.exp(display.log_odds)
+    beginnings = ["book", "book not", "book not good"]
+    assert_allclose(odds / (1 + odds), estimator.predict_proba(beginnings)[:, 1], atol=1e-5)
+    assert display.ax_[1].get_ylabel() == "log-odds of 'yes'"
+    with pytest.raises(ValueError, match="label='maybe' is not one of"):
+        MetaChangeDisplay.from_estimator(estimator, "book", label="maybe")
+    with pytest.raises(TypeError, match="must be a MetaLSTMClassifier"):
+        MetaChangeDisplay.from_estimator(LogisticRegression(), "book")
+    plain = MetaLSTMClassifier("lstm", **QUICK).fit(*reviews(10, "toy"))
+    with pytest.raises(ValueError, match="Only a network of backbone='meta_lstm'"):
+        MetaChangeDisplay.from_estimator(plain, "book")
+
+
 # Word vectors and vocabulary
 
 

@@ -10,6 +10,7 @@ from .instance_accuracy import InstanceAccuracyDisplay, instance_numbers
 from .interval_calibration import IntervalCalibrationDisplay
 from .learning_curve import MetaLearningCurveDisplay
 from .memory import MemoryDisplay
+from .meta_change import MetaChangeDisplay
 from .mixture import MixtureDisplay
 from .unlabelled_effect import UnlabelledEffectDisplay
 
@@ -18,6 +19,7 @@ __all__ = [
     "InstanceAccuracyDisplay",
     "IntervalCalibrationDisplay",
     "MemoryDisplay",
+    "MetaChangeDisplay",
     "MetaLearningCurveDisplay",
     "MixtureDisplay",
     "UnlabelledEffectDisplay",

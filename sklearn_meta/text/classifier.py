@@ -4,7 +4,11 @@ import numpy as np
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
+from torch.nn.utils.rnn import pack_sequence
 
+from ..backbones.meta_lstm import generated
+from ..backbones.text_sharing import SharedMeta
+from ..tasks.texts import tokens_of
 from .base import TextEstimator
 
 
@@ -153,6 +157,47 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
             return module.read(**inputs, task=self._task_place)[1].cpu().numpy()
 
         return np.stack(self._tell(X, what))
+
+    def words_of(self, text):
+        """The words of a text that are read.
+
+        Parameters
+        ----------
+        text : str or sequence of str
+
+        Returns
+        -------
+        list of str
+        """
+        return tokens_of([text], self.lowercase)[0][: self.max_length]
+
+    def generated_weights(self, text):
+        """The weights that the Meta-LSTM generates at each word, W(z) of Eq. (13).
+
+        Parameters
+        ----------
+        text : str or sequence of str
+
+        Returns
+        -------
+        ndarray of shape (n_words, 4, width, embedding_size + width)
+            Of new input, output gate, input gate and forget gate; of words and of states.
+
+        Raises
+        ------
+        ValueError
+            If the network is no Meta-LSTM.
+        """
+
+        def what(module, inputs):
+            backbone = module.backbones[0]
+            if not isinstance(backbone, SharedMeta):
+                raise ValueError("Only a network of backbone='meta_lstm' generates weights.")
+            basic = backbone.private[self._task_place]
+            x = pack_sequence([module.embedding(inputs["words"][0])])
+            return [basic.matrices(generated(backbone.shared, basic, x)).double().cpu().numpy()]
+
+        return self._tell([text], what)[0]
 
     def _checked_labels(self, X, y):
         self._check_lengths(X, y)

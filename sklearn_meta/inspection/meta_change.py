@@ -1,0 +1,144 @@
+"""How the weights that a Meta-LSTM generates change from word to word (paper 004)."""
+
+import numpy as np
+from sklearn.utils._optional_dependencies import check_matplotlib_support
+from sklearn.utils.validation import check_is_fitted
+
+from .drawing import two_axes
+
+#: Gates of the basic LSTM, in the order of Eq. (13).
+GATES = ("new input", "output gate", "input gate", "forget gate")
+
+
+class MetaChangeDisplay:
+    """What is predicted after every word of a text, and how much the weights changed at it.
+
+    Above, a heat map with a line for each gate: the mean relative change of the matrix that the
+    Meta-LSTM generates, Eq. (23). Below, the log-odds of a class if the text ended there.
+
+    Make one with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    words : list of str
+    changes : ndarray of shape (4, n_words)
+        Of the matrices of new input, output gate, input gate and forget gate; NaN at the first
+        word, before which there is none.
+    log_odds : ndarray of shape (n_words,)
+    label : object
+        The class that they are for.
+
+    Attributes
+    ----------
+    image_ : matplotlib AxesImage
+    line_ : matplotlib Line2D
+    ax_ : ndarray of matplotlib Axes of shape (2,)
+    figure_ : matplotlib Figure
+
+    References
+    ----------
+    Meta Multi-Task Learning for Sequence Modeling (paper 004), Figure 4 and Eq. (23).
+
+    Examples
+    --------
+    >>> from sklearn_meta import MetaLSTMClassifier
+    >>> from sklearn_meta.inspection import MetaChangeDisplay
+    >>> texts, y = ["a fine film", "a dull film", "fine and warm", "dull and cold"], [1, 0, 1, 0]
+    >>> model = MetaLSTMClassifier(embedding_size=8, width=8, max_epochs=2).fit(texts, y)
+    >>> MetaChangeDisplay.from_estimator(model, "not a fine film").changes.shape
+    (4, 4)
+    """
+
+    def __init__(self, *, words, changes, log_odds, label):
+        self.words = words
+        self.changes = changes
+        self.log_odds = log_odds
+        self.label = label
+
+    @classmethod
+    def from_estimator(cls, estimator, text, *, label=None, ax=None, **kwargs):
+        """Make and draw a display of one text.
+
+        Parameters
+        ----------
+        estimator : MetaLSTMClassifier
+            Fitted, with ``backbone="meta_lstm"``.
+        text : str or list of str
+        label : object, default=None
+            The class whose log-odds are shown; None is the last of ``classes_``.
+        ax : sequence of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        **kwargs : dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : MetaChangeDisplay
+
+        Raises
+        ------
+        TypeError
+            If the estimator is no MetaLSTMClassifier.
+        ValueError
+            If its network generates no weights, it has no such class, or the text has no word.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        from ..text import MetaLSTMClassifier
+
+        if not isinstance(estimator, MetaLSTMClassifier):
+            raise TypeError(f"The estimator must be a MetaLSTMClassifier, got {estimator!r}.")
+        check_is_fitted(estimator)
+        if estimator.module_.names["backbone"] != "meta_lstm":
+            raise ValueError("Only a network of backbone='meta_lstm' generates weights.")
+        label = estimator.classes_[-1] if label is None else label
+        if label not in estimator.classes_:
+            raise ValueError(f"label={label!r} is not one of {list(estimator.classes_)}.")
+        words = estimator.words_of(text)
+        if not words:
+            raise ValueError("The text has no word.")
+        # As if the text ended after each of its words.
+        beginnings = [words[: n + 1] for n in range(len(words))]
+        place = list(estimator.classes_).index(label)
+        probability = estimator.predict_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
+        matrices = estimator.generated_weights(words)  # (n_words, 4, h, d + h)
+        before = np.abs(matrices[:-1]).clip(1e-12)
+        changes = (np.abs(np.diff(matrices, axis=0)) / before).mean((2, 3)).T
+        return cls(
+            words=words,
+            changes=np.hstack([np.full((4, 1), np.nan), changes]),
+            log_odds=np.log(probability / (1 - probability)),
+            label=label,
+        ).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw the changes and the predictions.
+
+        Parameters
+        ----------
+        ax : sequence of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+        **kwargs : dict
+            Of the changes: parameters of :meth:`matplotlib.axes.Axes.imshow`.
+
+        Returns
+        -------
+        display : MetaChangeDisplay
+
+        Raises
+        ------
+        ValueError
+            If there are not two axes.
+        """
+        self.ax_, self.figure_ = two_axes(ax, f"{type(self).__name__}.plot")
+        above, below = self.ax_
+        # A weight that was near zero changes by any factor.
+        shown = np.log(self.changes)
+        self.image_ = above.imshow(shown, **{"aspect": "auto", "cmap": "Blues"} | kwargs)
+        above.set_yticks(range(len(GATES)), GATES)
+        above.set_title("log of the mean relative change of W(z)")
+        (self.line_,) = below.plot(self.log_odds, marker="o")
+        below.axhline(0, color="grey", linewidth=0.5)
+        below.set(ylabel=f"log-odds of {self.label!r}", xlim=(-0.5, len(self.words) - 0.5))
+        for axes in self.ax_:
+            axes.set_xticks(range(len(self.words)), self.words, rotation=90)
+        return self

@@ -1,0 +1,100 @@
+"""benchmarks/paper_004.py: scores are computed once, and are those of the right domains."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("matplotlib")
+# Benchmarks are scripts, not part of the package.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import paper_004
+
+WORDS = {1: ["fine", "good"], 0: ["dull", "bad"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Reviews and tagged sentences in the layout of the shared data."""
+    path = tmp_path_factory.mktemp("text")
+    (path / "seqtag").mkdir()
+    rng = np.random.default_rng(0)
+    rows, tagged = [], []
+    for domain in ("books", "music", "toys_games"):
+        for split, n in (("train", 30), ("valid", 8), ("test", 12)):
+            for i in range(n):
+                words = ["the", domain, str(rng.choice(WORDS[i % 2]))]
+                rows.append((domain, split, i % 2, " ".join(words)))
+                tags = ["O", "B-X", "O"]
+                tagged.append((domain, split, str(i), words, tags, ["A", "N", "J"]))
+    pd.DataFrame(rows, columns=["domain", "split", "label", "text"]).to_parquet(
+        path / "fdu_mtl.parquet"
+    )
+    frame = pd.DataFrame(tagged, columns=["domain", "split", "doc", "tokens", "ner", "pos"])
+    frame.to_parquet(path / "seqtag/crossner.parquet")
+    return path
+
+
+def run(folder, tmp_path, *more):
+    paper_004.main(
+        [
+            *("--quick", "--folder", str(folder), "--output", str(tmp_path / "out")),
+            *("--cache", str(tmp_path / "cache"), *more),
+        ]
+    )
+    return tmp_path / "out"
+
+
+def test_table_3_is_computed_once(folder, tmp_path, monkeypatch):
+    out = run(folder, tmp_path, "--models", "lstm", "meta_lstm")
+    rows = pd.read_csv(out / "table_3.csv")
+    counts = rows.groupby(["part", "model"]).size()
+    assert counts.to_dict() == {
+        ("single", "lstm"): 3,
+        ("single", "meta_lstm"): 3,
+        ("multi", "meta_lstm"): 3,
+        ("transfer", "meta_lstm"): 3,
+    }
+    assert rows["score"].between(0, 1).all()
+    text = (out / "table_3.md").read_text()
+    assert "| multi | meta_lstm |" in text and "| toys_games |" in text
+    monkeypatch.setattr(paper_004, "classifier", None)  # nothing is left to train
+    run(folder, tmp_path, "--models", "lstm", "meta_lstm")
+    assert pd.read_csv(out / "table_3.csv").equals(rows)
+
+
+def test_what_is_transferred_has_not_seen_the_domain(folder, tmp_path, monkeypatch):
+    seen = []
+    fit = paper_004.MetaLSTMClassifier.meta_fit
+
+    def spy(self, tasks, **settings):
+        seen.append(set(tasks))
+        return fit(self, tasks, **settings)
+
+    monkeypatch.setattr(paper_004.MetaLSTMClassifier, "meta_fit", spy)
+    run(folder, tmp_path, "--parts", "transfer")
+    assert sorted(map(sorted, seen)) == [
+        ["books", "music"],
+        ["books", "toys_games"],
+        ["music", "toys_games"],
+    ]
+
+
+def test_table_5_and_the_curve(folder, tmp_path):
+    out = run(folder, tmp_path, "--table", "5", "--tagging", "crossner")
+    rows = pd.read_csv(out / "table_5.csv")
+    assert rows.groupby(["part", "model"]).size().tolist() == [3, 3, 3, 3]
+    out = run(folder, tmp_path, "--table", "curve", "--domains", "books")
+    rows = pd.read_csv(out / "curve.csv")
+    assert set(rows["method"]) == set(paper_004.METHODS)
+    assert (out / "curve.png").stat().st_size > 1000
+
+
+def test_peers_read_texts(folder):
+    options = paper_004.parse_arguments(["--quick", "--folder", str(folder)])
+    X, y = paper_004.reviews(options, "train")["books"]
+    for method in paper_004.METHODS[2:]:
+        assert paper_004.peer(method, options).fit(X, y).score(X, y) == 1.0
