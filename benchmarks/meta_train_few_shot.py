@@ -26,17 +26,17 @@ SIDE = 28
 PLACES = ("output", "checkpoint_dir", "log", "omniglot")
 
 
-def backbone(args):
+def backbone(args, width):
     """Keyword arguments of FewShotTransformer."""
-    names = ("attention", "n_layers", "n_heads", "n_latent", "width", "dropout")
-    return {name: getattr(args, name) for name in names}
+    names = ("attention", "n_layers", "n_heads", "n_latent", "dropout")
+    return {"width": args.width or width, **{name: getattr(args, name) for name in names}}
 
 
 def tables(args):
     learner = FewShotLearner(
         n_ways=args.n_ways,
-        n_shots=args.n_shots or 2,
-        backbone_config={**backbone(args), "reads_labels": True},
+        n_shots=args.n_shots or 5,
+        backbone_config={**backbone(args, width=32), "reads_labels": True},
     )
     shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": args.n_queries}
     sampler = TableEpisodes(learner.n_inputs, **shape)
@@ -50,12 +50,13 @@ def drawings(args):
         n_ways=args.n_ways,
         n_shots=args.n_shots or 1,
         encoder_config={"n_filters": args.n_filters},
-        backbone_config=backbone(args),
+        backbone_config=backbone(args, width=64),
     )
     shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": args.n_queries}
+    drawn = Drawings(SIDE, stretch=args.stretch)
     if args.encoder:
         learner.encoder.load_state_dict(load_learner(args.encoder).encoder.state_dict())
-    sampler = NWayKShot(Drawings(SIDE), fewer_classes=args.fewer_classes, **shape)
+    sampler = NWayKShot(drawn, fewer_classes=args.fewer_classes, **shape)
     train, valid = (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
     data = 'drawings of the alphabets of the split "train" of Omniglot (Lake et al., 2015), MIT'
     return learner, sampler, train, valid, data
@@ -74,15 +75,16 @@ def main():
     add("--omniglot", default=os.environ.get("SKLEARN_META_OMNIGLOT"), help="folder of the data")
     add("--n-ways", type=int, default=5)
     add("--n-queries", type=int, default=10, help="of an episode")
-    add("--n-shots", type=int, help="[2 of tables, 1 of drawings]")
+    add("--n-shots", type=int, help="[5 of tables, 1 of drawings]")
     add("--fewer-classes", type=float, default=0.3, help="share of such episodes of drawings")
+    add("--stretch", type=float, default=0.2, help="of the drawings")
     add("--encoder", help="weights of drawings whose image encoder training begins with")
     add("--n-layers", type=int, default=1)
     add("--n-latent", type=int, default=256)
     add("--n-filters", type=int, default=64)
     add("--attention", default="A8")
     add("--n-heads", type=int, default=1)
-    add("--width", type=int, default=64)
+    add("--width", type=int, help="[32 of tables, 64 of drawings]")
     add("--dropout", type=float, default=0.0)
     add("--max-steps", type=int, default=20_000)
     add("--batch-size", type=int, default=16)

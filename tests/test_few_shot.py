@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import FewShotTransformerClassifier
 from sklearn_meta.backbones import FEW_SHOT_BACKBONES
@@ -23,6 +24,15 @@ from sklearn_meta.tasks import Dataset, NWayKShot, TableEpisodes, Vectors, deal
 from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tournament import play
 from sklearn_meta.training import meta_train
+
+
+#: In float32 the last digit depends on how many rows are predicted at a time.
+CHECKED = [FewShotTransformerClassifier(dtype="float64")]
+
+
+@parametrize_with_checks(CHECKED, xfail_strict=True)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
 
 
 def small_learner(backbone="few_shot_transformer", inputs="tables", seed=0, **config):

@@ -123,6 +123,15 @@ def test_augmentation_differs_from_episode_to_episode():
     assert not np.allclose(Drawings()(X, classes, rng), Drawings()(X, classes, rng), atol=0.1)
 
 
+def test_stretched_drawings_differ_and_are_still_in_range():
+    X, classes = pictures(5, 0), np.arange(5)
+    plain, stretched = (Drawings(stretch=s)(X, classes, rng_of(0)) for s in (0.0, 0.2))
+    assert not np.allclose(plain, stretched, atol=0.1)
+    assert 0 <= stretched.min() <= stretched.max() <= 1
+    still = Drawings(augment=False, stretch=0.2)(X, classes, None)
+    assert np.array_equal(still, Drawings(augment=False)(X, classes, None))
+
+
 def test_paper_and_ink_stay_what_they_are():
     X = np.repeat(np.uint8([[0], [255]]), 28 * 28, axis=1)
     drawn = Drawings(augment=False)(X, np.zeros(2, int), None)

@@ -26,14 +26,12 @@ from torch.nn.functional import affine_grid, grid_sample
 from .dataset import Dataset
 
 #: Digest of each official file, ``images_<part>.zip``.
-MD5 = {
-    "background": "68d2efa1b9178cc56df9314c21c6e718",
-    "evaluation": "6b91aef0f799c5bb55b94e3f2daec811",
-}
+MD5 = dict(
+    background="68d2efa1b9178cc56df9314c21c6e718", evaluation="6b91aef0f799c5bb55b94e3f2daec811"
+)
 
 #: Pixels of a side that the official pictures, 105 x 105, are averaged to.
 SIDE = 28
-
 #: Largest turn (radians) and shift (sides) of a drawing: section 7 of paper 002's supplement.
 TILT, SHIFT = math.pi / 16, 10 / 105
 
@@ -41,8 +39,7 @@ TILT, SHIFT = math.pi / 16, 10 / 105
 class Omniglot:
     """Drawings of characters, as a source for meta-training.
 
-    Rows of its table are uint8 pixels and not float32 attributes: it is meant for samplers that
-    render them by :class:`Drawings`.
+    Rows of its table are uint8 pixels: it is for samplers that render them by :class:`Drawings`.
 
     Parameters
     ----------
@@ -136,15 +133,18 @@ class Drawings:
     augment : bool, default=True
         Whether each drawing is shifted by up to 10/105 of the side along both axes and turned by
         up to pi/16, and all drawings of a class by the same random multiple of 90 degrees.
+    stretch : float, default=0.0
+        Up to so much is added to each entry of each drawing's linear map; not in the paper.
 
     Notes
     -----
     All of it is one bilinear interpolation, for pictures of up to about twice the size. What is
-    moved out of the picture is lost, and what comes in is paper.
+    moved out is lost, and what comes in is paper.
     """
 
     size: int = 20
     augment: bool = True
+    stretch: float = 0.0
 
     @property
     def width(self):
@@ -178,10 +178,11 @@ class Drawings:
             raise ValueError(f"Rows of X must be square pictures, got {X.shape[1]} pixels.")
         pixels = np.divide(X, 255, dtype=np.float32).reshape(-1, 1, side, side)
         angle, shift = self._moves(np.asarray(classes), rng)
-        # The maps, from places in what is drawn to places in the picture, which spans [-1, 1]
-        # both ways: turning about the centre, then shifting.
+        # Maps from places in what is drawn to places in the picture, which spans [-1, 1] both ways.
         cos, sin = np.cos(angle), np.sin(angle)
         maps = np.stack([cos, -sin, shift[0], sin, cos, shift[1]], axis=1).astype(np.float32)
+        if self.stretch and self.augment:
+            maps[:, [0, 1, 3, 4]] += rng.uniform(-self.stretch, self.stretch, (len(X), 4))
         shape = (len(X), 1, self.size, self.size)
         places = affine_grid(torch.from_numpy(maps.reshape(-1, 2, 3)), shape, align_corners=False)
         drawn = grid_sample(torch.from_numpy(pixels), places, align_corners=False)
