@@ -12,6 +12,7 @@ pytest.importorskip("matplotlib")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_004
+import text_speed
 
 WORDS = {1: ["fine", "good"], 0: ["dull", "bad"]}
 
@@ -98,3 +99,12 @@ def test_peers_read_texts(folder):
     X, y = paper_004.reviews(options, "train")["books"]
     for method in paper_004.METHODS[2:]:
         assert paper_004.peer(method, options).fit(X, y).score(X, y) == 1.0
+
+
+def test_speed_is_that_of_the_same_network(tmp_path):
+    text_speed.main(["--quick", "--output", str(tmp_path / "speed.md")])  # checks it first
+    assert "| torch.nn.LSTM |" in (tmp_path / "speed.md").read_text()
+    meta, basic, _ = networks = text_speed.build()
+    with text_speed.torch.no_grad():
+        basic.weight[0, 0, 0] += 1  # compose and the loop read the same weights
+    text_speed.check(networks, text_speed.texts(3, 5))

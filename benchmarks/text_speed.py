@@ -1,0 +1,118 @@
+"""Words a second of a Meta-LSTM, against torch's own LSTM and against its equations in a loop.
+
+    OMP_NUM_THREADS=1 python benchmarks/text_speed.py
+    python benchmarks/text_speed.py --quick
+
+Forward and backward over a batch of texts of different length. Ours reads them packed; the loop
+computes Eq. (10)-(20) of paper 004 word by word and gate by gate on padded texts; torch.nn.LSTM of
+the same width is another and simpler network, and written in C++. All take turns in one run; that
+ours and the loop give the same is checked first.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+import torch
+from speed import interleaved
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
+
+from sklearn_meta.backbones.meta_lstm import BasicLSTM, MetaLSTM, compose
+
+D, H, M, Z = 100, 100, 40, 40
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few short texts")
+    parser.add_argument("--n-repeats", type=int, default=10, help="timed steps of each at least")
+    parser.add_argument("--output", default="benchmarks/results/text_speed.md", help="a file")
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    load = os.getloadavg()[0]
+    lines = [
+        f"torch {torch.__version__}, one thread of {os.cpu_count()} cores, load {load:.1f} before "
+        f"the run. Median of steps in turn, forward and backward; d = h = {D}, m = z = {M}.",
+        "",
+        "| texts | words | implementation | ms a step | words / s | ratio to torch.nn.LSTM |",
+        "|---|---:|---|---:|---:|---:|",
+    ]
+    for n_texts, longest in ((4, 10),) if args.quick else ((16, 100), (16, 270), (64, 100)):
+        x, networks = texts(n_texts, longest), build()
+        check(networks, x)
+        times = interleaved(steps(networks, x), 2 if args.quick else args.n_repeats)
+        for name, ms in times.items():
+            cells = f"{ms:.1f} | {1000 * len(x.data) / ms:,.0f} | {times['torch.nn.LSTM'] / ms:.2f}"
+            lines.append(f"| {n_texts} | {len(x.data)} | {name} | {cells} |")
+    output = Path(args.output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("\n".join([*lines, ""]))
+    print(output.read_text())
+
+
+def texts(n, longest):
+    """Packed texts, of half the length of the longest or more."""
+    torch.manual_seed(0)
+    lengths = torch.linspace(longest, longest / 2, n).int().tolist()
+    return pack_sequence([torch.randn(length, D) for length in lengths])
+
+
+def build():
+    torch.manual_seed(0)
+    return MetaLSTM(D, H, M, Z), BasicLSTM(D, H, Z), nn.LSTM(D, H)
+
+
+def check(networks, x):
+    meta, basic, _ = networks
+    with torch.no_grad():
+        torch.testing.assert_close(
+            compose(meta, basic, x)[1], loop(meta, basic, x), atol=1e-4, rtol=0
+        )
+
+
+def steps(networks, x):
+    meta, basic, lstm = networks
+    forwards = {
+        "sklearn_meta": lambda: compose(meta, basic, x)[1],
+        "loop over words and gates": lambda: loop(meta, basic, x),
+        "torch.nn.LSTM": lambda: lstm(x)[1][0],
+    }
+
+    def as_step(forward):
+        def step():
+            forward().square().sum().backward()
+
+        return step
+
+    return {name: as_step(forward) for name, forward in forwards.items()}
+
+
+def loop(meta, basic, x):
+    """The last h of each text, Eq. (10)-(20) word by word on padded texts."""
+    padded, lengths = pad_packed_sequence(x)
+    n = padded.shape[1]
+    hidden, cell = padded.new_zeros(n, H), padded.new_zeros(n, H)
+    meta_hidden, meta_cell = padded.new_zeros(n, M), padded.new_zeros(n, M)
+    W = torch.cat([meta.from_input.weight, meta.from_state.weight], 1)
+    Q = torch.cat([basic.from_input.weight, basic.from_state.weight], 1).split(Z)
+    for t, word in enumerate(padded):
+        sums = torch.cat([word, meta_hidden, hidden], 1) @ W.T + meta.from_input.bias  # (15)
+        new, show, write, keep = sums.chunk(4, 1)
+        meta_cell = new.tanh() * write.sigmoid() + meta_cell * keep.sigmoid()
+        meta_hidden = show.sigmoid() * meta_cell.tanh()
+        z = meta.to_z(meta_hidden)  # (18)
+        both = torch.cat([word, hidden], 1)
+        gates = []
+        for gate in range(4):
+            P, B = basic.weight[gate, :Z], basic.weight[gate, Z:]
+            gates.append((z * (both @ Q[gate].T)) @ P + z @ B)  # (13), (14)
+        new_cell = gates[0].tanh() * gates[2].sigmoid() + cell * gates[3].sigmoid()
+        goes_on = (t < lengths)[:, None]
+        hidden = torch.where(goes_on, gates[1].sigmoid() * new_cell.tanh(), hidden)
+        cell = torch.where(goes_on, new_cell, cell)
+    return hidden
+
+
+if __name__ == "__main__":
+    main()
