@@ -25,7 +25,6 @@ from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tournament import play
 from sklearn_meta.training import meta_train
 
-
 #: In float32 the last digit depends on how many rows are predicted at a time.
 CHECKED = [FewShotTransformerClassifier(dtype="float64")]
 
