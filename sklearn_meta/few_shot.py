@@ -1,12 +1,10 @@
 """Fit-free few-shot classification in episodes of a fixed shape (paper 003)."""
 
 import math
-from numbers import Integral
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -94,14 +92,6 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     _task = "few_shot"
     _default_weights = "default_few_shot"
     _architectures = FEW_SHOT_BACKBONES
-    _parameter_constraints = {
-        "backbone": "no_validation",
-        "n_estimators": [Interval(Integral, 1, None, closed="left")],
-        "chunk_size": [Interval(Integral, 1, None, closed="left")],
-        "device": [str],
-        "dtype": [StrOptions({"float32", "float64"})],
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
-    }
 
     def __init__(
         self,

@@ -1,8 +1,11 @@
 """What estimators share whose network reads rows of one fixed length."""
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import check_array
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_X_y, validate_data
 
 from .base import MetaEstimator, as_text
@@ -16,6 +19,15 @@ class RowEstimator(MetaEstimator):
     Which of both it is, is said by ``inputs`` of the learner, and the length of the vectors by
     its ``n_inputs``. Weights for "tables" read any columns: ``encoder_`` makes numbers of them.
     """
+
+    _parameter_constraints = {
+        "backbone": "no_validation",
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        "chunk_size": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+    }
 
     def _seed(self, *of):
         return np.random.default_rng([self.random_state or 0, *of])

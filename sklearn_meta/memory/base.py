@@ -1,10 +1,8 @@
 """What the estimators that read rows one after another share (paper 002)."""
 
-from numbers import Integral
-
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -31,14 +29,9 @@ class OnlineEstimator(RowEstimator):
 
     _architectures = ARCHITECTURES
     _parameter_constraints = {
-        "backbone": "no_validation",
-        "n_estimators": [Interval(Integral, 1, None, closed="left")],
+        **RowEstimator._parameter_constraints,
         "shuffle": ["boolean"],
         "memory": [StrOptions({"wipe", "persistent"})],
-        "chunk_size": [Interval(Integral, 1, None, closed="left")],
-        "device": [str],
-        "dtype": [StrOptions({"float32", "float64"})],
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
     def __init__(
