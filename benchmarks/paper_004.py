@@ -10,6 +10,8 @@ seed x domain) is a row of a csv, written when it is there: a killed command goe
 """
 
 import argparse
+import hashlib
+import json
 import os
 import time
 import warnings
@@ -103,6 +105,14 @@ def main(arguments=None):
         curve(options)
 
 
+def protocol(options, domains, *names):
+    """Settings that a score depends on, beside its model: a text."""
+    vectors = options.word_vectors and options.word_vectors.name
+    names = ("epochs", "n_texts", "max_length", "learning_rate", *names)
+    found = {name: getattr(options, name) for name in names} | {"vectors": vectors}
+    return json.dumps(found | {"domains": "all" if domains is None else sorted(domains)})
+
+
 class Scores:
     """Rows of a csv, each of which is computed once.
 
@@ -126,7 +136,7 @@ class Scores:
         """Write scores, a dict by name."""
         self.rows += [{**key, "name": n, "score": s, **more} for n, s in scores.items()]
         frame = pd.DataFrame(self.rows)
-        frame.to_csv(self.file, index=False, float_format="%.5g")
+        frame.to_csv(self.file, index=False, float_format="%.8g")
         print(key, f"{np.mean(list(scores.values())):.4f}", flush=True)
 
 
@@ -161,8 +171,8 @@ def table_3(options):
             for model in PARTS[part]:
                 if options.models and model not in options.models:
                     continue
-                key = {"part": part, "model": model, "seed": seed, "epochs": options.epochs}
-                key |= {"fine_tune": options.fine_tune, "texts": str(options.n_texts)}
+                key = {"part": part, "model": model, "seed": seed}
+                key["protocol"] = protocol(options, options.domains, "fine_tune")
                 left = scores.missing(key, train)
                 start = time.process_time()
                 if part == "single":
@@ -172,7 +182,7 @@ def table_3(options):
                         scores.add(key, told, n_parameters=n_parameters(estimator.module_))
                 elif part == "multi" and left:
                     estimator = jointly(model, train, valid, seed, options)
-                    told = {n: estimator.estimators_[n].score(*test[n]) for n in train}
+                    told = {n: estimator.estimators_[n].score(*test[n]) for n in left}
                     seconds = time.process_time() - start
                     size = n_parameters(estimator.learner_)
                     scores.add(key, told, n_parameters=size, seconds=seconds)
@@ -187,7 +197,8 @@ def table_3(options):
 
 def jointly(model, train, valid, seed, options, left_out=""):
     """An estimator meta-fitted on all domains given; the state of its training is kept."""
-    words = (model, seed, options.epochs, options.n_texts, left_out, len(train))
+    settings = protocol(options, options.domains, "fine_tune")
+    words = (model, seed, left_out, hashlib.sha256(settings.encode()).hexdigest()[:8])
     n_texts = sum(len(X) for X, _ in train.values())
     steps = max(options.epochs * n_texts // 16, 1)
     return classifier(model, seed, options).meta_fit(
@@ -210,7 +221,7 @@ def write_table_3(rows, file):
     """Means over the domains, beside the paper's, and the domains."""
     lines = []
     rows = rows.reindex(columns=[*rows.columns.union(["n_parameters"], sort=False)])
-    for (epochs, texts), group in rows.groupby(["epochs", "texts"], sort=False):
+    for settings, group in rows.groupby("protocol", sort=False):
         means = group.groupby(["part", "model"], sort=False).agg(
             accuracy=("score", "mean"), n=("score", "size"), n_parameters=("n_parameters", "max")
         )
@@ -219,7 +230,7 @@ def write_table_3(rows, file):
         headers = {"part": "part", "model": "model", "accuracy": "mean accuracy", "n": "scores"}
         headers |= {"paper": "paper", "n_parameters": "parameters"}
         formats = {"accuracy": "{:.4f}", "paper": "{:.3f}", "n_parameters": "{:,.0f}"}
-        lines += [f"## {epochs} epochs, {texts} texts a domain", ""]
+        lines += [f"## {settings}", ""]
         lines += [*markdown_table(means, headers, formats), ""]
         domains = group.pivot_table("score", "name", ["part", "model"], sort=False)
         domains.columns = [" ".join(column) for column in domains.columns]
@@ -234,7 +245,7 @@ def table_5(options):
     scores = Scores(options.output / "table_5.csv")
     for dataset in options.tagging:
         splits = {}
-        for split in ("train", "valid", "test"):
+        for split in ("train", "test"):
             tasks = load_tagging(options.folder, dataset, TAGGING[dataset], split)
             splits[split] = {
                 n: (X[: options.n_texts], y[: options.n_texts]) for n, (X, y) in tasks.items()
@@ -246,7 +257,7 @@ def table_5(options):
                 *(("multi", m) for m in ("ssp_mtl", "meta_lstm")),
             ):
                 key = {"data": dataset, "part": part, "model": model, "seed": seed}
-                key |= {"epochs": options.epochs, "texts": str(options.n_texts)}
+                key["protocol"] = protocol(options, None)
                 left = scores.missing(key, [n for n in train if n in test])
                 if part == "multi" and left and len(train) > 1:
                     estimator = tagger(model, seed, options)
@@ -258,6 +269,7 @@ def table_5(options):
                         estimator = tagger(model, seed, options).fit(*train[name])
                         scores.add(key, {name: estimator.score(*test[name])})
     rows = pd.DataFrame(scores.rows)
+    rows = rows[rows["protocol"] == protocol(options, None)]
     means = rows.pivot_table("score", "data", ["part", "model"], sort=False)
     means.columns = [" ".join(column) for column in means.columns]
     headers = {"data": "data", **{c: c for c in means.columns}}
@@ -297,7 +309,7 @@ def curve(options):
                 "TF-IDF, LogisticRegression",
                 "TF-IDF, LabelSpreading",
             ):
-                key = {"method": method, "size": n, "epochs": options.epochs}
+                key = {"method": method, "size": n, "protocol": protocol(options, None)}
                 if not scores.missing(key, [name]):
                     continue
                 if method == "transfer":
@@ -307,6 +319,7 @@ def curve(options):
                     estimator = peer(method, options)
                 scores.add(key, {name: estimator.fit(X, y).score(*splits["test"][name])})
     rows = pd.DataFrame(scores.rows)
+    rows = rows[rows["protocol"] == protocol(options, None)]
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for method, group in rows.groupby("method", sort=False):

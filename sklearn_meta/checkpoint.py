@@ -5,6 +5,7 @@ import math
 import os
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from skorch.callbacks import Callback
@@ -42,8 +43,12 @@ class Checkpoint(Callback):
         self.best_loss = math.inf
 
     def on_epoch_begin(self, net, dataset_train=None, **kwargs):
-        """Tell the stream which epoch's batches come next."""
+        """Tell the stream which epoch's batches come next, and seed what is random in a step.
+
+        By the epoch, so that a run that goes on draws the same dropout as one that was not ended.
+        """
         dataset_train.epoch = len(net.history) - 1
+        torch.manual_seed(1_000_003 * self.schedule["random_state"] + dataset_train.epoch)
 
     def on_epoch_end(self, net, **kwargs):
         """Keep the weights if they are the best, and write the checkpoint."""

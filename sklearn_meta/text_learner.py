@@ -28,6 +28,8 @@ class TextLearner(nn.Module):
         Name -> labels, a list, of each task.
     n_inputs : int, default=100
         Length of a word vector.
+    lowercase : bool, default=True
+        Whether the vocabulary is of words in lower case.
     dropout : float, default=0.5
         Of word vectors and of what the head reads.
     backbone_config : dict, optional
@@ -48,6 +50,7 @@ class TextLearner(nn.Module):
         words=(),
         tasks=None,
         n_inputs=100,
+        lowercase=True,
         dropout=0.5,
         backbone_config=None,
     ):
@@ -61,6 +64,7 @@ class TextLearner(nn.Module):
         self.task = task
         self.words = list(words)
         self.n_inputs = n_inputs
+        self.lowercase = lowercase
         self.embedding = nn.Embedding(1 + len(self.words), n_inputs)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.dropout = nn.Dropout(dropout)
@@ -90,6 +94,7 @@ class TextLearner(nn.Module):
             "words": self.words,
             "tasks": dict(self.tasks),
             "n_inputs": self.n_inputs,
+            "lowercase": self.lowercase,
             "dropout": self.dropout.p,
             "backbone_config": dict(self.backbones[0].config),
         }

@@ -74,6 +74,7 @@ def meta_train(
         See :func:`sklearn_meta.tasks.batches`. Its ``strata(inputs)`` is a number for each task
         of a group, by which scores are told apart, and ``stratum`` what the history calls it.
     max_steps : int, default=20000
+        Rounded up to a multiple of ``eval_every``.
     batch_size : int, default=8
         Tasks a step, of all processes together.
     learning_rate, weight_decay : float, default=2e-3 and 0.01
@@ -143,7 +144,7 @@ def meta_train(
         "n_pooled": n_pooled,
         "n_groups": n_groups,
         "ema_decay": ema_decay,
-        "rate": schedule,
+        "rate": [schedule, learning_rate, optimizer],
         "random_state": random_state,
         "learner": learner.config,
         "tables": _fingerprint(source),
@@ -221,8 +222,12 @@ def meta_train(
     checkpoint.restore(net)
     learner.train()
     left = 0 if stop.is_over(net.history) else max(n_epochs - checkpoint.n_epochs, 0)
-    net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
-    n_done = len(net.history[:, "train_loss"])
+    gpus = range(torch.cuda.device_count())
+    with torch.random.fork_rng(gpus):  # dropout has a seed of its own, see Checkpoint
+        net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
+    n_done = sum("train_loss" in epoch for epoch in net.history)
+    if n_done == 0 and n_epochs > 0:
+        raise KeyboardInterrupt("Meta-training was ended before its first epoch was complete.")
     if n_done < n_epochs and not stop.is_over(net.history):
         warnings.warn(
             f"Meta-training was ended by an interrupt or a callback after {n_done} of {n_epochs} "

@@ -3,7 +3,9 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -135,7 +137,7 @@ def test_clones_pickles_and_saved_weights(learned, tmp_path):
 def test_same_seed_same_network():
     X, y = reviews(30, "toy")
     first, second, other = (
-        MetaLSTMClassifier(**QUICK, random_state=seed).fit(X, y).predict_proba(X)
+        MetaLSTMClassifier(**QUICK | {"dropout": 0.5}, random_state=seed).fit(X, y).predict_proba(X)
         for seed in (0, 0, 1)
     )
     assert_array_equal(first, second)
@@ -164,7 +166,8 @@ def test_rivals_learn_too(backbone):
 def test_a_killed_run_goes_on(tmp_path):
     tasks = {topic: reviews(40, topic) for topic in ("book", "film")}
     settings = {"eval_every": 10, "verbose": False}
-    whole = MetaLSTMClassifier(**QUICK, random_state=0).meta_fit(tasks, max_steps=20, **settings)
+    parameters = QUICK | {"dropout": 0.5, "random_state": 0}
+    whole = MetaLSTMClassifier(**parameters).meta_fit(tasks, max_steps=20, **settings)
 
     class Killed(KeyboardInterrupt):
         pass
@@ -177,14 +180,44 @@ def test_a_killed_run_goes_on(tmp_path):
                 raise Killed
 
     with pytest.warns(UserWarning, match="ended by an interrupt"):
-        MetaLSTMClassifier(**QUICK, random_state=0).meta_fit(
+        MetaLSTMClassifier(**parameters).meta_fit(
             tasks, max_steps=20, checkpoint_dir=tmp_path, callbacks=[Kill()], **settings
         )
-    resumed = MetaLSTMClassifier(**QUICK, random_state=0).meta_fit(
+    resumed = MetaLSTMClassifier(**parameters).meta_fit(
         tasks, max_steps=20, checkpoint_dir=tmp_path, **settings
     )
     pairs = zip(whole.learner_.parameters(), resumed.learner_.parameters())
     assert all((a == b).all() for a, b in pairs)
+
+
+def test_a_checkpoint_of_other_tasks_is_refused(tmp_path):
+    X, y = reviews(40, "book")
+    settings = {"max_steps": 10, "checkpoint_dir": tmp_path, "verbose": False}
+    MetaLSTMClassifier(**QUICK).meta_fit({"a": (X, y)}, **settings)
+    for other in ({"tasks": {"a": (X, y[::-1])}}, {"rate": 0.5}):
+        estimator = MetaLSTMClassifier(**QUICK | {"learning_rate": other.get("rate", 0.02)})
+        with pytest.raises(ValueError, match="belongs to a run with other settings"):
+            estimator.meta_fit(other.get("tasks", {"a": (X, y)}), **settings)
+
+
+def test_meta_fit_forgets_an_earlier_fit():
+    X, y = reviews(20, "toy")
+    estimator = MetaLSTMClassifier(**QUICK | {"max_epochs": 1}).fit(X, y)
+    estimator.meta_fit({"a": (X, np.where(y == "yes", 1, 0))}, max_steps=2, verbose=False)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+    assert estimator.estimators_["a"].classes_.tolist() == [0, 1]
+
+
+def test_weights_know_whether_words_are_in_lower_case(tmp_path):
+    X, y = reviews(40, "Book")
+    X = [text.upper() for text in X]
+    estimator = MetaLSTMClassifier(**QUICK, lowercase=False)
+    estimator.meta_fit({"a": (X, y)}, max_steps=5, verbose=False)
+    path = estimator.save_pretrained(tmp_path / "weights")
+    loaded = MetaLSTMClassifier(path, **QUICK).fit(X, y)
+    assert not np.allclose(loaded.predict_proba(["GOOD"]), loaded.predict_proba(["good"]))
+    assert loaded.set_params(dropout=0.3).fit(X, y).module_.dropout.p == 0.3
 
 
 def test_changes_of_the_generated_weights(learned):
@@ -268,6 +301,13 @@ def test_mini_batches_are_of_texts_of_like_length():
     lengths = [np.array([len(t) for t in batch.texts]) for batch in batches]
     assert np.mean([n.sum() / (n.max() * len(n)) for n in lengths]) > 0.8  # of a batch is words
     assert max(n.max() for n in lengths) > 180 and min(n.min() for n in lengths) < 20
+    odd = task._replace(texts=texts[:17], targets=[np.int64(0)] * 17)
+    weight = dict.fromkeys(map(len, odd.texts), 0.0)
+    for _ in range(300):
+        drawn = MiniBatches(16).draw(odd, rng).texts
+        for text in drawn:
+            weight[len(text)] += 1 / len(drawn)
+    assert max(weight.values()) < 3 * min(weight.values())
     few = MiniBatches(16).draw(task._replace(texts=texts[:5], targets=[np.int64(0)] * 5), rng)
     assert len(few.texts) == 5
 
@@ -295,8 +335,21 @@ def test_tagger_scores_are_seqevals_or_of_words():
     tagger = MetaLSTMTagger(**QUICK).fit(X * 4, y * 4)
     tagger.predict = lambda X: [["B-PER", "O", "O"], ["B-PER"]]
     assert tagger.score(X, y) == 0.5  # one span of two, and one wrong
+    none = [["O", "O", "O"], ["O"]]
+    tagger.predict = lambda X: none
+    assert tagger.score(X, none) == 1.0
+    tagger.classes_ = np.array(["NN", "VB"])
     tagger.predict = lambda X: [["NN", "NN", "VB"], ["NN"]]
     assert tagger.score(X, [["NN", "VB", "VB"], ["NN"]]) == 0.75
+
+
+def test_sentences_of_no_words_teach_nothing():
+    X, y = sentences(30)
+    plain, more = (
+        MetaLSTMTagger(**QUICK).fit(X + [[]] * n, y + [[]] * n).predict([["zzz", "a"]])
+        for n in (0, 16)
+    )
+    assert plain == more
 
 
 def test_tagger_of_empty_and_of_long_sentences():
@@ -316,6 +369,8 @@ def test_tagger_of_empty_and_of_long_sentences():
         (["a"], [0, 1], "inconsistent numbers of samples"),
         ([], [], "0 sample"),
         (["a", "b"], [0.5, 0.1], "continuous"),
+        (pd.DataFrame({"t": ["a", "b"]}), [0, 1], "give one column"),
+        (np.array([["a"], ["b"]]), [0, 1], "give one column"),
     ],
 )
 def test_bad_texts(X, y, message):
@@ -326,9 +381,9 @@ def test_bad_texts(X, y, message):
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        ([["a", "b"]], [["O"]], "Sentence 0 has 2 words and 1 labels"),
+        ([["a", "b"]], [["O"]], r"Sentence 0 has 2 words, and its labels are \['O'\]"),
         (["a b"], [["O", "O"]], "must be cut into words"),
-        ([["a"]], ["O"], "Sentence 0 has 1 words"),
+        ([["a"]], ["O"], "Sentence 0 has 1 words, and its labels are 'O'"),
         ([[]], [[]], "No sentence has a word"),
     ],
 )
@@ -341,6 +396,16 @@ def test_bad_tasks(learned):
     X, y = reviews(10, "toy")
     with pytest.raises(ValueError, match="tasks must be a dict"):
         MetaLSTMClassifier(**QUICK).meta_fit([(X, y)])
+    with pytest.raises(ValueError, match="Task 'a': a pair"):
+        MetaLSTMClassifier(**QUICK).meta_fit({"a": (X, y, y)})
+    with pytest.raises(ValueError, match="validation_tasks must be a dict"):
+        MetaLSTMClassifier(**QUICK).meta_fit({"a": (X, y)}, validation_tasks={})
+    with pytest.raises(ValueError, match="begins with random weights"):
+        MetaLSTMClassifier(learned.learner_).meta_fit({"a": (X, y)})
+    with pytest.raises(ValueError, match="is no TextLearner"):
+        MetaLSTMClassifier(torch.nn.Linear(2, 2)).fit(X, y)
+    with pytest.raises(ValueError, match="smaller min_df"):
+        MetaLSTMClassifier().fit(["one", "two", "three"], [0, 1, 0])
     with pytest.raises(ValueError, match="Task 'toys':.*only one class"):
         MetaLSTMClassifier(**QUICK).meta_fit({"toys": (X, ["yes"] * 10)})
     with pytest.raises(ValueError, match="'b', which is not in tasks"):

@@ -221,6 +221,21 @@ class Adversarial(Parallel):
         }
         self.discriminator = nn.Linear(width, most_tasks)
 
+    def add_task(self):
+        """As of :class:`Sharing`.
+
+        Raises
+        ------
+        ValueError
+            If there are ``most_tasks`` already.
+        """
+        if len(self.private) == self.config["most_tasks"]:
+            raise ValueError(
+                f"The discriminator tells {len(self.private)} tasks: take fewer, or a larger "
+                "most_tasks."
+            )
+        super().add_task()
+
     def _penalty(self, shared, private, task):
         if not self.training:
             return shared.new_zeros(())

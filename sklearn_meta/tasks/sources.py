@@ -76,7 +76,9 @@ def names_in(source):
     """Names of the tables that a source may draw, as far as they are known; a list of str."""
     if isinstance(source, Mixture):
         return [name for part in source.sources for name in names_in(part)]
-    return list(source) if isinstance(source, Tables) else [type(source).__name__]
+    if isinstance(source, Tables):
+        return list(source)
+    return list(getattr(source, "names", [type(source).__name__]))
 
 
 def as_source(datasets, *, task=None, retarget=0.0):

@@ -1,5 +1,6 @@
 """Texts as numbers of words, their vectors, and the stream of mini-batches of several tasks."""
 
+import hashlib
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +36,11 @@ def tokens_of(texts, lowercase=True):
     """
     if isinstance(texts, str):
         raise ValueError("Iterable over raw text documents expected, string object received.")
+    if getattr(texts, "ndim", 1) != 1 or isinstance(texts, dict | set):
+        raise ValueError(
+            f"A sequence of texts is expected, got a {type(texts).__name__} of "
+            f"{getattr(texts, 'ndim', 'no')} dimensions: give one column, such as X['text']."
+        )
     found = []
     for i, text in enumerate(texts):
         if isinstance(text, str):
@@ -43,7 +49,8 @@ def tokens_of(texts, lowercase=True):
             words = list(text)
         else:
             raise ValueError(
-                f"Text {i} is of type {type(text).__name__}: give a str, or a list of words."
+                f"Text {i} is of type {type(text).__name__}: give a str, or a list of words, "
+                "each a str."
             )
         found.append([word.lower() for word in words] if lowercase else words)
     return found
@@ -162,6 +169,11 @@ class TextTask(NamedTuple):
     place: int
 
 
+def _digest(task):
+    arrays = (np.ascontiguousarray(array) for array in (*task.texts, *task.targets))
+    return hashlib.sha256(b"|".join(array.tobytes() for array in arrays)).hexdigest()[:16]
+
+
 class TextTasks:
     """A source of tasks, each of which is drawn as often.
 
@@ -175,8 +187,8 @@ class TextTasks:
 
     @property
     def names(self):
-        """Of the tasks, with their sizes, which tell one source from another; a list of str."""
-        return [f"{task.name}: {len(task.texts)}" for task in self.tasks]
+        """Of the tasks, with a digest of what they hold: one source is told from another."""
+        return [f"{task.name}: {_digest(task)}" for task in self.tasks]
 
     def draw(self, rng):
         """One of the tasks, a TextTask."""
@@ -206,8 +218,9 @@ class MiniBatches:
         n = len(task.texts)
         pool = rng.permutation(n)[: self.batch_size * self.n_pooled]
         pool = sorted(pool, key=lambda i: len(task.texts[i]))
-        start = self.batch_size * int(rng.integers(-(-len(pool) // self.batch_size)))
-        rows = pool[start : start + self.batch_size]
+        # Of nearly the same size, so that a text of a small batch has no greater weight.
+        batches = np.array_split(pool, -(-len(pool) // self.batch_size))
+        rows = batches[rng.integers(len(batches))]
         return task._replace(
             texts=[task.texts[i] for i in rows], targets=[task.targets[i] for i in rows]
         )

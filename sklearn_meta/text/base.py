@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from ..backbones import TEXT_BACKBONES
-from ..base import MetaEstimator
+from ..base import MetaEstimator, as_text
 from ..tasks.texts import (
     MiniBatches,
     TextTask,
@@ -25,6 +25,9 @@ from ..tasks.texts import (
 )
 from ..text_learner import TextLearner
 from ..training import meta_train
+
+#: Deviation that given word vectors are brought to: files differ in it by a factor of ten.
+VECTOR_SCALE = 0.3
 
 #: Name of the task of ``fit``.
 OWN = "fit"
@@ -117,6 +120,8 @@ class TextEstimator(MetaEstimator):
     ):
         """Train several tasks jointly (Eq. 9 of paper 004): each step is of a random one.
 
+        It begins with random weights each time, and forgets an earlier ``fit``.
+
         Parameters
         ----------
         tasks : dict
@@ -124,7 +129,8 @@ class TextEstimator(MetaEstimator):
         validation_tasks : dict, default=None
             The same names; the weights of the lowest loss on them are kept.
         max_steps : int, default=None
-            Mini-batches; None is ``max_epochs`` times as many as all texts make.
+            Mini-batches, rounded up to a multiple of ``eval_every``; None is ``max_epochs`` times
+            as many as all texts make.
         eval_every : int, default=200
             Steps between validations, and between checkpoints.
         patience : int, default=None
@@ -149,8 +155,16 @@ class TextEstimator(MetaEstimator):
             If there is no task, or texts and labels of one cannot be used.
         """
         self._validate_params()
-        if not isinstance(tasks, dict) or not tasks:
-            raise ValueError("tasks must be a dict of name -> (texts, labels), of one or more.")
+        if not self._names_an_architecture():
+            raise ValueError(
+                f"meta_fit begins with random weights: backbone must be one of "
+                f"{list(self._architectures)}, got {as_text(self.backbone)}."
+            )
+        for name, given in (("tasks", tasks), ("validation_tasks", validation_tasks)):
+            if given is not None and (not isinstance(given, dict) or not given):
+                raise ValueError(
+                    f"{name} must be a dict of name -> (texts, labels), of one or more."
+                )
         read = {name: self._read_task(name, *pair) for name, pair in tasks.items()}
         words, vectors = self._words([text for texts, _ in read.values() for text in texts])
         labels = {name: self._labels_of(y) for name, (_, y) in read.items()}
@@ -160,7 +174,9 @@ class TextEstimator(MetaEstimator):
         if validation_tasks is not None:
             if unknown := [name for name in validation_tasks if name not in tasks]:
                 raise ValueError(f"validation_tasks has {unknown[0]!r}, which is not in tasks.")
-            held_out = {n: self._read_task(n, *pair) for n, pair in validation_tasks.items()}
+            held_out = {
+                n: self._read_task(n, *pair, n_classes=1) for n, pair in validation_tasks.items()
+            }
             validation = self._prepared(learner, held_out)
         n_texts = sum(len(task.texts) for task in prepared)
         self.history_ = self._train(
@@ -180,23 +196,27 @@ class TextEstimator(MetaEstimator):
             for task in prepared:
                 n_steps = fine_tune_epochs * math.ceil(len(task.texts) / self.batch_size)
                 self._train(learner, [task], n_steps, rate=0.1 * self.learning_rate)
-        self.learner_ = learner.requires_grad_(False).cpu()
+        vars(self).pop("module_", None)
+        self.learner_ = learner.requires_grad_(False).cpu().eval()
         self.learner_.card = None
         self.estimators_ = {name: self._of_task(name) for name in learner.tasks}
         return self
 
     def _fit(self, X, y, labels):
         """Train the private part of one task, or everything if nothing was learned before."""
-        tokens = tokens_of(X, self.lowercase)
+        vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         if hasattr(self, "learner_") or not self._names_an_architecture():
             self.learner_ = self._learner()
+            tokens = tokens_of(X, self.learner_.lowercase)
             learner = self._without_tasks(self.learner_)
+            learner.dropout.p = self.dropout
             for parameter in learner.shared_parameters():
                 parameter.requires_grad_(False)
             with torch.random.fork_rng():
                 torch.manual_seed(self.random_state or 0)
                 learner.add_task(OWN, labels)
         else:
+            tokens = tokens_of(X, self.lowercase)
             words, vectors = self._words(tokens)
             learner = self._build(words, vectors, {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
@@ -205,6 +225,7 @@ class TextEstimator(MetaEstimator):
         self.fit_history_ = history
         self.module_ = learner.requires_grad_(False).cpu().eval()
         self._task_place = 0
+        self._set_labels(labels)
         return self
 
     def _build(self, words, vectors, labels):
@@ -221,6 +242,7 @@ class TextEstimator(MetaEstimator):
                 words=words,
                 tasks=labels,
                 n_inputs=self.embedding_size if vectors is None else vectors.shape[1],
+                lowercase=self.lowercase,
                 dropout=self.dropout,
                 backbone_config=sizes,
             )
@@ -233,11 +255,20 @@ class TextEstimator(MetaEstimator):
     def _words(self, tokens):
         """Vocabulary of some texts, and vectors of its words or None."""
         words = vocabulary(tokens, min(self.min_df, len(tokens)), self.max_words)
+        if not words:
+            raise ValueError(
+                f"No word is in min_df={self.min_df} texts or more: give more texts, or a smaller "
+                "min_df."
+            )
         if self.word_vectors is None:
             return words, None
         if isinstance(self.word_vectors, tuple):
             known, vectors = self.word_vectors
             vectors = np.asarray(vectors, dtype=np.float32)
+            if vectors.ndim != 2 or len(known) != len(vectors):
+                raise ValueError(
+                    f"word_vectors has {len(known)} words and vectors of shape {vectors.shape}."
+                )
         else:
             known, vectors = read_word_vectors(self.word_vectors)
         place = {word: i for i, word in enumerate(known)}
@@ -248,9 +279,8 @@ class TextEstimator(MetaEstimator):
                 vectors[place[w]] if w in place else rng.normal(0, scale, vectors.shape[1])
                 for w in words
             ]
-            or [np.zeros(vectors.shape[1])]
         )
-        return words, found[: len(words)].astype(np.float32) / max(scale, 1e-8) * 0.3
+        return words, found.astype(np.float32) * (VECTOR_SCALE / max(scale, 1e-8))
 
     def _prepared(self, learner, read):
         """Tasks (tokens, labels) in numbers, a list of TextTask."""
@@ -306,23 +336,29 @@ class TextEstimator(MetaEstimator):
             backbone.private = nn.ModuleList()
         return copied
 
-    def _read_task(self, name, X, y):
+    def _read_task(self, name, *pair, n_classes=2):
         try:
-            return tokens_of(X, self.lowercase), self._checked_labels(X, y)
+            if len(pair) != 2:
+                raise ValueError(f"a pair (texts, labels) is expected, got {len(pair)} items.")
+            X, y = pair
+            return tokens_of(X, self.lowercase), self._checked_labels(X, y, n_classes)
         except ValueError as error:
             raise ValueError(f"Task {name!r}: {error}") from error
 
     def _new_learner(self, backbone):
-        if isinstance(backbone, nn.Module):
+        if isinstance(backbone, TextLearner):
             return backbone
-        raise ValueError(f"backbone={backbone!r} has no weights: call meta_fit or fit.")
+        raise ValueError(
+            f"backbone={as_text(backbone)} is no TextLearner, no weights, and none of "
+            f"{list(self._architectures)}."
+        )
 
     @torch.inference_mode()
     def _tell(self, X, what):
         """``what(module, inputs)`` for texts in batches of like length, as a list in order."""
         check_is_fitted(self)
-        module = self.module_.to(self._device()).eval()
-        texts = word_numbers(tokens_of(X, self.lowercase), module.words, self.max_length)
+        module = self._module(self.module_)  # a copy, on the device
+        texts = word_numbers(tokens_of(X, module.lowercase), module.words, self.max_length)
         if not texts:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))

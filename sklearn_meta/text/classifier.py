@@ -28,7 +28,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         :class:`sklearn_meta.text_learner.TextLearner`. "meta_lstm" by default.
     word_vectors : path or (list of str, ndarray), default=None
         Vectors that words begin with, of which the file is in the format of GloVe or word2vec, or
-        npz (see :func:`sklearn_meta.tasks.texts.read_word_vectors`). None is random ones.
+        npz (see :func:`sklearn_meta.tasks.texts.read_word_vectors`); they are brought to a
+        deviation of 0.3. None is random ones.
     embedding_size : int, default=100
         Length of the vectors without ``word_vectors``.
     width, meta_width, rank : int, default=100, 40 and 40
@@ -151,6 +152,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         Returns
         -------
         ndarray of shape (n_texts, width)
+            Twice the width for "psp_mtl" and "asp_mtl", which have two LSTMs.
         """
 
         def what(module, inputs):
@@ -199,21 +201,20 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
 
         return self._tell([text], what)[0]
 
-    def _checked_labels(self, X, y):
+    def _checked_labels(self, X, y, n_classes=2):
         self._check_lengths(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        if len(np.unique(y)) < 2:
+        if len(np.unique(y)) < n_classes:
             raise ValueError(
                 f"{type(self).__name__} needs texts of at least 2 classes; the data contains only "
                 f"one class: {y[0]!r}."
             )
         return y
 
-    def _labels_of(self, y):
-        labels = np.unique(y)
-        self._set_labels(labels)
-        return labels.tolist()
+    @staticmethod
+    def _labels_of(y):
+        return np.unique(y).tolist()
 
     def _set_labels(self, labels):
         self.classes_ = np.asarray(labels)

@@ -104,7 +104,7 @@ class MetaLSTMTagger(TextEstimator):
         ----------
         X : sequence of sequences of str
         y : sequence of sequences of str
-            Labels are spans if they are "O", "B-..." and "I-..." and nothing else.
+            Labels are spans if ``classes_`` are "O", "B-..." and "I-..." and nothing else.
 
         Returns
         -------
@@ -117,7 +117,9 @@ class MetaLSTMTagger(TextEstimator):
         """
         y = self._checked_labels(X, y)
         told = self.predict(X)
-        if {label[:2] for labels in y for label in labels} <= {"O", "B-", "I-"}:
+        if {label[:2] for label in self.classes_.tolist()} <= {"O", "B-", "I-"}:
+            if y == told:
+                return 1.0  # of no spans at all, too
             try:
                 from seqeval.metrics import f1_score
             except ImportError as error:
@@ -126,28 +128,37 @@ class MetaLSTMTagger(TextEstimator):
         pairs = [pair for a, b in zip(y, told) for pair in zip(a, b)]
         return float(np.mean([a == b for a, b in pairs]))
 
+    def _prepared(self, learner, read):
+        """Without sentences of no words, which have no label to learn from."""
+        kept = {
+            name: tuple(zip(*((words, tags) for words, tags in zip(*pair) if words)))
+            for name, pair in read.items()
+        }
+        return super()._prepared(learner, kept)
+
     @staticmethod
     def _check_sentences(X):
-        if isinstance(X, str) or any(isinstance(sentence, str) for sentence in X):
+        if isinstance(X, str) or any(
+            isinstance(sentence, str) or not np.iterable(sentence) for sentence in X
+        ):
             raise ValueError("Sentences must be cut into words: give a list of lists of str.")
 
-    def _checked_labels(self, X, y):
+    def _checked_labels(self, X, y, n_classes=2):
         self._check_sentences(X)
         self._check_lengths(X, y)
         for i, (words, labels) in enumerate(zip(X, y)):
-            if isinstance(labels, str) or len(words) != len(labels):
+            if isinstance(labels, str) or not np.iterable(labels) or len(words) != len(labels):
                 raise ValueError(
-                    f"Sentence {i} has {len(words)} words and {len(labels)} labels: give one "
-                    "label for each word."
+                    f"Sentence {i} has {len(words)} words, and its labels are {labels!r}: give a "
+                    "list of one label for each word."
                 )
         if not any(len(words) for words in X):
             raise ValueError("No sentence has a word.")
         return [list(map(str, labels)) for labels in y]
 
-    def _labels_of(self, y):
-        labels = sorted({label for tags in y for label in tags})
-        self._set_labels(labels)
-        return labels
+    @staticmethod
+    def _labels_of(y):
+        return sorted({label for tags in y for label in tags})
 
     def _set_labels(self, labels):
         self.classes_ = np.asarray(labels)
