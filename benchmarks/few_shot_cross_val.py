@@ -97,6 +97,7 @@ def main():
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore", category=RuntimeWarning)  # rows that no label reaches
+    warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
 
     rows = []
     for name, X, y in DATA[options.data](options):
