@@ -112,11 +112,13 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         self.random_state = random_state
 
     def _new_learner(self, backbone):
-        if isinstance(backbone, nn.Module) and not isinstance(backbone, FewShotLearner):
+        if isinstance(backbone, FewShotLearner):
+            return backbone
+        if isinstance(backbone, nn.Module):
             raise ValueError(
                 f"backbone is a {type(backbone).__name__}: give a FewShotLearner, which holds one."
             )
-        return backbone if isinstance(backbone, nn.Module) else FewShotLearner(backbone)
+        return FewShotLearner(backbone)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
@@ -189,10 +191,11 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         check_is_fitted(self)
         module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
         self._check_values(rows)
-        known = self._encoded(module, self.X_)
+        known, members = self._encoded(module, self.X_), self._members(module)
         chunks = [rows[i : i + self.chunk_size] for i in range(0, len(rows), self.chunk_size)]
         probabilities = [
-            self._probabilities(module, known, self._encoded(module, chunk)) for chunk in chunks
+            self._probabilities(module, members, known, self._encoded(module, chunk))
+            for chunk in chunks
         ]
         return torch.cat(probabilities).cpu().numpy()
 
@@ -288,23 +291,26 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         x = torch.from_numpy(X).to(self._device(), self._torch_dtype())
         return torch.cat([module.encode(part) for part in x.split(self.chunk_size)])
 
-    def _probabilities(self, module, known, asked):
-        """Mean over members, (n_rows, n_classes), float64."""
+    def _members(self, module):
+        """The rows that each member may take, a list of int tensors (n_classes, n_places)."""
         n_classes, n_ways = len(self.classes_), module.n_ways
-        members = [
+        shuffled = [
             self._seed(0, c).permutation(np.flatnonzero(self.y_ == c)) for c in range(n_classes)
         ]
         # Rows that a member takes of a class at least; the next member goes on behind them.
         n_taken = module.n_shots * (n_ways // min(n_classes, n_ways))
-        n_rounds = math.ceil(max(map(len, members)) / n_taken)
-        n_estimators = max(self.n_estimators, n_rounds)
-        total = 0
-        for e in range(n_estimators):
-            # A last round may have fewer classes, which then take more rows.
-            turns = e * n_taken + np.arange(n_ways * module.n_shots)
-            rows = torch.from_numpy(np.stack([m[turns % len(m)] for m in members]))
-            total = total + self._member(module, e, rows, known, asked)
-        return total / n_estimators
+        n_rounds = math.ceil(max(map(len, shuffled)) / n_taken)
+        # A last round may have fewer classes, which then take more rows.
+        turns = np.arange(n_ways * module.n_shots)
+        return [
+            torch.from_numpy(np.stack([c[(e * n_taken + turns) % len(c)] for c in shuffled]))
+            for e in range(max(self.n_estimators, n_rounds))
+        ]
+
+    def _probabilities(self, module, members, known, asked):
+        """Mean over members, (n_rows, n_classes), float64."""
+        each = (self._member(module, e, rows, known, asked) for e, rows in enumerate(members))
+        return sum(each) / len(members)
 
     def _member(self, module, e, rows, known, asked):
         """Probabilities by one member, of the rows (n_classes, n_places) that it may take."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .backbones.packed import reversal
 from .backbones.text_sharing import TEXT_BACKBONES
@@ -141,8 +141,8 @@ class TextLearner(nn.Module):
         head = self.heads[task]
         if self.task == "text_classification":
             return Told(head(self.dropout(last)), head, None, penalty)
-        scores = head(self.dropout(outputs.data))
-        padded = unpacked(scores, outputs.batch_sizes)[order]
+        scores = outputs._replace(data=head(self.dropout(outputs.data)))
+        padded = pad_packed_sequence(scores, batch_first=True)[0][order]
         mask = (
             torch.arange(padded.shape[1], device=padded.device) < lengths.to(padded.device)[:, None]
         )
@@ -192,12 +192,3 @@ class Told(NamedTuple):
     head: nn.Module
     mask: torch.Tensor | None
     penalty: torch.Tensor
-
-
-def unpacked(data, batch_sizes):
-    """Packed data (W, C) as (B, T, C), zero at padding, in the order of the packed texts."""
-    starts = (batch_sizes.cumsum(0) - batch_sizes).tolist()
-    padded = data.new_zeros(int(batch_sizes[0]), len(batch_sizes), data.shape[1])
-    for t, (start, n) in enumerate(zip(starts, batch_sizes.tolist())):
-        padded[:n, t] = data[start : start + n]
-    return padded

@@ -217,6 +217,7 @@ def test_weights_know_whether_words_are_in_lower_case(tmp_path):
     path = estimator.save_pretrained(tmp_path / "weights")
     loaded = MetaLSTMClassifier(path, **QUICK).fit(X, y)
     assert not np.allclose(loaded.predict_proba(["GOOD"]), loaded.predict_proba(["good"]))
+    assert loaded.words_of("GOOD") == ["GOOD"]
     assert loaded.set_params(dropout=0.3).fit(X, y).module_.dropout.p == 0.3
 
 

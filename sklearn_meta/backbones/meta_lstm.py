@@ -40,7 +40,7 @@ class MetaLSTM(nn.Module):
             Of the basic LSTM.
         """
         gates = given + self.from_state(torch.cat([meta_hidden, hidden], 1))  # Eq. (15)
-        meta_hidden, meta_cell = lstm(gates.unflatten(1, (4, -1)).transpose(0, 1), meta_cell)
+        meta_hidden, meta_cell = lstm(by_gate(gates), meta_cell)
         return self.to_z(meta_hidden), meta_hidden, meta_cell
 
 
@@ -86,6 +86,11 @@ class BasicLSTM(nn.Module):
         P = self.weight[:, : self.rank].transpose(1, 2)  # (4, h, z)
         Q = torch.cat([self.from_input.weight, self.from_state.weight], 1).unflatten(0, (4, -1))
         return (P * z[..., None, None, :]) @ Q
+
+
+def by_gate(sums):
+    """Sums (B, 4h) of a word, gate by gate: (4, B, h)."""
+    return sums.unflatten(1, (4, -1)).transpose(0, 1)
 
 
 def lstm(gates, cell):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .meta_lstm import BasicLSTM, MetaLSTM, compose
+from .meta_lstm import BasicLSTM, MetaLSTM, by_gate, compose, lstm
 from .packed import recur
 
 
@@ -108,12 +108,12 @@ class HyperLSTM(nn.Module):
     def _step(self, at, state):
         hidden, cell, meta_hidden, meta_cell = state
         gates = at[1] + self.meta_from_state(torch.cat([meta_hidden, hidden], 1))
-        meta_hidden, meta_cell = _lstm(gates, meta_cell)
+        meta_hidden, meta_cell = lstm(by_gate(gates), meta_cell)
         by_input, by_state, bias = (
             scale(z) for scale, z in zip(self.scales, self.says(meta_hidden).chunk(3, 1))
         )
         gates = by_input * at[0] + by_state * self.from_state(hidden) + bias
-        return *_lstm(gates, cell), meta_hidden, meta_cell
+        return *lstm(by_gate(gates), cell), meta_hidden, meta_cell
 
 
 class NotSharedHyper(Sharing):
@@ -264,12 +264,6 @@ def run_lstm(lstm, x):
     """Outputs (W, h) and the last of each text (B, h) of torch's LSTM on packed texts."""
     outputs, (last, _) = lstm(PackedSequence(x.data, x.batch_sizes))
     return outputs.data, last[0]
-
-
-def _lstm(gates, cell):
-    new, show, write, keep = gates.chunk(4, 1)
-    cell = new.tanh() * write.sigmoid() + cell * keep.sigmoid()
-    return show.sigmoid() * cell.tanh(), cell
 
 
 #: Schemes by the name that ``backbone=`` and the weight cards use.

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .base import ClassificationHead
+
 
 class WaysHead(nn.Module):
     """Base class: a head whose output are the log-probabilities (B, Q, N) of the queries."""
@@ -30,12 +32,7 @@ class WaysHead(nn.Module):
         """
         return F.nll_loss(output.float().flatten(0, 1), target.flatten())
 
-    @staticmethod
-    def score(output, target):
-        """Accuracy of each episode, (B,)."""
-        asked = target >= 0
-        hit = (output.argmax(-1) == target) & asked
-        return hit.sum(1) / asked.sum(1).clamp(min=1)
+    score = staticmethod(ClassificationHead.score)
 
 
 class LabelAttention(WaysHead):

@@ -10,11 +10,10 @@ import torch
 from sklearn.feature_extraction.text import CountVectorizer
 from torch.nn.utils.rnn import pad_sequence
 
+from .batch import IGNORE
+
 #: Words and single marks; text that is tokenised already comes out as it went in, nearly.
 WORD = re.compile(r"\w+(?:['’]\w+)?|[^\w\s]")
-
-#: Target of a padded word.
-NO_LABEL = -100
 
 
 def tokens_of(texts, lowercase=True):
@@ -247,12 +246,12 @@ class MiniBatches:
         inputs : dict
             ``words`` (B, T), ``lengths`` (B,) and ``task`` ().
         target : tensor of shape (B,) or (B, T)
-            ``NO_LABEL`` at padding.
+            ``IGNORE`` at padding.
         """
         (batch,) = batches
         targets = [torch.as_tensor(target) for target in batch.targets]
         if targets[0].ndim:
-            target = pad_sequence(targets, batch_first=True, padding_value=NO_LABEL)
+            target = pad_sequence(targets, batch_first=True, padding_value=IGNORE)
         else:
             target = torch.stack(targets)
         return {**as_inputs(batch.texts), "task": torch.tensor(batch.place)}, target

@@ -221,8 +221,7 @@ class TextEstimator(MetaEstimator):
             learner = self._build(words, vectors, {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
         n_steps = self.max_epochs * math.ceil(len(tokens) / self.batch_size)
-        history = self._train(learner, prepared, n_steps, verbose=bool(self.verbose))
-        self.fit_history_ = history
+        self.fit_history_ = self._train(learner, prepared, n_steps, verbose=bool(self.verbose))
         self.module_ = learner.requires_grad_(False).cpu().eval()
         self._task_place = 0
         self._set_labels(labels)
@@ -236,7 +235,7 @@ class TextEstimator(MetaEstimator):
         with torch.random.fork_rng():
             torch.manual_seed(self.random_state or 0)
             learner = TextLearner(
-                self.backbone if self._names_an_architecture() else "meta_lstm",
+                self.backbone,
                 self._default_head,
                 task=self._task,
                 words=words,
@@ -297,7 +296,7 @@ class TextEstimator(MetaEstimator):
 
     def _train(self, learner, tasks, n_steps, *, validation=None, rate=None, **settings):
         settings = {"eval_every": n_steps, "verbose": False} | settings
-        history = meta_train(
+        return meta_train(
             learner,
             TextTasks(tasks),
             MiniBatches(self.batch_size),
@@ -316,7 +315,6 @@ class TextEstimator(MetaEstimator):
             random_state=self.random_state or 0,
             **settings,
         )
-        return history
 
     def _of_task(self, name):
         """The fitted estimator of a task of ``meta_fit``."""

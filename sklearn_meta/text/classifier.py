@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch.nn.utils.rnn import pack_sequence
 
 from ..backbones.meta_lstm import generated
@@ -171,7 +171,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         -------
         list of str
         """
-        return tokens_of([text], self.lowercase)[0][: self.max_length]
+        check_is_fitted(self)
+        return tokens_of([text], self.module_.lowercase)[0][: self.max_length]
 
     def generated_weights(self, text):
         """The weights that the Meta-LSTM generates at each word, W(z) of Eq. (13).
