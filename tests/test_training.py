@@ -252,6 +252,17 @@ def test_rate_rises_linearly_and_falls_along_cosines():
     assert rate_at(0, 5, 5, 1) == 0.2 and rate_at(5, 5, 5, 1) == 1  # nothing but warm-up
 
 
+def test_noam_rises_linearly_and_falls_with_the_root_of_the_steps():
+    rates = [rate_at(step, 100, 10, schedule="noam") for step in range(100)]
+    expected = [min((step + 1) / 10, (10 / (step + 1)) ** 0.5) for step in range(100)]
+    np.testing.assert_allclose(rates, expected)
+    assert rates[39] == 0.5
+    with pytest.raises(ValueError, match="n_cycles must be 1 or more, got 0"):
+        rate_at(0, 10, 2, n_cycles=0)
+    with pytest.raises(ValueError, match="schedule must be one of.*'step'"):
+        rate_at(0, 10, 2, schedule="step")
+
+
 # Callbacks, stopping and the best state
 
 
