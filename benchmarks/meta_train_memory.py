@@ -32,7 +32,7 @@ from sklearn_meta.tasks import (
     load_omniglot,
 )
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
+from sklearn_meta.weights import load_learner, save_learner
 
 #: Of the networks of tables: a third as many parameters as with the paper's 200.
 WIDTH = 128
@@ -104,11 +104,12 @@ def table_targets(args):
 
 
 def drawings(head, args, most=None, **head_config):
-    """Five classes; to grow to ``most``, by one every 16,000 sequences."""
+    """Five classes; to grow to ``most``, by one every 8,000 sequences."""
     learner = of_drawings(head, **head_config)
-    sampler = ClassSequences(learner.head, Drawings(), n_classes=(5, 5), max_rows=100)
+    vectors = Drawings(stretch=args.stretch)
+    sampler = ClassSequences(learner.head, vectors, n_classes=(5, 5), max_rows=100)
     if most:
-        sampler = Curriculum(sampler, every=16_000, most=most, n_first=32_000)
+        sampler = Curriculum(sampler, every=8_000, most=most, n_first=32_000)
     train, valid = (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
     return learner, (Stage(sampler, train, valid, args.max_steps),), DRAWINGS
 
@@ -137,6 +138,9 @@ def main():
     add("--n-groups", type=int, default=1, help="of sequences of like length in a batch")
     add("--seed", type=int, default=0)
     add("--device", default="cpu")
+    add("--begin", help="weights, or their path, that training goes on from")
+    add("--stretch", type=float, default=0.0, help="of drawings, beyond the paper's augmentation")
+    add("--fast", action="store_true", help="compiled access (by a C++ compiler), bfloat16")
     args = parser.parse_args()
     if args.weights.startswith("omniglot") and not args.omniglot:
         parser.error("--omniglot is needed: a folder, such as that of tasks.fetch_omniglot()")
@@ -144,6 +148,10 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     learner, stages, data = RECIPES[args.weights](args)
+    if args.begin:
+        learner.load_state_dict(load_learner(args.begin).state_dict())
+    if args.fast:
+        learner.backbone.access.compile(dynamic=False)
     folder = Path(args.checkpoint_dir or f"checkpoints/{args.weights}")
     for i, stage in enumerate(stages):
         history = meta_train(
@@ -165,7 +173,7 @@ def main():
             callbacks=[CSVLog(args.log)] if args.log else None,
             checkpoint_dir=folder / str(i),
             device=args.device,
-            precision="float32",  # matrices are too small for bfloat16 to gain
+            precision="bfloat16" if args.fast else "float32",
             random_state=args.seed,
             verbose=args.log is None,
         )

@@ -68,6 +68,7 @@ def parse_arguments(arguments=None):
     add("--n-test", type=int, default=1000, help="test episodes of each seed [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_002"), help="[%(default)s]")
     add("--output", type=Path, default=ROOT / "benchmarks/results/paper_002", help="a folder")
+    add("--fast", action="store_true", help="compiled access (by a C++ compiler), bfloat16")
     add("--quick", action="store_true", help="all of it in two minutes, and nothing learned")
     options = parser.parse_args(arguments)
     options.weights = dict(map(as_weights, options.weights))

@@ -119,6 +119,7 @@ def run_cell(task, method, seed, options):
         "seed": seed,
         "steps": 0 if weights or not method.network else steps_of(task, options),
         "recipe": options.recipe,
+        "fast": options.fast,
         "encoder_steps": options.encoder_steps if method.features == "autoencoder" else 0,
         "weights": weights and load_learner(weights).card["sha256"],
         "begun": begun and load_learner(begun).card["sha256"],
@@ -182,6 +183,8 @@ def train_learner(task, method, seed, folder, options):
         if task.after:
             before = network_of(run_cell(task.after, method, seed, options), options)
             learner.load_state_dict(before.state_dict())
+    if options.fast and learner.backbone.access:
+        learner.backbone.access.compile(dynamic=False)
     look_every = math.ceil(steps / N_LOOKS)
     history = meta_train(
         learner,
@@ -197,7 +200,7 @@ def train_learner(task, method, seed, folder, options):
         n_validation=options.n_validation,
         keep="last",
         checkpoint_dir=folder,
-        precision="float32",
+        precision="bfloat16" if options.fast else "float32",
         n_pooled=4,
         n_groups=1,
         random_state=seed,

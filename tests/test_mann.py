@@ -152,6 +152,35 @@ def test_the_step_can_be_scripted():
         torch.testing.assert_close(a, b)
 
 
+@pytest.mark.parametrize("access", ["lrua", "ntm"])
+def test_access_can_be_compiled(access):
+    torch.compiler.reset()
+    network, compiled = make(access=access), make(access=access)
+    compiled.access.compile(backend="aot_eager", fullgraph=True)  # which needs no C++ compiler
+    outputs, gradients = [], []
+    for each in (network, compiled):
+        output, _ = each(torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(2, 5, 4))
+        output.square().sum().backward()
+        outputs.append(output)
+        gradients.append(each.from_input.weight.grad)
+    assert compiled.state_dict().keys() == network.state_dict().keys()
+    torch.testing.assert_close(outputs[1], outputs[0])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_what_is_kept_and_said_is_never_bfloat16(controller, access):
+    network, inputs = make(controller, access).float(), torch.randn(2, 7, 4)
+    with torch.no_grad():
+        exact, _ = network(inputs)
+        with torch.autocast("cpu", torch.bfloat16):
+            rounded, state = network(inputs)
+    kept = [state.hidden, state.cell, *(state.memory or ())]
+    assert {tensor.dtype for tensor in [rounded, *kept]} == {torch.float32}
+    assert 0 < (rounded - exact).abs().max() < 0.05  # the controller's products are
+
+
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("controller", CONTROLLERS)
 @given(data=st.data())

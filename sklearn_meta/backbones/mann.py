@@ -140,7 +140,8 @@ class MANN(nn.Module):
         for said, reached in self.steps(inputs, state):
             outputs.append(said)
             state = reached
-        return self.output(torch.stack(outputs, 1)), state
+        with torch.autocast(inputs.device.type, enabled=False):  # a density wants its digits
+            return self.output(torch.stack(outputs, 1)), state
 
     def steps(self, inputs, state=None):
         """Step by step: what the output layer reads, o of Eq. (16), (B, H + R * W), and the state.
@@ -148,18 +149,20 @@ class MANN(nn.Module):
         Parameters are those of the call.
         """
         state = self.empty(len(inputs)) if state is None else state
-        with torch.autocast(inputs.device.type, enabled=False):  # sums over time
-            for given in self.from_input(inputs.to(self.from_input.weight.dtype)).unbind(1):
-                state = self._step(given, state)
-                yield torch.cat(self._said(state), 1), state
+        dtype = self.from_input.weight.dtype
+        for given in self.from_input(inputs.to(dtype)).to(dtype).unbind(1):
+            state = self._step(given, state)
+            yield torch.cat(self._said(state), 1), state
 
     def _step(self, given, state):
         if self.is_recurrent:
             hidden, cell = self._lstm(given + self._before(state, state.hidden), state.cell)
         else:
             hidden = cell = (given + self._before(state)).tanh()
-        memory = self.access and self.access(hidden, cell, state.memory)
-        return State(hidden, cell, memory)
+        if self.access is None:
+            return State(hidden, cell, None)
+        with torch.autocast(given.device.type, enabled=False):  # sums over time
+            return State(hidden, cell, self.access(hidden, cell, state.memory))
 
     @staticmethod
     def _said(state):
@@ -173,7 +176,8 @@ class MANN(nn.Module):
         if self.from_before is None:
             return 0
         reads = () if state.memory is None else (state.memory.reads.flatten(1),)
-        return F.linear(torch.cat([*hidden, *reads], 1), self.from_before.weight)
+        weight = self.from_before.weight
+        return F.linear(torch.cat([*hidden, *reads], 1), weight).to(weight.dtype)
 
     def _lstm(self, gates, cell):
         """Eq. (9)-(15), from the sum of Eq. (9)."""
