@@ -106,7 +106,7 @@ def table_targets(args):
 def drawings(head, args, most=None, **head_config):
     """Five classes; to grow to ``most``, by one every 8,000 sequences."""
     learner = of_drawings(head, **head_config)
-    vectors = Drawings(stretch=args.stretch)
+    vectors = Drawings(stretch=args.stretch, warp=args.warp)
     sampler = ClassSequences(learner.head, vectors, n_classes=(5, 5), max_rows=100)
     if most:
         sampler = Curriculum(sampler, every=8_000, most=most, n_first=32_000)
@@ -140,6 +140,7 @@ def main():
     add("--device", default="cpu")
     add("--begin", help="weights, or their path, that training goes on from")
     add("--stretch", type=float, default=0.0, help="of drawings, beyond the paper's augmentation")
+    add("--warp", type=float, default=0.0, help="of characters, likewise")
     add("--fast", action="store_true", help="compiled access (by a C++ compiler), bfloat16")
     args = parser.parse_args()
     if args.weights.startswith("omniglot") and not args.omniglot:

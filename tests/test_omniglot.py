@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_meta.tasks import omniglot
-from sklearn_meta.tasks.omniglot import Drawings, Omniglot, fetch_omniglot, load_omniglot
+from sklearn_meta.tasks import Drawings, drawings, omniglot
+from sklearn_meta.tasks.omniglot import Omniglot, fetch_omniglot, load_omniglot
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -105,15 +105,15 @@ def test_rendering_is_repeatable_and_in_range(seed, n, size, augment):
     X, classes = pictures(n, seed), np.arange(n) % 3
     before = X.copy()
     X.flags.writeable = False
-    drawings = Drawings(size, augment)
-    first, second = (drawings(X, classes, rng_of(seed)) for _ in range(2))
+    rendered = Drawings(size, augment)
+    first, second = (rendered(X, classes, rng_of(seed)) for _ in range(2))
     assert np.array_equal(first, second)
     assert np.array_equal(X, before)
-    assert first.shape == (n, drawings.width)
-    assert drawings.width == size * size
+    assert first.shape == (n, rendered.width)
+    assert rendered.width == size * size
     assert first.dtype == np.float32
     assert 0 <= first.min() <= first.max() <= 1
-    other = drawings(X, classes, rng_of(seed + 1))
+    other = rendered(X, classes, rng_of(seed + 1))
     assert augment or np.array_equal(first, other)
 
 
@@ -129,6 +129,25 @@ def test_stretched_drawings_differ_and_are_still_in_range():
     assert not np.allclose(plain, stretched, atol=0.1)
     assert 0 <= stretched.min() <= stretched.max() <= 1
     still = Drawings(augment=False, stretch=0.2)(X, classes, None)
+    assert np.array_equal(still, Drawings(augment=False)(X, classes, None))
+
+
+def test_a_warp_is_that_of_the_class(monkeypatch):
+    monkeypatch.setattr(drawings, "TILT", 0)
+    monkeypatch.setattr(drawings, "SHIFT", 0)
+    X, classes = pictures(1, 0).repeat(40, 0), np.arange(40) // 2
+    warped = Drawings(warp=0.3)(X, classes, rng_of(0)).reshape(20, 2, -1)
+    assert np.array_equal(warped[:, 0], warped[:, 1])
+    assert len(np.unique(warped[:, 0].round(3), axis=0)) == 20
+    assert 0 <= warped.min() <= warped.max() <= 1
+    # Little more than the eight pictures of a square that is turned and mirrored.
+    turned = Drawings(warp=1e-6)(X, classes, rng_of(0)).reshape(20, 2, 20, 20)[:, 0]
+    plain = Drawings(augment=False)(X[:1], classes[:1], None).reshape(20, 20)
+    eight = [np.rot90(m, k) for m in (plain, plain.T) for k in range(4)]
+    nearest = [int(np.argmin([np.abs(t - e).max() for e in eight])) for t in turned]
+    assert len(set(nearest)) == 8
+    assert all(np.abs(t - eight[k]).max() < 1e-3 for t, k in zip(turned, nearest))
+    still = Drawings(augment=False, warp=0.3)(X, classes, None)
     assert np.array_equal(still, Drawings(augment=False)(X, classes, None))
 
 
@@ -157,8 +176,8 @@ def test_half_the_size_upright_is_the_mean_of_areas(seed):
 
 
 def test_a_class_is_turned_as_one_by_any_multiple_of_90_degrees(monkeypatch):
-    monkeypatch.setattr(omniglot, "TILT", 0)
-    monkeypatch.setattr(omniglot, "SHIFT", 0)
+    monkeypatch.setattr(drawings, "TILT", 0)
+    monkeypatch.setattr(drawings, "SHIFT", 0)
     X, classes = pictures(24, 0), np.repeat(range(8), 3)
     upright = Drawings(augment=False)(X, classes, None).reshape(-1, 20, 20)
     rng, seen = rng_of(0), []
@@ -182,7 +201,7 @@ def undo_quarter(place, expected):
 
 
 def test_shifts_fill_ten_pixels_of_105_both_ways(monkeypatch):
-    monkeypatch.setattr(omniglot, "TILT", 0)
+    monkeypatch.setattr(drawings, "TILT", 0)
     spot = np.array([0.5, 0.72])
     X = np.repeat(blob(*spot), 400, axis=0)
     drawn = Drawings()(X, np.arange(400), rng_of(0))
@@ -195,7 +214,7 @@ def test_shifts_fill_ten_pixels_of_105_both_ways(monkeypatch):
 
 
 def test_drawings_are_turned_up_to_a_sixteenth_of_pi_each(monkeypatch):
-    monkeypatch.setattr(omniglot, "SHIFT", 0)
+    monkeypatch.setattr(drawings, "SHIFT", 0)
     spot = np.array([0.5, 0.75])
     drawn = Drawings()(np.repeat(blob(*spot), 300, axis=0), np.zeros(300, int), rng_of(0))
     places = np.array([undo_quarter(centre(row), spot) for row in drawn]) - 0.5

@@ -4,13 +4,14 @@ from .batch import collate, context_task, groups_of_like_size
 from .circle_spiral import CircleSpiral, circle_spiral_tasks
 from .collections import Folder, select, split
 from .dataset import Dataset, RawTable, Task
+from .drawings import Drawings
 from .encoding import TableEncoder, stack_tables
 from .episodes import EpisodeSampler
 from .few_shot import NWayKShot, TableEpisodes, deal, in_units_of, moments_of
 from .gaussian_process_prior import GaussianProcessPrior
 from .images import ImageClasses, Pictures, load_cifar_fs, load_mini_imagenet
 from .mixtures import MixturePrior, MixtureSampler, MixtureSets
-from .omniglot import Drawings, Omniglot, fetch_omniglot, load_omniglot
+from .omniglot import Omniglot, fetch_omniglot, load_omniglot
 from .openml import OpenMLCollection
 from .outlier_episodes import OutlierSampler
 from .prior import TablePrior

@@ -1,16 +1,13 @@
 """Omniglot: handwritten characters of fifty alphabets, twenty drawings of each.
 
-:func:`fetch_omniglot` downloads it, :func:`load_omniglot` reads it as a source of episodes, and
-:class:`Drawings` turns the drawings of one episode into vectors as paper 002 does.
+:func:`fetch_omniglot` downloads it, and :func:`load_omniglot` reads it as a source of episodes.
 """
 
 import hashlib
-import math
 import os
 import time
 import zlib
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
@@ -19,9 +16,7 @@ from urllib.request import Request, urlopen
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
-import torch
 from sklearn.datasets import get_data_home
-from torch.nn.functional import affine_grid, grid_sample
 
 from .dataset import Dataset
 
@@ -32,14 +27,13 @@ MD5 = dict(
 
 #: Pixels of a side that the official pictures, 105 x 105, are averaged to.
 SIDE = 28
-#: Largest turn (radians) and shift (sides) of a drawing: section 7 of paper 002's supplement.
-TILT, SHIFT = math.pi / 16, 10 / 105
 
 
 class Omniglot:
     """Drawings of characters, as a source for meta-training.
 
-    Rows of its table are uint8 pixels: it is for samplers that render them by :class:`Drawings`.
+    Rows of its table are uint8 pixels: it is for samplers that render them by
+    :class:`sklearn_meta.tasks.Drawings`.
 
     Parameters
     ----------
@@ -120,82 +114,6 @@ class Omniglot:
         if which.shape != (len(self),) or not which.any():
             raise ValueError(f"A mask must select one or more of the {len(self)} characters.")
         return Omniglot(self.images[which], self.alphabets[which], self.characters[which])
-
-
-@dataclass(frozen=True)
-class Drawings:
-    """Turns the drawings of one episode into vectors, with the augmentation of paper 002.
-
-    Parameters
-    ----------
-    size : int, default=20
-        Pixels of a side of the rendered pictures.
-    augment : bool, default=True
-        Whether each drawing is shifted by up to 10/105 of the side along both axes and turned by
-        up to pi/16, and all drawings of a class by the same random multiple of 90 degrees.
-    stretch : float, default=0.0
-        Up to so much is added to each entry of each drawing's linear map; not in the paper.
-
-    Notes
-    -----
-    All of it is one bilinear interpolation, for pictures of up to about twice the size. What is
-    moved out is lost, and what comes in is paper.
-    """
-
-    size: int = 20
-    augment: bool = True
-    stretch: float = 0.0
-
-    @property
-    def width(self):
-        """Length of a vector, an int."""
-        return self.size * self.size
-
-    def __call__(self, X, classes, rng):
-        """Render the drawings of an episode.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n, side * side), uint8
-            Square pictures, row by row; ink is 255.
-        classes : ndarray of shape (n,), int
-            Class of each drawing within the episode, counted from 0.
-        rng : numpy.random.Generator
-            Not used without augmentation.
-
-        Returns
-        -------
-        ndarray of shape (n, width), float32
-            Square pictures, row by row, in [0, 1]; ink is 1.
-
-        Raises
-        ------
-        ValueError
-            If rows of ``X`` are no square pictures.
-        """
-        side = math.isqrt(X.shape[1])
-        if side * side != X.shape[1]:
-            raise ValueError(f"Rows of X must be square pictures, got {X.shape[1]} pixels.")
-        pixels = np.divide(X, 255, dtype=np.float32).reshape(-1, 1, side, side)
-        angle, shift = self._moves(np.asarray(classes), rng)
-        # Maps from places in what is drawn to places in the picture, which spans [-1, 1] both ways.
-        cos, sin = np.cos(angle), np.sin(angle)
-        maps = np.stack([cos, -sin, shift[0], sin, cos, shift[1]], axis=1).astype(np.float32)
-        if self.stretch and self.augment:
-            maps[:, [0, 1, 3, 4]] += rng.uniform(-self.stretch, self.stretch, (len(X), 4))
-        shape = (len(X), 1, self.size, self.size)
-        places = affine_grid(torch.from_numpy(maps.reshape(-1, 2, 3)), shape, align_corners=False)
-        drawn = grid_sample(torch.from_numpy(pixels), places, align_corners=False)
-        return drawn.clamp_(0, 1).numpy().reshape(len(X), self.width)  # weights sum to 1 +- 1e-7
-
-    def _moves(self, classes, rng):
-        """Angle (n,) and shift (2, n) of each drawing, in radians and half sides."""
-        n = len(classes)
-        if not self.augment:
-            return np.zeros(n), np.zeros((2, n))
-        quarters = rng.integers(4, size=classes.max() + 1)
-        angle = rng.uniform(-TILT, TILT, n) + math.pi / 2 * quarters[classes]
-        return angle, 2 * rng.uniform(-SHIFT, SHIFT, (2, n))
 
 
 def load_omniglot(folder, split=None):
