@@ -8,31 +8,24 @@ alphabets of Omniglot's split "train". Run again after a kill, it goes on.
 """
 
 import argparse
-import os
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-import torch
+from recipe import DRAWINGS, Stage, add_arguments, characters, drawn, parse, save, train
 from sklearn.datasets import make_blobs
 
-from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.memory_learner import MemoryLearner
 from sklearn_meta.tasks import (
     ClassSequences,
     Curriculum,
     Dataset,
-    Drawings,
     GaussianProcessPrior,
     Mixture,
     ProjectedColumns,
     RegressionPrior,
     TablePrior,
     TargetSequences,
-    load_omniglot,
 )
-from sklearn_meta.training import meta_train
-from sklearn_meta.weights import load_learner, save_learner
+from sklearn_meta.weights import load_learner
 
 #: Of the networks of tables: a third as many parameters as with the paper's 200.
 WIDTH = 128
@@ -40,20 +33,6 @@ WIDTH = 128
 #: Rows of a synthetic table. A network that has never filled its memory of 128 slots may fail
 #: once it is full, so that some sequences must be longer than that.
 N_ROWS = 300
-
-#: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("output", "checkpoint_dir", "log", "omniglot")
-
-DRAWINGS = 'drawings of the alphabets of the split "train" of Omniglot (Lake et al., 2015), MIT'
-
-
-class Stage(NamedTuple):
-    """A training: what is drawn from where, and for how many steps."""
-
-    sampler: object
-    source: object
-    validation_source: object
-    max_steps: int
 
 
 def of_tables(head, task="online_classification"):
@@ -106,12 +85,10 @@ def table_targets(args):
 def drawings(head, args, most=None, **head_config):
     """Five classes; to grow to ``most``, by one every 8,000 sequences."""
     learner = of_drawings(head, **head_config)
-    vectors = Drawings(stretch=args.stretch, warp=args.warp)
-    sampler = ClassSequences(learner.head, vectors, n_classes=(5, 5), max_rows=100)
+    sampler = ClassSequences(learner.head, drawn(args), n_classes=(5, 5), max_rows=100)
     if most:
         sampler = Curriculum(sampler, every=8_000, most=most, n_first=32_000)
-    train, valid = (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
-    return learner, (Stage(sampler, train, valid, args.max_steps),), DRAWINGS
+    return learner, (Stage(sampler, *characters(args), args.max_steps),), DRAWINGS
 
 
 RECIPES = {
@@ -125,75 +102,18 @@ RECIPES = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("weights", choices=list(RECIPES))
-    add("--output", type=Path, help="[WEIGHTS.safetensors]")
-    add("--checkpoint-dir", help="[checkpoints/WEIGHTS]")
-    add("--log", help="CSV file of the losses")
-    add("--omniglot", default=os.environ.get("SKLEARN_META_OMNIGLOT"), help="folder of the data")
-    add("--max-steps", type=int, default=10_000)
-    add("--first-steps", type=int, default=1000, help="on easy tables before [%(default)s]")
-    add("--batch-size", type=int, default=16)
-    add("--learning-rate", type=float, default=2e-3)
-    add("--n-groups", type=int, default=1, help="of sequences of like length in a batch")
-    add("--seed", type=int, default=0)
-    add("--device", default="cpu")
-    add("--begin", help="weights, or their path, that training goes on from")
-    add("--stretch", type=float, default=0.0, help="of drawings, beyond the paper's augmentation")
-    add("--warp", type=float, default=0.0, help="of characters, likewise")
-    add("--fast", action="store_true", help="compiled access (by a C++ compiler), bfloat16")
-    args = parser.parse_args()
-    if args.weights.startswith("omniglot") and not args.omniglot:
-        parser.error("--omniglot is needed: a folder, such as that of tasks.fetch_omniglot()")
-
-    torch.set_num_threads(1)
-    torch.manual_seed(args.seed)
+    add_arguments(parser, list(RECIPES), max_steps=10_000, learning_rate=2e-3)
+    first = {"type": int, "default": 1000, "help": "steps on easy tables before [%(default)s]"}
+    parser.add_argument("--first-steps", **first)
+    args = parse(parser)
     learner, stages, data = RECIPES[args.weights](args)
     if args.begin:
         learner.load_state_dict(load_learner(args.begin).state_dict())
     if args.fast:
         learner.backbone.access.compile(dynamic=False)
-    folder = Path(args.checkpoint_dir or f"checkpoints/{args.weights}")
     for i, stage in enumerate(stages):
-        history = meta_train(
-            learner,
-            stage.source,
-            stage.sampler,
-            validation_source=stage.validation_source,
-            max_steps=stage.max_steps,
-            batch_size=args.batch_size,
-            learning_rate=args.learning_rate,
-            weight_decay=1e-4,
-            n_warmup=200,
-            clip=10.0,
-            eval_every=500,
-            n_validation=12,
-            n_pooled=4,
-            n_groups=args.n_groups,
-            keep="last",
-            callbacks=[CSVLog(args.log)] if args.log else None,
-            checkpoint_dir=folder / str(i),
-            device=args.device,
-            precision="bfloat16" if args.fast else "float32",
-            random_state=args.seed,
-            verbose=args.log is None,
-        )
-    last = history[-1]
-    save_learner(
-        learner.cpu(),
-        args.output or f"{args.weights}.safetensors",
-        data=data,
-        recipe={
-            "command": f"python benchmarks/meta_train_memory.py {args.weights}",
-            **{k: v for k, v in vars(args).items() if k not in (*PLACES, "weights")},
-        },
-        seed=args.seed,
-        validation={
-            "sequences": "apart from those of training; of drawings, the split valid",
-            "loss": float(last["valid_loss"]),
-            learner.head.score_name: float(last[f"valid_{learner.head.score_name}"]),
-        },
-    )
+        history = train(learner, stage, args, str(i), n_validation=12)
+    save(learner, history, args, data)
 
 
 if __name__ == "__main__":

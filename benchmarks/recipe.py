@@ -1,0 +1,129 @@
+"""What the recipes of weights share: arguments, training, and the card."""
+
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.tasks import Drawings, load_omniglot
+from sklearn_meta.training import meta_train
+from sklearn_meta.weights import load_learner, save_learner
+
+#: Arguments that say where things are on one machine; they do not belong on a card.
+PLACES = ("weights", "output", "checkpoint_dir", "log", "omniglot")
+
+#: Arguments that are weights: what a card tells of them is their own recipe.
+BEGUN = ("begin", "encoder")
+
+DRAWINGS = 'drawings of the alphabets of the split "train" of Omniglot (Lake et al., 2015), MIT'
+
+
+class Stage(NamedTuple):
+    """A training: what is drawn from where, and for how many steps."""
+
+    sampler: object
+    source: object
+    validation_source: object
+    max_steps: int
+
+
+def add_arguments(parser, names, *, max_steps, learning_rate):
+    """The arguments of every recipe."""
+    add = parser.add_argument
+    add("weights", choices=names)
+    add("--output", type=Path, help="[WEIGHTS.safetensors]")
+    add("--checkpoint-dir", help="[checkpoints/WEIGHTS]")
+    add("--log", help="CSV file of the losses")
+    add("--omniglot", default=os.environ.get("SKLEARN_META_OMNIGLOT"), help="folder of the data")
+    add("--begin", help="weights, or their path, that training goes on from")
+    add("--stretch", type=float, default=0.0, help="of each drawing, see tasks.Drawings")
+    add("--warp", type=float, default=0.0, help="of each character, likewise")
+    add("--max-steps", type=int, default=max_steps)
+    add("--batch-size", type=int, default=16)
+    add("--learning-rate", type=float, default=learning_rate)
+    add("--seed", type=int, default=0)
+    add("--device", default="cpu")
+    add("--fast", action="store_true", help="bfloat16; of a memory, access compiled (needs C++)")
+
+
+def parse(parser):
+    """The arguments given; one thread and the seed are set."""
+    args = parser.parse_args()
+    if args.weights.startswith("omniglot") and not args.omniglot:
+        parser.error("--omniglot is needed: a folder, such as that of tasks.fetch_omniglot()")
+    torch.set_num_threads(1)
+    torch.manual_seed(args.seed)
+    return args
+
+
+def drawn(args, **settings):
+    """The drawings of an episode, augmented as the arguments say."""
+    return Drawings(stretch=args.stretch, warp=args.warp, **settings)
+
+
+def characters(args):
+    """The characters to train and to validate on."""
+    return (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
+
+
+def train(learner, stage, args, name="", **settings):
+    """Run a training, or go on with one; its history.
+
+    Parameters
+    ----------
+    learner : Module
+    stage : Stage
+    args : Namespace
+    name : str, default=""
+        Of the stage, where there are several.
+    **settings
+        Of ``meta_train``.
+    """
+    return meta_train(
+        learner,
+        stage.source,
+        stage.sampler,
+        validation_source=stage.validation_source,
+        max_steps=stage.max_steps,
+        batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        weight_decay=1e-4,
+        n_warmup=200,
+        clip=10.0,
+        eval_every=500,
+        n_pooled=4,
+        n_groups=1,
+        keep="last",
+        callbacks=[CSVLog(args.log)] if args.log else None,
+        checkpoint_dir=Path(args.checkpoint_dir or f"checkpoints/{args.weights}") / name,
+        device=args.device,
+        precision="bfloat16" if args.fast else "float32",
+        random_state=args.seed,
+        verbose=args.log is None,
+        **settings,
+    )
+
+
+def save(learner, history, args, data):
+    """Write weights and their card."""
+    last, given = history[-1], vars(args)
+    begun = {k: load_learner(v).card["recipe"] for k, v in given.items() if k in BEGUN and v}
+    save_learner(
+        learner.cpu(),
+        args.output or f"{args.weights}.safetensors",
+        data=data,
+        recipe={
+            "command": f"python benchmarks/{Path(sys.argv[0]).name} {args.weights}",
+            **{k: v for k, v in given.items() if k not in PLACES},
+            **begun,
+        },
+        seed=args.seed,
+        validation={
+            "episodes": "apart from those of training; of drawings, the split valid",
+            "loss": float(last["valid_loss"]),
+            learner.head.score_name: float(last[f"valid_{learner.head.score_name}"]),
+        },
+    )
