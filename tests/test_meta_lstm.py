@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 from sklearn_meta.backbones.meta_lstm import BasicLSTM, MetaLSTM, compose, generated
-from sklearn_meta.backbones.packed import reversal
+from sklearn_meta.backbones.packed import last_words, reversal, words_before
 from sklearn_meta.backbones.text_sharing import TEXT_BACKBONES, HyperLSTM
 from sklearn_meta.learner import build_learner
 from sklearn_meta.text_learner import TextLearner
@@ -39,7 +39,7 @@ def sigmoid(x):
 
 def transcription(meta, basic, text):
     """Eq. (10)-(20), number by number, of one text (T, d): z and h of every word."""
-    h, m = basic.width, meta.meta_width
+    h, m = basic.weight.shape[2], meta.to_z.in_features
     meta, basic = (copy.deepcopy(net).requires_grad_(False) for net in (meta, basic))
     W_m = torch.cat([meta.from_input.weight, meta.from_state.weight], 1)  # of [x; h^; h]
     P, B = basic.weight[:, : basic.rank], basic.weight[:, basic.rank :]
@@ -94,43 +94,57 @@ def test_cell_is_equations_10_to_20(lengths, seed):
 
 
 def test_generated_matrices_are_equation_13():
-    """W(z) [x; h] is what the cell computes."""
-    _, basic = networks()
-    z = torch.randn(5, 3, dtype=torch.float64)
-    x, h = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)
+    """W(z) [x; h] and B z are what the cell computes, from one word to the next."""
+    meta, basic = networks()
+    x, (text,) = packed([6])
     with torch.no_grad():
+        outputs, _ = compose(meta, basic, x)
+        z = generated(meta, basic, x)
         W = basic.matrices(z)
-        assert W.shape == (5, 4, 4, 7)
-        sums = (W @ torch.cat([x, h], 1)[:, None, :, None])[..., 0]
-        bias = torch.einsum("grh,br->bgh", basic.weight[:, 3:], z)
-        gates = (sums + bias).transpose(0, 1)
-        hidden, _ = basic(basic.from_input(x), z, h, torch.zeros(5, 4, dtype=torch.float64))
-        cell = gates[0].tanh() * gates[2].sigmoid()
-        torch.testing.assert_close(hidden, gates[1].sigmoid() * cell.tanh())
+        assert W.shape == (6, 4, 4, 7)
+        hidden = cell = torch.zeros(4, dtype=torch.float64)
+        for word, matrix, z_of, output in zip(text, W, z, outputs):
+            bias = torch.einsum("grh,r->gh", basic.weight[:, 3:], z_of)
+            g, o, i, f = matrix @ torch.cat([word, hidden]) + bias
+            cell = g.tanh() * i.sigmoid() + cell * f.sigmoid()
+            hidden = o.sigmoid() * cell.tanh()
+            torch.testing.assert_close(output, hidden)
 
 
-def test_gradients_are_right():
-    meta, basic = networks(2, 3, 2, 2)
-    x, _ = packed([3, 2], 2)
-    parameters = [*meta.parameters(), *basic.parameters()]
+class Both(nn.Module):
+    def __init__(self, meta, basic):
+        super().__init__()
+        self.meta, self.basic = meta, basic
+
+    def forward(self, x):
+        return compose(self.meta, self.basic, x)
+
+
+@settings(deadline=None, max_examples=6)
+@given(lengths_of)
+def test_gradients_are_right(lengths):
+    """Of the written gradient, by finite differences: of every output, input and parameter."""
+    x, _ = packed(lengths[:3], 2)
+    both = Both(*networks(2, 3, 2, 2))
+    names, values = zip(*both.named_parameters())
+    assert len(names) == 7
 
     def run(data, *values):
-        names = [n for n, _ in nn.ModuleList([meta, basic]).named_parameters()]
+        given = dict(zip(names, values))
+        return torch.func.functional_call(both, given, (x._replace(data=data),))
 
-        class Both(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.of = nn.ModuleList([meta, basic])
+    inputs = [x.data, *(value.detach() for value in values)]
+    assert torch.autograd.gradcheck(run, [each.requires_grad_() for each in inputs])
 
-            def forward(self, data):
-                return compose(*self.of, x._replace(data=data))[1]
 
-        return torch.func.functional_call(
-            Both(), {f"of.{n}": v for n, v in zip(names, values)}, data
-        )
-
-    values = [p.detach().clone().requires_grad_() for p in parameters]
-    assert torch.autograd.gradcheck(run, (x.data.requires_grad_(), *values))
+@given(lengths_of)
+def test_places_of_words_in_packed_data(lengths):
+    x, texts = packed(lengths)
+    assert torch.equal(x.data[last_words(x.batch_sizes)], torch.stack([t[-1] for t in texts]))
+    shifted = [torch.cat([t.new_zeros(1, t.shape[1]), t[:-1]]) for t in texts]
+    after_nothing = torch.cat([x.data.new_zeros(1, x.data.shape[1]), x.data])
+    before = words_before(x.batch_sizes)
+    assert torch.equal(after_nothing[before + 1], pack_sequence(shifted).data)
 
 
 @pytest.mark.parametrize(("d", "h", "m", "z"), [(100, 100, 20, 20), (200, 100, 40, 40)])

@@ -7,7 +7,7 @@ and z outputs of the meta LSTM.
 import torch
 from torch import nn
 
-from .packed import recur
+from .packed import last_words, words_before
 
 
 class MetaLSTM(nn.Module):
@@ -21,27 +21,11 @@ class MetaLSTM(nn.Module):
 
     def __init__(self, n_inputs, width, meta_width, rank):
         super().__init__()
-        self.meta_width = meta_width
         self.from_input = nn.Linear(n_inputs, 4 * meta_width)
         self.from_state = nn.Linear(meta_width + width, 4 * meta_width, bias=False)
         self.to_z = nn.Linear(meta_width, rank, bias=False)  # Eq. (18)
         # States begin small, and weights that are products with z would hardly learn.
         nn.init.normal_(self.to_z.weight, std=2 * meta_width**-0.5)
-
-    def forward(self, given, meta_hidden, meta_cell, hidden):
-        """One word: z (B, z), and the state.
-
-        Parameters
-        ----------
-        given : tensor of shape (B, 4m)
-            ``from_input`` of the word.
-        meta_hidden, meta_cell : tensor of shape (B, m)
-        hidden : tensor of shape (B, h)
-            Of the basic LSTM.
-        """
-        gates = given + self.from_state(torch.cat([meta_hidden, hidden], 1))  # Eq. (15)
-        meta_hidden, meta_cell = lstm(by_gate(gates), meta_cell)
-        return self.to_z(meta_hidden), meta_hidden, meta_cell
 
 
 class BasicLSTM(nn.Module):
@@ -61,44 +45,16 @@ class BasicLSTM(nn.Module):
     def __init__(self, n_inputs, width, rank):
         super().__init__()
         self.rank = rank
-        self.width = width
         self.from_input = nn.Linear(n_inputs, 4 * rank, bias=False)  # Q, its part for words
         self.from_state = nn.Linear(width, 4 * rank, bias=False)  # Q, its part for states
         # P, and B below it: gates c, o, i, f.
         self.weight = nn.Parameter(torch.randn(4, 2 * rank, width) * rank**-0.5)
-
-    def forward(self, given, z, hidden, cell):
-        """One word: the state.
-
-        Parameters
-        ----------
-        given : tensor of shape (B, 4z)
-            ``from_input`` of the word.
-        z : tensor of shape (B, z)
-        hidden, cell : tensor of shape (B, h)
-        """
-        read = (given + self.from_state(hidden)).unflatten(1, (4, -1)) * z[:, None]  # D(z) Q [x; h]
-        both = torch.cat([read, z[:, None].expand_as(read)], 2).transpose(0, 1)  # (4, B, 2z)
-        return lstm(torch.bmm(both, self.weight), cell)  # Eq. (10)
 
     def matrices(self, z):
         """W(z) of Eq. (13): (..., 4, h, d + h)."""
         P = self.weight[:, : self.rank].transpose(1, 2)  # (4, h, z)
         Q = torch.cat([self.from_input.weight, self.from_state.weight], 1).unflatten(0, (4, -1))
         return (P * z[..., None, None, :]) @ Q
-
-
-def by_gate(sums):
-    """Sums (B, 4h) of a word, gate by gate: (4, B, h)."""
-    return sums.unflatten(1, (4, -1)).transpose(0, 1)
-
-
-def lstm(gates, cell):
-    """Eq. (10)-(12): hidden state and cell from the sums (4, B, h) of g, o, i and f."""
-    new = gates[0].tanh()
-    show, write, keep = gates[1:].sigmoid()
-    cell = new * write + cell * keep
-    return show * cell.tanh(), cell
 
 
 def compose(meta, basic, x):
@@ -117,33 +73,155 @@ def compose(meta, basic, x):
     last : tensor of shape (B, h)
         That of the last word of each text, in the order of the packed texts.
     """
-
-    def step(at, state):
-        hidden, cell, *meta_state = state
-        z, *meta_state = meta(at[0], *meta_state, hidden)
-        return *basic(at[1], z, hidden, cell), *meta_state
-
-    return recur(step, _inputs(meta, basic, x), x.batch_sizes, _empty(meta, basic, x))
+    outputs, _ = _composition(meta, basic, x)
+    return outputs, outputs[last_words(x.batch_sizes).to(outputs.device)]
 
 
 def generated(meta, basic, x):
     """z of every word of packed texts, (W, z): what the weights of Eq. (13) are made of."""
-
-    def step(at, state):
-        _, hidden, cell, *meta_state = state
-        z, *meta_state = meta(at[0], *meta_state, hidden)
-        return z, *basic(at[1], z, hidden, cell), *meta_state
-
-    empty = _empty(meta, basic, x)
-    nothing = empty[0].new_zeros(len(empty[0]), basic.rank)
-    return recur(step, _inputs(meta, basic, x), x.batch_sizes, (nothing, *empty))[0]
+    return _composition(meta, basic, x)[1]
 
 
-def _inputs(meta, basic, x):
-    return meta.from_input(x.data), basic.from_input(x.data)
+def _composition(meta, basic, x):
+    return Composition.apply(
+        *(meta.from_input(x.data), basic.from_input(x.data)),
+        *(meta.from_state.weight, meta.to_z.weight, basic.from_state.weight, basic.weight),
+        x.batch_sizes,
+    )
 
 
-def _empty(meta, basic, x):
-    n = int(x.batch_sizes[0])
-    state, meta_state = (x.data.new_zeros(n, size) for size in (basic.width, meta.meta_width))
-    return state, state, meta_state, meta_state
+class Composition(torch.autograd.Function):
+    """Both networks over packed texts, the recurrence of Eq. (10)-(20) with its gradient.
+
+    Written down, since a word has some sixty small operations, whose bookkeeping would take most
+    of the time: what does not depend on the next word is computed for all words at once, and so
+    are the gradients of the weights. It is the hidden state that has a gradient; z has none.
+
+    Parameters
+    ----------
+    given, read_given : tensors of shape (W, 4m) and (W, 4z)
+        ``from_input`` of all words, of the Meta-LSTM and of the Basic-LSTM.
+    from_state, to_z : tensors of shape (4m, m + h) and (z, m)
+        Of the Meta-LSTM.
+    read_state, weight : tensors of shape (4z, h) and (4, 2z, h)
+        Of the Basic-LSTM.
+    batch_sizes : int tensor of shape (T,)
+    """
+
+    @staticmethod
+    def forward(ctx, given, read_given, from_state, to_z, read_state, weight, batch_sizes):
+        """h (W, h) and z (W, z) of every word."""
+        n_words, m, h = len(given), to_z.shape[1], weight.shape[2]
+        states, cells = (given.new_empty(n_words, m + h) for _ in range(2))  # both networks'
+        meta_gates, z = given.clone(), given.new_empty(n_words, len(to_z))
+        read, gates = read_given.clone(), given.new_empty(n_words, 4, h)
+        state = cell = given.new_zeros(int(batch_sizes[0]), m + h)
+        start = 0
+        for n in batch_sizes.tolist():
+            at, state, cell = slice(start, start + n), state[:n], cell[:n]
+            meta_gates[at].addmm_(state, from_state.T)  # Eq. (15)
+            _advance(meta_gates[at], cell[:, :m], cells[at, :m], states[at, :m])
+            torch.mm(states[at, :m], to_z.T, out=z[at])  # Eq. (18)
+            read[at].addmm_(state[:, m:], read_state.T)  # Q [x; h]
+            both = _both(read[at], z[at])
+            torch.bmm(both, weight, out=gates[at].transpose(0, 1))  # Eq. (10), (13), (14)
+            _advance(gates[at].flatten(1), cell[:, m:], cells[at, m:], states[at, m:])
+            start, state, cell = start + n, states[at], cells[at]
+        ctx.save_for_backward(from_state, to_z, read_state, weight, batch_sizes)
+        ctx.kept = states, cells, meta_gates, gates, z, read
+        ctx.mark_non_differentiable(z)
+        return states[:, m:].clone(), z
+
+    @staticmethod
+    def backward(ctx, d_outputs, _):
+        """Gradients of the arguments, from those of h."""
+        from_state, to_z, read_state, weight, batch_sizes = ctx.saved_tensors
+        states, cells, meta_gates, gates, z, read = ctx.kept
+        m, rank = to_z.shape[1], len(to_z)
+        before = words_before(batch_sizes).to(states.device)
+        state_before, cell_before = (
+            torch.cat([part.new_zeros(1, part.shape[1]), part])[before + 1]
+            for part in (states, cells)
+        )
+        meta_slopes = _slopes(meta_gates.unflatten(1, (4, m)), cells[:, :m], cell_before[:, :m])
+        slopes = _slopes(gates, cells[:, m:], cell_before[:, m:])
+        d_meta_gates = torch.empty_like(meta_gates)
+        d_gates, d_read, d_z = (torch.empty_like(part) for part in (gates, read, z))
+        d_state, d_meta_cell, d_cell = (
+            states.new_zeros(int(batch_sizes[0]), size)
+            for size in (states.shape[1], m, gates.shape[2])
+        )
+        end = len(states)
+        for n in reversed(batch_sizes.tolist()):
+            at = slice(end - n, end)
+            d_hidden = d_state[:n, m:] + d_outputs[at]
+            _retreat(d_hidden, d_cell[:n], *(part[at] for part in slopes), out=d_gates[at])
+            d_both = torch.bmm(d_gates[at].transpose(0, 1), weight.mT)  # (4, n, 2z)
+            d_scaled = d_both[..., :rank].transpose(0, 1)  # of z * Q [x; h]
+            d_read_now = d_read[at].unflatten(1, (4, rank))
+            torch.mul(d_scaled, z[at, None], out=d_read_now)
+            scaled = d_scaled * read[at].unflatten(1, (4, rank))
+            torch.add(scaled.sum(1), d_both[..., rank:].sum(0), out=d_z[at])
+            d_meta_hidden = torch.addmm(d_state[:n, :m], d_z[at], to_z)
+            _retreat(
+                d_meta_hidden,
+                d_meta_cell[:n],
+                *(part[at] for part in meta_slopes),
+                out=d_meta_gates[at].unflatten(1, (4, m)),
+            )
+            torch.mm(d_meta_gates[at], from_state, out=d_state[:n])
+            d_state[:n, m:].addmm_(d_read[at], read_state)
+            end -= n
+        both = _both(read, z)
+        return (
+            d_meta_gates,
+            d_read,
+            d_meta_gates.T @ state_before,
+            d_z.T @ states[:, :m],
+            d_read.T @ state_before[:, m:],
+            both.mT @ d_gates.transpose(0, 1),
+            None,
+        )
+
+
+def _both(read, z):
+    """What P and B are multiplied by: z * Q [x; h] and z, (4, n, 2z)."""
+    read = read.unflatten(1, (4, -1)) * z[:, None]  # D(z) Q [x; h]
+    return torch.cat([read, z[:, None].expand_as(read)], 2).transpose(0, 1)
+
+
+def _advance(gates, before, cell, hidden):
+    """Eq. (10)-(12): sums (n, 4h) become gates, and cell and hidden state are written."""
+    width = cell.shape[1]
+    gates[:, :width].tanh_()
+    gates[:, width:].sigmoid_()
+    new, show, write, keep = gates.split(width, 1)
+    torch.mul(new, write, out=cell).addcmul_(before, keep)
+    torch.mul(show, cell.tanh(), out=hidden)
+
+
+def _slopes(gates, cells, before):
+    """How the cell depends on the hidden state, the sums on both, and a cell on that before it.
+
+    Of gates (W, 4, h) and cells (W, h): tensors (W, h), (W, 4, h) and (W, h).
+    """
+    new, show, write, keep = gates.unbind(1)
+    told = cells.tanh()
+    to_sums = torch.stack(
+        [
+            write * (1 - new.square()),
+            told * show * (1 - show),
+            new * write * (1 - write),
+            before * keep * (1 - keep),
+        ],
+        1,
+    )
+    return show * (1 - told.square()), to_sums, keep
+
+
+def _retreat(d_hidden, d_cell, to_cell, to_sums, keep, out):
+    """Gradients of the sums, written to ``out``, and of the cell before, in ``d_cell``."""
+    d_cell.addcmul_(d_hidden, to_cell)
+    torch.mul(to_sums, d_cell[:, None], out=out)
+    torch.mul(to_sums[:, 1], d_hidden, out=out[:, 1])
+    d_cell.mul_(keep)

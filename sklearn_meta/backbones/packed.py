@@ -61,3 +61,35 @@ def reversal(batch_sizes):
     position = torch.arange(len(batch_sizes)).repeat_interleave(batch_sizes)
     sequence = torch.arange(int(batch_sizes.sum())) - starts.repeat_interleave(batch_sizes)
     return starts[lengths[sequence] - 1 - position] + sequence
+
+
+def last_words(batch_sizes):
+    """Where the last word of each sequence stands in packed data.
+
+    Parameters
+    ----------
+    batch_sizes : int tensor of shape (T,)
+
+    Returns
+    -------
+    int tensor of shape (B,)
+    """
+    starts = batch_sizes.cumsum(0) - batch_sizes
+    sequence = torch.arange(int(batch_sizes[0]))
+    return starts[(batch_sizes[:, None] > sequence).sum(0) - 1] + sequence
+
+
+def words_before(batch_sizes):
+    """Where the word before each word stands in packed data; -1 of first words.
+
+    Parameters
+    ----------
+    batch_sizes : int tensor of shape (T,)
+
+    Returns
+    -------
+    int tensor of shape (W,)
+    """
+    nothing = torch.full((int(batch_sizes[0]),), -1)
+    step_before = batch_sizes[:-1].repeat_interleave(batch_sizes[1:])
+    return torch.cat([nothing, torch.arange(len(nothing), int(batch_sizes.sum())) - step_before])
