@@ -111,6 +111,21 @@ def test_generated_matrices_are_equation_13():
             torch.testing.assert_close(output, hidden)
 
 
+@pytest.mark.parametrize(("d", "h", "m", "z"), [(100, 100, 40, 40), (200, 50, 7, 30)])
+def test_generated_weights_begin_as_those_of_an_lstm_that_remembers(d, h, m, z):
+    torch.manual_seed(0)
+    meta, basic = MetaLSTM(d, h, m, z), BasicLSTM(d, h, z)
+    texts = pack_sequence([0.3 * torch.randn(30, d) for _ in range(4)])
+    with torch.no_grad():
+        late = generated(meta, basic, texts)[4 * 10 :]
+        assert abs(late.mean() - 1) < 0.1
+        assert 0.01 < late.std(0).mean() < 0.3  # and they change with the words
+        bias = late @ basic.weight[3, z:]
+        assert abs(bias.mean() - 2) < 0.3
+        spread = basic.matrices(late[0]).std() * h**0.5
+        assert 0.3 < spread < 1  # that of torch's LSTM is 0.58
+
+
 class Both(nn.Module):
     def __init__(self, meta, basic):
         super().__init__()

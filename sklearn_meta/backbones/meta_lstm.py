@@ -10,6 +10,13 @@ from torch import nn
 from .packed import last_words, words_before
 
 
+#: Bias of the units that begin steady, and what their hidden state soon comes to.
+STEADY, STEADY_LEVEL = 2.0, 0.82
+
+#: Bias of the forget gate that generated weights begin with.
+FORGET_BIAS = 2.0
+
+
 class MetaLSTM(nn.Module):
     """The network that generates, Eq. (15)-(18); tasks share it.
 
@@ -24,8 +31,26 @@ class MetaLSTM(nn.Module):
         self.from_input = nn.Linear(n_inputs, 4 * meta_width)
         self.from_state = nn.Linear(meta_width + width, 4 * meta_width, bias=False)
         self.to_z = nn.Linear(meta_width, rank, bias=False)  # Eq. (18)
-        # States begin small, and weights that are products with z would hardly learn.
-        nn.init.normal_(self.to_z.weight, std=2 * meta_width**-0.5)
+        self._begin_near_one()
+
+    @torch.no_grad()
+    def _begin_near_one(self):
+        """Let z vary a little around 1, so that the generated weights begin as those of an LSTM.
+
+        With states near zero z would be, too, and there would be no weights. Half of the units
+        begin all but constant, and their part in z is 1.
+        """
+        m, n_steady = self.to_z.in_features, -(-self.to_z.in_features // 2)
+        for layer in (self.from_input, self.from_state):
+            layer.weight.unflatten(0, (4, m))[:, :n_steady] *= 0.1
+        bias = self.from_input.bias.unflatten(0, (4, m))
+        bias[:3, :n_steady] = STEADY  # of new input, output and input gate
+        bias[3, :n_steady] = 0.0
+        bias[3, n_steady:] = 1.0  # remembers a little longer
+        level = STEADY_LEVEL
+        weight = nn.init.normal_(self.to_z.weight, std=0.5 * n_steady**-0.5)
+        steady = weight[:, :n_steady]
+        steady += (1 - level * steady.sum(1, keepdim=True)) / (level * n_steady)
 
 
 class BasicLSTM(nn.Module):
@@ -49,6 +74,11 @@ class BasicLSTM(nn.Module):
         self.from_state = nn.Linear(width, 4 * rank, bias=False)  # Q, its part for states
         # P, and B below it: gates c, o, i, f.
         self.weight = nn.Parameter(torch.randn(4, 2 * rank, width) * rank**-0.5)
+        with torch.no_grad():  # at z = 1 an LSTM, which remembers
+            for layer in (self.from_input, self.from_state):
+                nn.init.normal_(layer.weight, std=0.6 * layer.in_features**-0.5)
+            self.weight[:, rank:] *= 0.02 * rank**0.5
+            self.weight[3, rank:] += FORGET_BIAS / rank
 
     def matrices(self, z):
         """W(z) of Eq. (13): (..., 4, h, d + h)."""
