@@ -13,7 +13,7 @@ behind it, on harder episodes of 20 ways. Run again after a kill, it goes on.
 
 import argparse
 
-from recipe import DRAWINGS, Stage, add_arguments, characters, drawn, parse, save, train
+from recipe import DRAWINGS, Stage, add_arguments, begin, characters, drawn, parse, save, train
 
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import NWayKShot, TableEpisodes, TablePrior
@@ -60,9 +60,9 @@ def drawings(args):
 RECIPES = {"default_few_shot": tables, "omniglot_few_shot": drawings}
 
 
-def main():
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(parser, list(RECIPES), max_steps=20_000, learning_rate=1e-3)
+    add_arguments(parser, list(RECIPES), max_steps=20_000, learning_rate=1e-3, stretch=0.2)
     add = parser.add_argument
     add("--n-ways", type=int, default=5)
     add("--n-queries", type=int, default=10, help="of an episode")
@@ -76,10 +76,13 @@ def main():
     add("--n-heads", type=int, default=1)
     add("--width", type=int, help="[32 of tables, 64 of drawings]")
     add("--dropout", type=float, default=0.0)
-    args = parse(parser)
+    return parse(parser, arguments)
+
+
+def main(arguments=None):
+    args = parse_arguments(arguments)
     learner, stage, data = RECIPES[args.weights](args)
-    if args.begin:
-        learner.load_state_dict(load_learner(args.begin).state_dict())
+    begin(learner, args)
     save(learner, train(learner, stage, args, n_validation=20), args, data)
 
 

@@ -10,7 +10,7 @@ alphabets of Omniglot's split "train". Run again after a kill, it goes on.
 import argparse
 
 import numpy as np
-from recipe import DRAWINGS, Stage, add_arguments, characters, drawn, parse, save, train
+from recipe import DRAWINGS, Stage, add_arguments, begin, characters, drawn, parse, save, train
 from sklearn.datasets import make_blobs
 
 from sklearn_meta.memory_learner import MemoryLearner
@@ -25,7 +25,6 @@ from sklearn_meta.tasks import (
     TablePrior,
     TargetSequences,
 )
-from sklearn_meta.weights import load_learner
 
 #: Of the networks of tables: a third as many parameters as with the paper's 200.
 WIDTH = 128
@@ -100,15 +99,18 @@ RECIPES = {
 }
 
 
-def main():
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser, list(RECIPES), max_steps=10_000, learning_rate=2e-3)
     first = {"type": int, "default": 1000, "help": "steps on easy tables before [%(default)s]"}
     parser.add_argument("--first-steps", **first)
-    args = parse(parser)
+    return parse(parser, arguments)
+
+
+def main(arguments=None):
+    args = parse_arguments(arguments)
     learner, stages, data = RECIPES[args.weights](args)
-    if args.begin:
-        learner.load_state_dict(load_learner(args.begin).state_dict())
+    begin(learner, args)
     if args.fast:
         learner.backbone.access.compile(dynamic=False)
     for i, stage in enumerate(stages):

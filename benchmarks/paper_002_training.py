@@ -48,6 +48,13 @@ RECIPES = {
         "weight_decay": 1e-4,
         "schedule": "cosine",
     },
+    "averaged": {
+        "optimizer": "adamw",
+        "learning_rate": 2e-3,
+        "weight_decay": 1e-4,
+        "schedule": "constant",
+        "ema_decay": 0.998,
+    },
     "paper": {
         "optimizer": "rmsprop",
         "learning_rate": 1e-4,
@@ -119,11 +126,12 @@ def run_cell(task, method, seed, options):
         "seed": seed,
         "steps": 0 if weights or not method.network else steps_of(task, options),
         "recipe": options.recipe,
-        "fast": options.fast,
         "encoder_steps": options.encoder_steps if method.features == "autoencoder" else 0,
         "weights": weights and load_learner(weights).card["sha256"],
         "begun": begun and load_learner(begun).card["sha256"],
     }
+    if options.fast and setting["steps"]:
+        setting["fast"] = True
     digest = hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:8]
     name = "".join(c if c.isalnum() else "_" for c in method.name)
     folder = options.cache / task.name / f"{name}-{seed}-{digest}"
@@ -175,7 +183,7 @@ def train_learner(task, method, seed, folder, options):
     if isinstance(task, Regression):
         sources = [prior(task)] * 2
         sampler = rows_sampler(task)
-        if options.recipe == "adamw":
+        if options.recipe != "paper":
             recipe["learning_rate"] = 1e-3
     else:
         sources = [characters(options.omniglot, split) for split in ("train", "valid")]

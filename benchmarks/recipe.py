@@ -1,5 +1,7 @@
 """What the recipes of weights share: arguments, training, and the card."""
 
+import hashlib
+import json
 import os
 import sys
 from pathlib import Path
@@ -30,17 +32,17 @@ class Stage(NamedTuple):
     max_steps: int
 
 
-def add_arguments(parser, names, *, max_steps, learning_rate):
+def add_arguments(parser, names, *, max_steps, learning_rate, stretch=0.0):
     """The arguments of every recipe."""
     add = parser.add_argument
     add("weights", choices=names)
     add("--output", type=Path, help="[WEIGHTS.safetensors]")
-    add("--checkpoint-dir", help="[checkpoints/WEIGHTS]")
+    add("--checkpoint-dir", type=Path, help="[one of WEIGHTS and these settings in checkpoints]")
     add("--log", help="CSV file of the losses")
     add("--omniglot", default=os.environ.get("SKLEARN_META_OMNIGLOT"), help="folder of the data")
     add("--begin", help="weights, or their path, that training goes on from")
-    add("--stretch", type=float, default=0.0, help="of each drawing, see tasks.Drawings")
-    add("--warp", type=float, default=0.0, help="of each character, likewise")
+    add("--stretch", type=float, default=stretch, help="of drawings, tasks.Drawings [%(default)s]")
+    add("--warp", type=float, default=0.0, help="of characters, likewise [%(default)s]")
     add("--max-steps", type=int, default=max_steps)
     add("--batch-size", type=int, default=16)
     add("--learning-rate", type=float, default=learning_rate)
@@ -49,14 +51,32 @@ def add_arguments(parser, names, *, max_steps, learning_rate):
     add("--fast", action="store_true", help="bfloat16; of a memory, access compiled (needs C++)")
 
 
-def parse(parser):
-    """The arguments given; one thread and the seed are set."""
-    args = parser.parse_args()
+def parse(parser, arguments=None):
+    """The arguments given; one thread and the seed are set.
+
+    Of weights among them ``args.begun`` has the recipes, and the folder of checkpoints is one of
+    these very settings: a checkpoint itself does not know all of them.
+    """
+    args = parser.parse_args(arguments)
     if args.weights.startswith("omniglot") and not args.omniglot:
         parser.error("--omniglot is needed: a folder, such as that of tasks.fetch_omniglot()")
+    given = {k: v for k, v in vars(args).items() if k not in PLACES}
+    cards = {k: load_learner(given[k]).card for k in BEGUN if given.get(k)}
+    args.begun = {k: card.get("recipe", card["sha256"]) for k, card in cards.items()}
+    if args.checkpoint_dir is None:
+        settings = json.dumps(given | {k: card["sha256"] for k, card in cards.items()})
+        digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
+        args.checkpoint_dir = Path("checkpoints") / f"{args.weights}-{digest}"
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     return args
+
+
+def begin(learner, args):
+    """Load the weights that training goes on from, if there are some."""
+    if args.begin:
+        learner.load_state_dict(load_learner(args.begin).state_dict())
+    return learner
 
 
 def drawn(args, **settings):
@@ -98,7 +118,7 @@ def train(learner, stage, args, name="", **settings):
         n_groups=1,
         keep="last",
         callbacks=[CSVLog(args.log)] if args.log else None,
-        checkpoint_dir=Path(args.checkpoint_dir or f"checkpoints/{args.weights}") / name,
+        checkpoint_dir=args.checkpoint_dir / name,
         device=args.device,
         precision="bfloat16" if args.fast else "float32",
         random_state=args.seed,
@@ -109,16 +129,15 @@ def train(learner, stage, args, name="", **settings):
 
 def save(learner, history, args, data):
     """Write weights and their card."""
-    last, given = history[-1], vars(args)
-    begun = {k: load_learner(v).card["recipe"] for k, v in given.items() if k in BEGUN and v}
+    last, kept = history[-1], vars(args).keys() - {*PLACES, "begun"}
     save_learner(
         learner.cpu(),
         args.output or f"{args.weights}.safetensors",
         data=data,
         recipe={
             "command": f"python benchmarks/{Path(sys.argv[0]).name} {args.weights}",
-            **{k: v for k, v in given.items() if k not in PLACES},
-            **begun,
+            **{k: v for k, v in vars(args).items() if k in kept},
+            **args.begun,
         },
         seed=args.seed,
         validation={

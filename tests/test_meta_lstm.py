@@ -9,11 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import pack_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
+from sklearn_meta.backbones import text_sharing
 from sklearn_meta.backbones.meta_lstm import BasicLSTM, MetaLSTM, compose, generated
 from sklearn_meta.backbones.packed import last_words, reversal, words_before
-from sklearn_meta.backbones.text_sharing import TEXT_BACKBONES, HyperLSTM
+from sklearn_meta.backbones.text_sharing import TEXT_BACKBONES, HyperLSTM, run_lstm
 from sklearn_meta.learner import build_learner
 from sklearn_meta.text_learner import TextLearner
 
@@ -150,6 +151,41 @@ def test_gradients_are_right(lengths):
 
     inputs = [x.data, *(value.detach() for value in values)]
     assert torch.autograd.gradcheck(run, [each.requires_grad_() for each in inputs])
+
+
+def test_autocast_leaves_the_recurrence_as_it_is():
+    meta, basic = networks()
+    meta, basic = meta.float(), basic.float()
+    x, _ = packed([4, 2, 1])
+    x = x._replace(data=x.data.float())
+    expected = compose(meta, basic, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = compose(meta, basic, x)
+        assert compose(meta, basic, x._replace(data=x.data.bfloat16()))[0].dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    found[1].sum().backward()
+    assert all(p.grad is not None for p in (*meta.parameters(), *basic.parameters()))
+
+
+def test_second_derivatives_are_refused():
+    meta, basic = networks()
+    x, _ = packed([3, 1])
+    parameters = list(basic.parameters())
+    loss = compose(meta, basic, x)[1].square().sum()
+    (first, *_) = torch.autograd.grad(loss, parameters, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
+def test_torchs_lstm_is_the_same_packed_and_padded(monkeypatch):
+    torch.manual_seed(0)
+    network, (x, _) = nn.LSTM(3, 4).double(), packed([6, 5, 1])
+    padded = run_lstm(network, x)
+    monkeypatch.setattr(text_sharing, "MOST_PADDING", 0)
+    network.forward = lambda given, forward=network.forward: (
+        forward(given) if isinstance(given, PackedSequence) else pytest.fail("padded")
+    )
+    torch.testing.assert_close(run_lstm(network, x), padded)
 
 
 @given(lengths_of)

@@ -6,9 +6,9 @@ and z outputs of the meta LSTM.
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from .packed import last_words, words_before
-
 
 #: Bias of the units that begin steady, and what their hidden state soon comes to.
 STEADY, STEADY_LEVEL = 2.0, 0.82
@@ -18,7 +18,7 @@ FORGET_BIAS = 2.0
 
 
 class MetaLSTM(nn.Module):
-    """The network that generates, Eq. (15)-(18); tasks share it.
+    """The network that generates, Eq. (15)-(18); tasks share it. ``compose`` runs it.
 
     Parameters
     ----------
@@ -35,12 +35,15 @@ class MetaLSTM(nn.Module):
 
     @torch.no_grad()
     def _begin_near_one(self):
-        """Let z vary a little around 1, so that the generated weights begin as those of an LSTM.
+        """Let z come near 1 within a few words: generated weights begin as those of an LSTM.
 
         With states near zero z would be, too, and there would be no weights. Half of the units
         begin all but constant, and their part in z is 1.
         """
-        m, n_steady = self.to_z.in_features, -(-self.to_z.in_features // 2)
+        m = self.to_z.in_features
+        n_steady = m // 2
+        if not n_steady:
+            return
         for layer in (self.from_input, self.from_state):
             layer.weight.unflatten(0, (4, m))[:, :n_steady] *= 0.1
         bias = self.from_input.bias.unflatten(0, (4, m))
@@ -55,6 +58,8 @@ class MetaLSTM(nn.Module):
 
 class BasicLSTM(nn.Module):
     """The network of one task, Eq. (10)-(14), whose weights are P D(z) Q and biases B z.
+
+    ``compose`` runs it.
 
     Parameters
     ----------
@@ -73,11 +78,12 @@ class BasicLSTM(nn.Module):
         self.from_input = nn.Linear(n_inputs, 4 * rank, bias=False)  # Q, its part for words
         self.from_state = nn.Linear(width, 4 * rank, bias=False)  # Q, its part for states
         # P, and B below it: gates c, o, i, f.
-        self.weight = nn.Parameter(torch.randn(4, 2 * rank, width) * rank**-0.5)
+        self.weight = nn.Parameter(torch.empty(4, 2 * rank, width))
         with torch.no_grad():  # at z = 1 an LSTM, which remembers
             for layer in (self.from_input, self.from_state):
                 nn.init.normal_(layer.weight, std=0.6 * layer.in_features**-0.5)
-            self.weight[:, rank:] *= 0.02 * rank**0.5
+            nn.init.normal_(self.weight[:, :rank], std=rank**-0.5)
+            nn.init.normal_(self.weight[:, rank:], std=0.02)
             self.weight[3, rank:] += FORGET_BIAS / rank
 
     def matrices(self, z):
@@ -108,16 +114,18 @@ def compose(meta, basic, x):
 
 
 def generated(meta, basic, x):
-    """z of every word of packed texts, (W, z): what the weights of Eq. (13) are made of."""
+    """z of every word of packed texts, (W, z): what Eq. (13) makes weights of; without gradient."""
     return _composition(meta, basic, x)[1]
 
 
 def _composition(meta, basic, x):
-    return Composition.apply(
-        *(meta.from_input(x.data), basic.from_input(x.data)),
-        *(meta.from_state.weight, meta.to_z.weight, basic.from_state.weight, basic.weight),
-        x.batch_sizes,
-    )
+    with torch.autocast(x.data.device.type, enabled=False):  # sums over time
+        words = x.data.to(meta.from_input.weight.dtype)
+        return Composition.apply(
+            *(meta.from_input(words), basic.from_input(words)),
+            *(meta.from_state.weight, meta.to_z.weight, basic.from_state.weight, basic.weight),
+            x.batch_sizes,
+        )
 
 
 class Composition(torch.autograd.Function):
@@ -157,16 +165,17 @@ class Composition(torch.autograd.Function):
             torch.bmm(both, weight, out=gates[at].transpose(0, 1))  # Eq. (10), (13), (14)
             _advance(gates[at].flatten(1), cell[:, m:], cells[at, m:], states[at, m:])
             start, state, cell = start + n, states[at], cells[at]
-        ctx.save_for_backward(from_state, to_z, read_state, weight, batch_sizes)
-        ctx.kept = states, cells, meta_gates, gates, z, read
+        weights = from_state, to_z, read_state, weight, batch_sizes
+        ctx.save_for_backward(*weights, states, cells, meta_gates, gates, z, read)
         ctx.mark_non_differentiable(z)
         return states[:, m:].clone(), z
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, d_outputs, _):
         """Gradients of the arguments, from those of h."""
-        from_state, to_z, read_state, weight, batch_sizes = ctx.saved_tensors
-        states, cells, meta_gates, gates, z, read = ctx.kept
+        from_state, to_z, read_state, weight, batch_sizes, *kept = ctx.saved_tensors
+        states, cells, meta_gates, gates, z, read = kept
         m, rank = to_z.shape[1], len(to_z)
         before = words_before(batch_sizes).to(states.device)
         state_before, cell_before = (

@@ -11,6 +11,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from .meta_lstm import BasicLSTM, MetaLSTM, compose
 from .packed import recur
 
+#: Places of padded texts for each word, above which torch's LSTM reads them packed.
+MOST_PADDING = 2
+
 
 class Sharing(nn.Module):
     """Base class of the schemes.
@@ -267,16 +270,17 @@ def lstm(gates, cell):
     return show.sigmoid() * cell.tanh(), cell
 
 
-def run_lstm(lstm, x):
+def run_lstm(network, x):
     """Outputs (W, h) and the last of each text (B, h) of torch's LSTM on packed texts."""
     x = PackedSequence(x.data, x.batch_sizes)
-    if x.data.is_cuda:
-        outputs, (last, _) = lstm(x)
+    n_places = len(x.batch_sizes) * int(x.batch_sizes[0])
+    if x.data.is_cuda or n_places > MOST_PADDING * len(x.data):
+        outputs, (last, _) = network(x)
         return outputs.data, last[0]
-    # On a processor torch is several times faster on padded texts; what follows a text's end
-    # changes nothing before it.
+    # On a processor torch is several times faster on padded texts of like length; what follows a
+    # text's end changes nothing before it.
     padded, lengths = pad_packed_sequence(x)
-    outputs = lstm(padded)[0]
+    outputs = network(padded)[0]
     last = outputs[lengths - 1, torch.arange(len(lengths))]
     return pack_padded_sequence(outputs, lengths).data, last
 
