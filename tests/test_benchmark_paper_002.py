@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import mann_speed
+import online_cross_val
 import paper_002
 import paper_002_evaluation as evaluation
 import paper_002_report as report
@@ -323,3 +324,10 @@ def test_speed_is_told_of_both(tmp_path):
     mann_speed.main(["--quick", "--output", str(tmp_path / "speed.md")])
     text = (tmp_path / "speed.md").read_text()
     assert text.count("| sklearn_meta |") == 2 and text.count("| 1.00 |") == 2
+
+
+def test_cross_validation_has_every_method(tmp_path):
+    online_cross_val.main(["--quick", "--output", str(tmp_path / "cv.md")])
+    rows = [r for r in (tmp_path / "cv.md").read_text().splitlines() if r.startswith("| ")][1:]
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == list(online_cross_val.methods())
+    assert all(float(cell[:5]) > 0.4 for row in rows for cell in row.split(" | ")[1:5])

@@ -1,0 +1,76 @@
+"""MANNClassifier by cross_val_score, in a pipeline, beside learners that also see each row once.
+
+    python benchmarks/online_cross_val.py
+    python benchmarks/online_cross_val.py --quick
+
+scikit-learn's digits, iris, wine and breast cancer: a hundred rows to learn from, all others to be
+predicted, five times. One pass of SGDClassifier and of GaussianNB is what their ``partial_fit``
+does with the same rows; nearest neighbours keep them.
+"""
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+
+import pandas as pd
+from few_shot_report import markdown_table
+from online_tables import toys
+from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_meta import MANNClassifier
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def methods():
+    return {
+        "MANNClassifier": MANNClassifier(random_state=0),
+        "1-NN": KNeighborsClassifier(1),
+        "GaussianNB": GaussianNB(),
+        "SGDClassifier, one pass": SGDClassifier(
+            loss="log_loss", max_iter=1, tol=None, random_state=0
+        ),
+    }
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n-rows", type=int, default=100, help="to learn from [%(default)s]")
+    parser.add_argument("--n-splits", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="one split of 30 rows")
+    output = ROOT / "benchmarks/results/online_tables/cross_val.md"
+    parser.add_argument("--output", type=Path, default=output, help="a file")
+    args = parser.parse_args(arguments)
+    if args.quick:
+        args.n_rows, args.n_splits = 30, 1
+    cv = StratifiedShuffleSplit(args.n_splits, train_size=args.n_rows, random_state=0)
+    rows = []
+    for name, estimator in methods().items():
+        row, start = {"method": name}, time.perf_counter()
+        for table in toys():
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Maximum number of iteration")
+                pipeline = make_pipeline(StandardScaler(), estimator)
+                scores = cross_val_score(pipeline, table.X.to_numpy(), table.y, cv=cv)
+            row[table.name] = f"{scores.mean():.3f} ± {scores.std():.3f}"
+        rows.append(row | {"seconds": f"{time.perf_counter() - start:.1f}"})
+    frame = pd.DataFrame(rows)
+    lines = [
+        f"`cross_val_score` with {args.n_splits} splits of {args.n_rows} rows to learn from: mean "
+        "accuracy of all others, ± deviation between splits.",
+        "",
+        *markdown_table(frame, {c: c for c in frame.columns}, {c: "{}" for c in frame.columns[1:]}),
+    ]
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text("\n".join([*lines, ""]))
+    print(args.output.read_text())
+
+
+if __name__ == "__main__":
+    main()
