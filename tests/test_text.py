@@ -80,8 +80,8 @@ def test_a_new_task_leaves_what_is_shared_as_it_is(learned):
     assert all((a == b).all() for a, b in shared)
     held_out = reviews(100, "toy", 5)
     alone = MetaLSTMClassifier(**QUICK | more, random_state=0).fit(X, y)
-    assert estimator.score(*held_out) > 0.8
     assert estimator.score(*held_out) > alone.score(*held_out) + 0.2
+    assert estimator.set_params(max_epochs=20).fit(X, y).score(*held_out) > 0.85
 
 
 def test_fine_tuning_leaves_what_is_shared_as_it_is():
