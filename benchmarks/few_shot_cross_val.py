@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from few_shot_report import markdown_table
 from few_shot_tables import ROOT, read_tables
+from omniglot_splits import characters
 from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -26,7 +27,7 @@ from sklearn.semi_supervised import LabelSpreading
 from sklearn_meta import FewShotTransformerClassifier, MetaSemiSupervisedClassifier
 from sklearn_meta.evaluation import preparation
 from sklearn_meta.model_selection import FewShotSplit, Transductive
-from sklearn_meta.tasks import Drawings, load_omniglot
+from sklearn_meta.tasks import Drawings
 
 #: Pixels of a side of Omniglot's drawings.
 SIDE = 28
@@ -40,7 +41,7 @@ def digits(options):
 
 def omniglot(options):
     """Alphabets of a split, each a problem; drawings rendered as they are."""
-    source = load_omniglot(options.omniglot, options.split)
+    source = characters(Path(options.omniglot), options.split)
     render = Drawings(SIDE, augment=False)
     for alphabet in np.unique(source.alphabets):
         chosen = source.select(alphabet)

@@ -12,12 +12,10 @@ left out of --quick, and where there is no C++ compiler.
 """
 
 import argparse
-import os
 import shutil
-from pathlib import Path
 
 import torch
-from speed import interleaved
+from speed import conditions, interleaved, publish
 from torch.nn import functional as F
 
 from sklearn_meta.backbones.memory_access import EPSILON
@@ -36,11 +34,10 @@ def main(arguments=None):
     batch_size, n_rows = (4, 10) if args.quick else (16, 50)
     n_repeats = 2 if args.quick else args.n_repeats
     torch.set_num_threads(1)
-    load = os.getloadavg()[0]
     x, words = random_episodes(batch_size, n_rows)
     lines = [
-        f"torch {torch.__version__}, one thread of {os.cpu_count()} cores, load {load:.1f} before "
-        f"the run. Median of training steps in turn, {batch_size} episodes of {n_rows} rows each.",
+        f"{conditions()} Median of training steps in turn, {batch_size} episodes of {n_rows} rows "
+        "each.",
         "",
         "| controller | implementation | ms a step | episodes / s | ratio |",
         "|---|---|---:|---:|---:|",
@@ -53,10 +50,7 @@ def main(arguments=None):
         for name, ms in times.items():
             cells = f"{ms:.1f} | {1000 * batch_size / ms:.1f} | {times[LOOP] / ms:.2f}"
             lines.append(f"| {controller} | {name} | {cells} |")
-    output = Path(args.output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text("\n".join([*lines, ""]))
-    print(output.read_text())
+    publish(lines, args.output)
 
 
 def random_episodes(batch_size, n_rows):

@@ -13,7 +13,7 @@ behind it, on harder episodes of 20 ways. Run again after a kill, it goes on.
 
 import argparse
 
-from recipe import DRAWINGS, Stage, add_arguments, begin, characters, drawn, parse, save, train
+from recipe import DRAWINGS, Stage, add_arguments, begin, drawn, parse, save, sources, train
 
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import NWayKShot, TableEpisodes, TablePrior
@@ -54,7 +54,7 @@ def drawings(args):
     if args.encoder:
         learner.encoder.load_state_dict(load_learner(args.encoder).encoder.state_dict())
     sampler = NWayKShot(drawn(args, size=SIDE), fewer_classes=args.fewer_classes, **shape)
-    return learner, Stage(sampler, *characters(args), args.max_steps), DRAWINGS
+    return learner, Stage(sampler, *sources(args), args.max_steps), DRAWINGS
 
 
 RECIPES = {"default_few_shot": tables, "omniglot_few_shot": drawings}

@@ -10,7 +10,7 @@ alphabets of Omniglot's split "train". Run again after a kill, it goes on.
 import argparse
 
 import numpy as np
-from recipe import DRAWINGS, Stage, add_arguments, begin, characters, drawn, parse, save, train
+from recipe import DRAWINGS, Stage, add_arguments, begin, drawn, parse, save, sources, train
 from sklearn.datasets import make_blobs
 
 from sklearn_meta.memory_learner import MemoryLearner
@@ -87,7 +87,7 @@ def drawings(head, args, most=None, **head_config):
     sampler = ClassSequences(learner.head, drawn(args), n_classes=(5, 5), max_rows=100)
     if most:
         sampler = Curriculum(sampler, every=8_000, most=most, n_first=32_000)
-    return learner, (Stage(sampler, *characters(args), args.max_steps),), DRAWINGS
+    return learner, (Stage(sampler, *sources(args), args.max_steps),), DRAWINGS
 
 
 RECIPES = {

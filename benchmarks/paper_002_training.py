@@ -3,11 +3,11 @@
 import hashlib
 import json
 import math
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
+from omniglot_splits import characters
 from paper_001_training import train, write_json
 from paper_002_evaluation import (
     BATCH_SIZE,
@@ -30,7 +30,6 @@ from sklearn_meta.tasks import (
     GaussianProcessPrior,
     TargetSequences,
     Vectors,
-    load_omniglot,
 )
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
@@ -62,21 +61,6 @@ RECIPES = {
         "schedule": "constant",
     },
 }
-
-#: Alphabets of the official background set to validate on, where there is no split of ours.
-N_VALID = 5
-
-
-@cache
-def characters(folder, split):
-    """Omniglot's "train", "valid" or "test", from omniglot.npz or the official files."""
-    if (folder / "omniglot.npz").is_file():
-        return load_omniglot(folder, split)
-    if split == "test":
-        return load_omniglot(folder, "evaluation")
-    background = load_omniglot(folder, "background")
-    alphabets = np.unique(background.alphabets)
-    return background.select(alphabets[-N_VALID:] if split == "valid" else alphabets[:-N_VALID])
 
 
 class PersistentMemory(MemoryLearner):

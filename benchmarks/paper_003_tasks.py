@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from omniglot_splits import characters
 
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import (
@@ -14,7 +15,6 @@ from sklearn_meta.tasks import (
     Pictures,
     Vectors,
     load_mini_imagenet,
-    load_omniglot,
     make_symbolic_regression,
 )
 from sklearn_meta.weights import load_learner
@@ -61,7 +61,7 @@ class Fixed:
 
 def omniglot(options):
     """Drawings; or what a frozen encoder says of them, with quarter turns as new characters."""
-    sources = {split: load_omniglot(options.omniglot, split) for split in N_FUNCTIONS}
+    sources = {split: characters(Path(options.omniglot), split) for split in N_FUNCTIONS}
     if options.encoder is None:
         images = {"inputs": "images", "n_inputs": SIDE * SIDE}
         images["encoder_config"] = {"n_filters": options.n_filters}

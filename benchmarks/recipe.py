@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from omniglot_splits import characters
 
 from sklearn_meta.callbacks import CSVLog
-from sklearn_meta.tasks import Drawings, load_omniglot
+from sklearn_meta.tasks import Drawings
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
 
@@ -76,7 +77,6 @@ def begin(learner, args):
     """Load the weights that training goes on from, if there are some."""
     if args.begin:
         learner.load_state_dict(load_learner(args.begin).state_dict())
-    return learner
 
 
 def drawn(args, **settings):
@@ -84,9 +84,9 @@ def drawn(args, **settings):
     return Drawings(stretch=args.stretch, warp=args.warp, **settings)
 
 
-def characters(args):
+def sources(args):
     """The characters to train and to validate on."""
-    return (load_omniglot(args.omniglot, split) for split in ("train", "valid"))
+    return (characters(Path(args.omniglot), split) for split in ("train", "valid"))
 
 
 def train(learner, stage, args, name="", **settings):

@@ -92,6 +92,22 @@ def interleaved(functions, n_repeats, device="cpu"):
     return {name: median(values[1:]) for name, values in times.items()}
 
 
+def conditions():
+    """On what, and beside what load, a run on one thread is timed: a sentence."""
+    return (
+        f"torch {torch.__version__}, one thread of {os.cpu_count()} cores, load "
+        f"{os.getloadavg()[0]:.1f} before the run."
+    )
+
+
+def publish(lines, output):
+    """Write lines to a file, and print it."""
+    output = Path(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("\n".join([*lines, ""]))
+    print(output.read_text())
+
+
 def row_of(benchmark, case, milliseconds):
     """A row of the result from two named times, ours first."""
     (ours, ms_ours), (against, ms_against) = milliseconds.items()

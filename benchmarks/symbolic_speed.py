@@ -10,12 +10,10 @@ one run. The ratio is that of times a network, above 1 where ours is faster.
 """
 
 import argparse
-import os
-from pathlib import Path
 
 import numpy as np
 import torch
-from speed import interleaved
+from speed import conditions, interleaved, publish
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
@@ -34,7 +32,7 @@ def main(arguments=None):
     n_functions, n_networks, n_single = (6, 5, 3) if args.quick else (100, 20, 100)
     n_repeats = 1 if args.quick else args.n_repeats
     torch.set_num_threads(1)
-    load = os.getloadavg()[0]
+    before = conditions()
     networks = make_symbolic_regression(n_functions, n_networks, random_state=SEED)
     n = len(networks.weights)
     chosen = np.linspace(0, n - 1, n_single).astype(int)
@@ -52,8 +50,7 @@ def main(arguments=None):
     times = interleaved(dict(zip(counts, fits)), n_repeats)
     each = {name: times[name] / counts[name] for name in counts}
     lines = [
-        f"torch {torch.__version__}, one thread of {os.cpu_count()} cores, load {load:.1f} before "
-        f"the run. Median of {n_repeats} or more runs in turn; networks of {HIDDEN} hidden units, "
+        f"{before} Median of {n_repeats} or more runs in turn; networks of {HIDDEN} hidden units, "
         f"fitted to a mean squared error below {THRESHOLD}.",
         "",
         "| implementation | networks | ms a network | networks / s | ratio |",
@@ -62,10 +59,7 @@ def main(arguments=None):
     for name, ms in each.items():
         ratio = each["loop over Sequential and Adam"] / ms
         lines.append(f"| {name} | {counts[name]} | {ms:.2f} | {1000 / ms:.0f} | {ratio:.1f} |")
-    output = Path(args.output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text("\n".join([*lines, ""]))
-    print(output.read_text())
+    publish(lines, args.output)
 
 
 def fit_single(networks, i, n_networks):

@@ -6,16 +6,13 @@
 Forward and backward over a batch of texts of different length. Ours reads them packed; the loop
 computes Eq. (10)-(20) of paper 004 word by word and gate by gate on padded texts; torch.nn.LSTM of
 the same width is another and simpler network, in C++, which is fast on padded texts and slow on
-packed ones. All take turns in one run; that
-ours and the loop give the same is checked first.
+packed ones. All take turns in one run; that ours and the loop give the same is checked first.
 """
 
 import argparse
-import os
-from pathlib import Path
 
 import torch
-from speed import interleaved
+from speed import conditions, interleaved, publish
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
@@ -33,10 +30,8 @@ def main(arguments=None):
     parser.add_argument("--output", default="benchmarks/results/text_speed.md", help="a file")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    load = os.getloadavg()[0]
     lines = [
-        f"torch {torch.__version__}, one thread of {os.cpu_count()} cores, load {load:.1f} before "
-        f"the run. Median of steps in turn, forward and backward; d = h = {D}, m = z = {M}.",
+        f"{conditions()} Median of steps in turn, forward and backward; d = h = {D}, m = z = {M}.",
         "",
         "| texts | words | implementation | ms a step | words / s | ratio to the padded LSTM |",
         "|---|---:|---|---:|---:|---:|",
@@ -48,10 +43,7 @@ def main(arguments=None):
         for name, ms in times.items():
             cells = f"{ms:.1f} | {1000 * len(x.data) / ms:,.0f} | {times[PADDED] / ms:.2f}"
             lines.append(f"| {n_texts} | {len(x.data)} | {name} | {cells} |")
-    output = Path(args.output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text("\n".join([*lines, ""]))
-    print(output.read_text())
+    publish(lines, args.output)
 
 
 def texts(n, longest):

@@ -10,6 +10,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import meta_train_few_shot
 import meta_train_memory
+import omniglot_splits
+from test_omniglot import official  # noqa: F401
 
 from sklearn_meta.weights import load_learner
 
@@ -77,3 +79,13 @@ def test_a_training_goes_on_from_weights_in_a_folder_of_its_own(tmp_path, monkey
     folders = list(Path("checkpoints").iterdir())
     assert len(folders) == 2
     assert all(folder.name.startswith("default_few_shot-") for folder in folders)
+
+
+def test_recipes_read_the_official_files_of_omniglot(official, monkeypatch):  # noqa: F811
+    """As fetch_omniglot leaves them, which knows no split of ours."""
+    monkeypatch.setattr(omniglot_splits, "N_VALID", 1)
+    folder, _ = official
+    args = meta_train_memory.parse_arguments(["omniglot_mann", "--omniglot", str(folder)])
+    _, ((_, train, valid, _),), _ = meta_train_memory.RECIPES["omniglot_mann"](args)
+    assert [*train.alphabets] == ["background_A"] * 2
+    assert [*valid.alphabets] == ["background_B"]
