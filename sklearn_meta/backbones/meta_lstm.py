@@ -50,10 +50,9 @@ class MetaLSTM(nn.Module):
         bias[:3, :n_steady] = STEADY  # of new input, output and input gate
         bias[3, :n_steady] = 0.0
         bias[3, n_steady:] = 1.0  # remembers a little longer
-        level = STEADY_LEVEL
         weight = nn.init.normal_(self.to_z.weight, std=0.5 * n_steady**-0.5)
         steady = weight[:, :n_steady]
-        steady += (1 - level * steady.sum(1, keepdim=True)) / (level * n_steady)
+        steady += (1 / STEADY_LEVEL - steady.sum(1, keepdim=True)) / n_steady
 
 
 class BasicLSTM(nn.Module):

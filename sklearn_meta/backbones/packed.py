@@ -56,8 +56,7 @@ def reversal(batch_sizes):
     int tensor of shape (W,)
         ``data[reversal(batch_sizes)]`` is packed alike; it is its own inverse.
     """
-    starts = batch_sizes.cumsum(0) - batch_sizes
-    lengths = (batch_sizes[:, None] > torch.arange(int(batch_sizes[0]))).sum(0)  # of sequences
+    starts, lengths = _starts_and_lengths(batch_sizes)
     position = torch.arange(len(batch_sizes)).repeat_interleave(batch_sizes)
     sequence = torch.arange(int(batch_sizes.sum())) - starts.repeat_interleave(batch_sizes)
     return starts[lengths[sequence] - 1 - position] + sequence
@@ -74,9 +73,8 @@ def last_words(batch_sizes):
     -------
     int tensor of shape (B,)
     """
-    starts = batch_sizes.cumsum(0) - batch_sizes
-    sequence = torch.arange(int(batch_sizes[0]))
-    return starts[(batch_sizes[:, None] > sequence).sum(0) - 1] + sequence
+    starts, lengths = _starts_and_lengths(batch_sizes)
+    return starts[lengths - 1] + torch.arange(len(lengths))
 
 
 def words_before(batch_sizes):
@@ -93,3 +91,9 @@ def words_before(batch_sizes):
     nothing = torch.full((int(batch_sizes[0]),), -1)
     step_before = batch_sizes[:-1].repeat_interleave(batch_sizes[1:])
     return torch.cat([nothing, torch.arange(len(nothing), int(batch_sizes.sum())) - step_before])
+
+
+def _starts_and_lengths(batch_sizes):
+    """Where the words of each position begin, (T,), and the length of each sequence, (B,)."""
+    lengths = (batch_sizes[:, None] > torch.arange(int(batch_sizes[0]))).sum(0)
+    return batch_sizes.cumsum(0) - batch_sizes, lengths

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .meta_lstm import BasicLSTM, MetaLSTM, compose
-from .packed import recur
+from .packed import last_words, recur
 
 #: Places of padded texts for each word, above which torch's LSTM reads them packed.
 MOST_PADDING = 2
@@ -280,9 +280,8 @@ def run_lstm(network, x):
     # On a processor torch is several times faster on padded texts of like length; what follows a
     # text's end changes nothing before it.
     padded, lengths = pad_packed_sequence(x)
-    outputs = network(padded)[0]
-    last = outputs[lengths - 1, torch.arange(len(lengths))]
-    return pack_padded_sequence(outputs, lengths).data, last
+    outputs = pack_padded_sequence(network(padded)[0], lengths).data
+    return outputs, outputs[last_words(x.batch_sizes)]
 
 
 #: Schemes by the name that ``backbone=`` and the weight cards use.
