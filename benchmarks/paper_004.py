@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from few_shot_report import markdown_table
+from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -72,8 +73,12 @@ def parse_arguments(arguments=None):
     add("--folder", type=Path, default=folder, help="of the texts [%(default)s]")
     add("--word-vectors", type=Path, help="[word_vectors_100d.npz of the folder, if it is there]")
     add("--seeds", type=int, default=1, help="[%(default)s]")
-    add("--epochs", type=int, default=10, help="of each training [%(default)s]")
-    add("--fine-tune", type=int, default=2, help="epochs of each task afterwards [%(default)s]")
+    add("--epochs", type=int, default=5, help="of joint training [%(default)s]")
+    add("--fine-tune", type=int, default=1, help="epochs of each task afterwards [%(default)s]")
+    add("--own-epochs", type=int, default=10, help="of one domain alone [%(default)s]")
+    add("--least-steps", type=int, default=200, help="where texts are few [%(default)s]")
+    add("--left-out", type=int, default=1, help="domains a transfer leaves out [%(default)s]")
+    add("--pooling", choices=["max", "last"], default="max", help="of words [%(default)s]")
     add("--learning-rate", type=float, default=2e-3)
     add("--n-texts", type=int, help="of each domain at most, to be quick")
     add("--max-length", type=int, default=300, help="words of a text [%(default)s]")
@@ -83,6 +88,7 @@ def parse_arguments(arguments=None):
     options = parser.parse_args(arguments)
     if options.quick:
         options.epochs, options.n_texts, options.max_length = 1, 20, 20
+        options.own_epochs = options.least_steps = 1
         options.domains = options.domains or ["books", "music", "toys_games"]
     if options.output is None:
         name = "paper_004_quick" if options.quick else "paper_004"
@@ -108,8 +114,8 @@ def main(arguments=None):
 def protocol(options, domains, *names):
     """Settings that a score depends on, beside its model: a text."""
     vectors = options.word_vectors and options.word_vectors.name
-    names = ("epochs", "n_texts", "max_length", "learning_rate", *names)
-    found = {name: getattr(options, name) for name in names} | {"vectors": vectors}
+    always = ["epochs", "own_epochs", "least_steps", "n_texts", "max_length", "learning_rate"]
+    found = {name: getattr(options, name) for name in (*always, *names)} | {"vectors": vectors}
     return json.dumps(found | {"domains": "all" if domains is None else sorted(domains)})
 
 
@@ -150,16 +156,22 @@ def first_of(tasks, n):
     return {name: (X[:n], y[:n]) for name, (X, y) in tasks.items()}
 
 
-def classifier(model, seed, options, **parameters):
+def classifier(model, seed, options):
     return MetaLSTMClassifier(
         model,
         word_vectors=options.word_vectors,
-        max_epochs=options.epochs,
+        pooling=options.pooling,
+        max_epochs=options.own_epochs,
         max_length=options.max_length,
         learning_rate=options.learning_rate,
         random_state=seed,
-        **parameters,
     )
+
+
+def long_enough(estimator, X, options):
+    """A copy with as many epochs as make ``least_steps`` steps, where there are few texts."""
+    n_epochs = -(-options.least_steps // -(-len(X) // estimator.batch_size))
+    return clone(estimator).set_params(max_epochs=max(estimator.max_epochs, n_epochs))
 
 
 def table_3(options):
@@ -172,41 +184,56 @@ def table_3(options):
                 if options.models and model not in options.models:
                     continue
                 key = {"part": part, "model": model, "seed": seed}
-                key["protocol"] = protocol(options, options.domains, "fine_tune")
+                settings = ("fine_tune", "pooling", "left_out")
+                key["protocol"] = protocol(options, options.domains, *settings)
                 left = scores.missing(key, train)
-                start = time.process_time()
                 if part == "single":
-                    for name in left:
-                        estimator = classifier(model, seed, options).fit(*train[name])
-                        told = {name: estimator.score(*test[name])}
-                        scores.add(key, told, n_parameters=n_parameters(estimator.module_))
-                elif part == "multi" and left:
-                    estimator = jointly(model, train, valid, seed, options)
-                    told = {n: estimator.estimators_[n].score(*test[n]) for n in left}
-                    seconds = time.process_time() - start
+                    groups = [({n: train[n]}, {n: valid[n]}, [n]) for n in left]
+                elif part == "multi":
+                    groups = [(train, valid, left)] * bool(left)
+                else:
+                    groups = leaving_out(options, train, valid, left)
+                for of_train, of_valid, names in groups:
+                    start = time.process_time()
+                    estimator = jointly(model, of_train, of_valid, seed, options)
                     size = n_parameters(estimator.learner_)
+                    told = {}
+                    for name in names:
+                        own = estimator.estimators_.get(name)
+                        if own is None:  # transfer
+                            own = long_enough(estimator, train[name][0], options).fit(*train[name])
+                        told[name] = own.score(*test[name])
+                    seconds = time.process_time() - start
                     scores.add(key, told, n_parameters=size, seconds=seconds)
-                elif part == "transfer":
-                    for name in left:
-                        others = [{k: v for k, v in d.items() if k != name} for d in (train, valid)]
-                        estimator = jointly(model, *others, seed, options, left_out=name)
-                        estimator.fit(*train[name])
-                        scores.add(key, {name: estimator.score(*test[name])})
     write_table_3(pd.DataFrame(scores.rows), options.output / "table_3.md")
 
 
-def jointly(model, train, valid, seed, options, left_out=""):
-    """An estimator meta-fitted on all domains given; the state of its training is kept."""
-    settings = protocol(options, options.domains, "fine_tune")
-    words = (model, seed, left_out, hashlib.sha256(settings.encode()).hexdigest()[:8])
+def leaving_out(options, train, valid, wanted):
+    """All domains but some, and of those that were left out the wanted ones."""
+    names = list(train)
+    for start in range(0, len(names), options.left_out):
+        out = names[start : start + options.left_out]
+        if some := [name for name in out if name in wanted]:
+            yield *({n: d[n] for n in d if n not in out} for d in (train, valid)), some
+
+
+def jointly(model, train, valid, seed, options):
+    """An estimator meta-fitted on the domains given; the state of its training is kept.
+
+    One domain alone is trained as if it were some.
+    """
+    alone = len(train) == 1
+    epochs = options.own_epochs if alone else options.epochs
+    settings = protocol(options, list(train), "fine_tune", "pooling")
+    words = (model, seed, hashlib.sha256(settings.encode()).hexdigest()[:8])
     n_texts = sum(len(X) for X, _ in train.values())
-    steps = max(options.epochs * n_texts // 16, 1)
+    steps = max(epochs * n_texts // 16, 1)
     return classifier(model, seed, options).meta_fit(
         train,
         validation_tasks=valid,
         max_steps=steps,
-        eval_every=max(steps // (2 * options.epochs), 1),
-        fine_tune_epochs=options.fine_tune,
+        eval_every=max(steps // (2 * epochs), 1),
+        fine_tune_epochs=0 if alone else options.fine_tune,
         checkpoint_dir=options.cache / "-".join(map(str, words)),
         verbose=False,
     )
@@ -297,29 +324,27 @@ def curve(options):
     options.domains = None
     splits = {split: reviews(options, split) for split in ("train", "valid", "test")}
     scores = Scores(options.output / "curve.csv")
-    for name in everything or list(splits["train"]):
-        others = [{k: v for k, v in splits[s].items() if k != name} for s in ("train", "valid")]
-        sizes = [n for n in SIZES if n == SIZES[0] or n // 2 < len(splits["train"][name][0])]
+    train, valid, test = (splits[split] for split in ("train", "valid", "test"))
+    settings = protocol(options, None, "fine_tune", "pooling", "left_out")
+    wanted = everything or list(train)
+    for of_train, of_valid, names in leaving_out(options, train, valid, wanted):
         meta = None
-        for n in sizes:
-            X, y = (part[:n] for part in splits["train"][name])
-            for method in (
-                "transfer",
-                "LSTM",
-                "TF-IDF, LogisticRegression",
-                "TF-IDF, LabelSpreading",
-            ):
-                key = {"method": method, "size": n, "protocol": protocol(options, None)}
-                if not scores.missing(key, [name]):
-                    continue
-                if method == "transfer":
-                    meta = meta or jointly("meta_lstm", *others, 0, options, left_out=name)
-                    estimator = meta
-                else:
-                    estimator = peer(method, options)
-                scores.add(key, {name: estimator.fit(X, y).score(*splits["test"][name])})
+        for name in names:
+            most = len(train[name][0])
+            for n in [n for n in SIZES if n == SIZES[0] or n // 2 < most]:
+                X, y = (part[:n] for part in train[name])
+                for method in METHODS:
+                    key = {"method": method, "size": n, "protocol": settings}
+                    if not scores.missing(key, [name]):
+                        continue
+                    if method == METHODS[0]:
+                        meta = meta or jointly("meta_lstm", of_train, of_valid, 0, options)
+                        estimator = long_enough(meta, X, options)
+                    else:
+                        estimator = peer(method, X, options)
+                    scores.add(key, {name: estimator.fit(X, y).score(*test[name])})
     rows = pd.DataFrame(scores.rows)
-    rows = rows[rows["protocol"] == protocol(options, None)]
+    rows = rows[rows["protocol"] == settings]
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for method, group in rows.groupby("method", sort=False):
@@ -349,10 +374,10 @@ class SpreadLabels:
         return float(np.mean(spreading.transduction_[len(self.X) :] == y))
 
 
-def peer(method, options):
+def peer(method, X, options):
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
     if method == "LSTM":
-        return classifier("lstm", 0, options)
+        return long_enough(classifier("lstm", 0, options), X, options)
     if "Label" in method:
         return SpreadLabels(words)
     return make_pipeline(words, LogisticRegression(C=10))

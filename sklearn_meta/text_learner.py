@@ -137,10 +137,10 @@ class TextLearner(nn.Module):
         -------
         Told
         """
-        outputs, last, order, penalty = self.read(words, lengths, task)
+        outputs, texts, order, penalty = self.read(words, lengths, task)
         head = self.heads[task]
         if self.task == "text_classification":
-            return Told(head(self.dropout(last)), head, None, penalty)
+            return Told(head(self.dropout(texts)), head, None, penalty)
         scores = outputs._replace(data=head(self.dropout(outputs.data)))
         padded = pad_packed_sequence(scores, batch_first=True)[0][order]
         mask = (
@@ -154,24 +154,24 @@ class TextLearner(nn.Module):
         Returns
         -------
         outputs : PackedSequence of (W, n_outputs)
-        last : tensor of shape (B, n_outputs)
-            Of each text, in the order of ``words``.
+        texts : tensor of shape (B, n_outputs)
+            In the order of ``words``.
         order : int tensor of shape (B,)
             Where each text stands in the packed data.
         penalty : tensor of shape ()
         """
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
         x = PackedSequence(self.dropout(self.embedding(packed.data)), packed.batch_sizes)
-        outputs, last, penalty = self.backbones[0](x, task)
+        outputs, texts, penalty = self.backbones[0](x, task)
         if len(self.backbones) > 1:
             turned = reversal(x.batch_sizes).to(x.data.device)
             back = PackedSequence(x.data[turned], x.batch_sizes)
-            others, first, more = self.backbones[1](back, task)
+            others, turned_texts, more = self.backbones[1](back, task)
             outputs = torch.cat([outputs, others[turned]], 1)
-            last = torch.cat([last, first], 1)
+            texts = torch.cat([texts, turned_texts], 1)
             penalty = penalty + more
         order = packed.unsorted_indices
-        return PackedSequence(outputs, x.batch_sizes), last[order], order, penalty
+        return PackedSequence(outputs, x.batch_sizes), texts[order], order, penalty
 
 
 class Told(NamedTuple):

@@ -82,6 +82,11 @@ def test_what_is_transferred_has_not_seen_the_domain(folder, tmp_path, monkeypat
         ["books", "toys_games"],
         ["music", "toys_games"],
     ]
+    seen.clear()
+    out = run(folder, tmp_path, "--parts", "transfer", "--left-out", "2")
+    assert sorted(map(sorted, seen)) == [["books", "music"], ["toys_games"]]
+    rows = pd.read_csv(out / "table_3.csv")
+    assert rows.groupby("protocol").size().tolist() == [3, 3]
 
 
 def test_table_5_and_the_curve(folder, tmp_path):
@@ -98,7 +103,7 @@ def test_peers_read_texts(folder):
     options = paper_004.parse_arguments(["--quick", "--folder", str(folder)])
     X, y = paper_004.reviews(options, "train")["books"]
     for method in paper_004.METHODS[2:]:
-        assert paper_004.peer(method, options).fit(X, y).score(X, y) == 1.0
+        assert paper_004.peer(method, X, options).fit(X, y).score(X, y) == 1.0
 
 
 def test_speed_is_that_of_the_same_network(tmp_path):

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from sklearn_meta.backbones import text_sharing
 from sklearn_meta.backbones.meta_lstm import BasicLSTM, MetaLSTM, compose, generated
 from sklearn_meta.backbones.packed import last_words, reversal, words_before
-from sklearn_meta.backbones.text_sharing import TEXT_BACKBONES, HyperLSTM, run_lstm
+from sklearn_meta.backbones.text_sharing import POOLINGS, TEXT_BACKBONES, HyperLSTM, run_lstm
 from sklearn_meta.learner import build_learner
 from sklearn_meta.text_learner import TextLearner
 
@@ -84,14 +84,13 @@ def test_cell_is_equations_10_to_20(lengths, seed):
     meta, basic = networks(seed=seed)
     x, texts = packed(lengths, seed=seed)
     with torch.no_grad():
-        outputs, last = compose(meta, basic, x)
+        outputs = compose(meta, basic, x)
         z = generated(meta, basic, x)
     for i, text in enumerate(texts):
         zs, hs = transcription(meta, basic, text)
         rows = [sum(x.batch_sizes[:t].tolist()) + i for t in range(len(text))]
         np.testing.assert_allclose(outputs[rows], hs, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(z[rows], zs, rtol=1e-6, atol=1e-9)
-        np.testing.assert_allclose(last[i], hs[-1], rtol=1e-6, atol=1e-9)
 
 
 def test_generated_matrices_are_equation_13():
@@ -99,7 +98,7 @@ def test_generated_matrices_are_equation_13():
     meta, basic = networks()
     x, (text,) = packed([6])
     with torch.no_grad():
-        outputs, _ = compose(meta, basic, x)
+        outputs = compose(meta, basic, x)
         z = generated(meta, basic, x)
         W = basic.matrices(z)
         assert W.shape == (6, 4, 4, 7)
@@ -161,9 +160,9 @@ def test_autocast_leaves_the_recurrence_as_it_is():
     expected = compose(meta, basic, x)
     with torch.autocast("cpu", torch.bfloat16):
         found = compose(meta, basic, x)
-        assert compose(meta, basic, x._replace(data=x.data.bfloat16()))[0].dtype == torch.float32
+        assert compose(meta, basic, x._replace(data=x.data.bfloat16())).dtype == torch.float32
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    found[1].sum().backward()
+    found.sum().backward()
     assert all(p.grad is not None for p in (*meta.parameters(), *basic.parameters()))
 
 
@@ -171,7 +170,7 @@ def test_second_derivatives_are_refused():
     meta, basic = networks()
     x, _ = packed([3, 1])
     parameters = list(basic.parameters())
-    loss = compose(meta, basic, x)[1].square().sum()
+    loss = compose(meta, basic, x).square().sum()
     (first, *_) = torch.autograd.grad(loss, parameters, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
@@ -192,6 +191,9 @@ def test_torchs_lstm_is_the_same_packed_and_padded(monkeypatch):
 def test_places_of_words_in_packed_data(lengths):
     x, texts = packed(lengths)
     assert torch.equal(x.data[last_words(x.batch_sizes)], torch.stack([t[-1] for t in texts]))
+    assert torch.equal(
+        POOLINGS["max"](x.data, x.batch_sizes), torch.stack([t.amax(0) for t in texts])
+    )
     shifted = [torch.cat([t.new_zeros(1, t.shape[1]), t[:-1]]) for t in texts]
     after_nothing = torch.cat([x.data.new_zeros(1, x.data.shape[1]), x.data])
     before = words_before(x.batch_sizes)
@@ -227,19 +229,22 @@ def of_two_tasks(name, **config):
     return backbone.double()
 
 
+@pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("name", TEXT_BACKBONES)
 @settings(deadline=None, max_examples=10)
 @given(lengths=lengths_of, seed=st.integers(0, 99))
-def test_together_is_one_by_one(name, lengths, seed):
+def test_together_is_one_by_one(name, pooling, lengths, seed):
     torch.manual_seed(seed)
-    backbone = of_two_tasks(name).eval()
+    backbone = of_two_tasks(name, pooling=pooling).eval()
     x, texts = packed(lengths, seed=seed)
     with torch.no_grad():
-        outputs, last, penalty = backbone(x, 1)
-        assert outputs.shape[1] == last.shape[1] == backbone.n_outputs
+        outputs, pooled, penalty = backbone(x, 1)
+        assert outputs.shape[1] == pooled.shape[1] == backbone.n_outputs
         for i, text in enumerate(texts):
             alone = backbone(pack_sequence([text]), 1)
-            torch.testing.assert_close(last[i], alone[1][0])
+            torch.testing.assert_close(pooled[i], alone[1][0])
+            of_text = alone[0][-1] if pooling == "last" else alone[0].amax(0)
+            torch.testing.assert_close(pooled[i], of_text)
             rows = [sum(x.batch_sizes[:t].tolist()) + i for t in range(len(text))]
             torch.testing.assert_close(outputs[rows], alone[0])
     assert penalty == 0
@@ -268,7 +273,7 @@ def test_hyper_lstm_without_scaling_is_torchs_lstm():
         lstm.weight_hh_l0.copy_(hyper.from_state.weight[order])
         lstm.bias_ih_l0.zero_(), lstm.bias_hh_l0.zero_()
         x, _ = packed([5, 3, 1])
-        torch.testing.assert_close(hyper(x)[0], lstm(x)[0].data)
+        torch.testing.assert_close(hyper(x), lstm(x)[0].data)
 
 
 def test_adversary_pushes_shared_features_away_from_the_task():
@@ -349,6 +354,8 @@ def test_a_config_builds_the_learner_again(task):
 def test_bad_learners():
     with pytest.raises(ValueError, match="meta_lstm.*'crf'"):
         TextLearner(head="crf")
+    with pytest.raises(ValueError, match="'last', 'max'.*'mean'"):
+        TextLearner(backbone_config={"pooling": "mean"})
     learner = learner_of("text_classification")
     with pytest.raises(ValueError, match="is a task 'one' already"):
         learner.add_task("one", [0, 1])

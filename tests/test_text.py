@@ -50,15 +50,19 @@ def sentences(n, seed=0):
     return X, y
 
 
-@pytest.fixture(scope="module")
-def learned():
-    """What two tasks share."""
+def learn_two_tasks(**settings):
     tasks = {topic: reviews(160, topic) for topic in ("book", "film")}
     held_out = {topic: reviews(60, topic, 1) for topic in tasks}
-    estimator = MetaLSTMClassifier(**QUICK, random_state=0)
+    estimator = MetaLSTMClassifier(**QUICK, **settings, random_state=0)
     return estimator.meta_fit(
         tasks, validation_tasks=held_out, max_steps=300, eval_every=100, verbose=False
     )
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """What two tasks share."""
+    return learn_two_tasks()
 
 
 def test_tasks_are_learned_jointly(learned):
@@ -81,7 +85,27 @@ def test_a_new_task_leaves_what_is_shared_as_it_is(learned):
     held_out = reviews(100, "toy", 5)
     alone = MetaLSTMClassifier(**QUICK | more, random_state=0).fit(X, y)
     assert estimator.score(*held_out) > alone.score(*held_out) + 0.2
-    assert estimator.set_params(max_epochs=20).fit(X, y).score(*held_out) > 0.85
+
+
+def test_a_new_task_begins_as_the_nearest_of_the_same_labels(learned):
+    X, y = reviews(40, "toy")
+    held_out = reviews(100, "toy", 5)
+    one_step = {"max_epochs": 1, "batch_size": 40, "learning_rate": 1e-9}
+    begun = clone(learned).set_params(**one_step).fit(X, y)
+    assert begun.begun_as_ in ("book", "film")
+    known = learned.estimators_[begun.begun_as_]
+    assert_allclose(begun.predict_proba(X), known.predict_proba(X), atol=1e-5)
+    assert begun.score(*held_out) > 0.7
+    turned = np.where(y == "yes", "no", "yes")  # which none of the tasks tells
+    assert clone(learned).set_params(**one_step).fit(X, turned).begun_as_ is None
+    assert clone(learned).set_params(**one_step).fit(X, y == "yes").begun_as_ is None
+    assert MetaLSTMClassifier(**QUICK | one_step).fit(X, y).begun_as_ is None
+
+
+def test_a_new_task_is_learned_from_few_texts():
+    """Its words turn each other round, which is told by the state after the last of them."""
+    estimator = learn_two_tasks(pooling="last").set_params(max_epochs=20)
+    assert estimator.fit(*reviews(40, "toy")).score(*reviews(100, "toy", 5)) > 0.85
 
 
 def test_fine_tuning_leaves_what_is_shared_as_it_is():
@@ -159,7 +183,7 @@ def test_pipelines_and_searches(learned):
 def test_rivals_learn_too(backbone):
     tasks = {topic: reviews(160, topic) for topic in ("book", "film")}
     estimator = MetaLSTMClassifier(backbone, **QUICK, random_state=0)
-    estimator.meta_fit(tasks, max_steps=120, verbose=False)
+    estimator.meta_fit(tasks, max_steps=200, verbose=False)
     assert estimator.estimators_["film"].score(*reviews(60, "film", 1)) > 0.75
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from .packed import last_words, words_before
+from .packed import words_before
 
 #: Bias of the units that begin steady, and what their hidden state soon comes to.
 STEADY, STEADY_LEVEL = 2.0, 0.82
@@ -103,13 +103,10 @@ def compose(meta, basic, x):
 
     Returns
     -------
-    outputs : tensor of shape (W, h)
+    tensor of shape (W, h)
         h of every word, packed alike.
-    last : tensor of shape (B, h)
-        That of the last word of each text, in the order of the packed texts.
     """
-    outputs, _ = _composition(meta, basic, x)
-    return outputs, outputs[last_words(x.batch_sizes).to(outputs.device)]
+    return _composition(meta, basic, x)[0]
 
 
 def generated(meta, basic, x):

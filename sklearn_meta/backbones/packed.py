@@ -25,23 +25,15 @@ def recur(step, inputs, batch_sizes, state):
 
     Returns
     -------
-    outputs : tensor of shape (W, ...)
+    tensor of shape (W, ...)
         First part of the state after each word.
-    last : tensor of shape (B, ...)
-        The same after the last word of each sequence.
     """
-    outputs, ended = [], []
+    outputs = []
     sizes = batch_sizes.tolist()
-    n_before = sizes[0]
     for at, n in zip(zip(*(x.split(sizes) for x in inputs)), sizes):
-        if n < n_before:
-            ended.append(state[0][n:])
-            state = tuple(part[:n] for part in state)
-            n_before = n
-        state = step(at, state)
+        state = step(at, tuple(part[:n] for part in state))
         outputs.append(state[0])
-    ended.append(state[0])
-    return torch.cat(outputs), torch.cat(ended[::-1])
+    return torch.cat(outputs)
 
 
 def reversal(batch_sizes):

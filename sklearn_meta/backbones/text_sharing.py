@@ -24,6 +24,13 @@ class Sharing(nn.Module):
         Length d of the vector of a word.
     width : int, default=100
         Hidden units h of each LSTM.
+    pooling : {"last", "max"}, default="last"
+        What is said of a text: the output at its last word, or the highest of every unit.
+
+    Raises
+    ------
+    ValueError
+        If ``pooling`` is unknown.
 
     Attributes
     ----------
@@ -34,11 +41,13 @@ class Sharing(nn.Module):
         One for each task, in the order in which they were added.
     """
 
-    def __init__(self, n_inputs, *, width=100):
+    def __init__(self, n_inputs, *, width=100, pooling="last"):
         super().__init__()
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {list(POOLINGS)}, got {pooling!r}.")
         self.n_inputs = n_inputs
         self.width = self.n_outputs = width
-        self.config = {"width": width}
+        self.config = {"width": width, "pooling": pooling}
         self.shared = None
         self.private = nn.ModuleList()
 
@@ -58,23 +67,29 @@ class Sharing(nn.Module):
         -------
         outputs : tensor of shape (W, n_outputs)
             Packed as ``x``.
-        last : tensor of shape (B, n_outputs)
-            Of the texts, in their order in the packed data.
+        texts : tensor of shape (B, n_outputs)
+            In their order in the packed data.
         penalty : tensor of shape ()
             To be added to the loss; 0 but for ASP-MTL.
         """
+        outputs = self._outputs(x, task)
+        return outputs, self._pooled(outputs, x), outputs.new_zeros(())
+
+    def _outputs(self, x, task):
         raise NotImplementedError
 
     def _new_private(self):
         raise NotImplementedError
 
+    def _pooled(self, outputs, x):
+        return POOLINGS[self.config["pooling"]](outputs, x.batch_sizes)
+
 
 class NotShared(Sharing):
     """LSTM of Eq. (2)-(4), one for each task."""
 
-    def forward(self, x, task):
-        """As of :class:`Sharing`."""
-        return *run_lstm(self.private[task], x), x.data.new_zeros(())
+    def _outputs(self, x, task):
+        return run_lstm(self.private[task], x)
 
     def _new_private(self):
         return nn.LSTM(self.n_inputs, self.width)
@@ -102,7 +117,7 @@ class HyperLSTM(nn.Module):
             nn.init.constant_(scale.bias, start)  # it begins as a plain LSTM
 
     def forward(self, x):
-        """Outputs (W, h) and the last of each text (B, h) of packed texts."""
+        """Outputs (W, h) of packed texts."""
         sizes, n = x.batch_sizes, int(x.batch_sizes[0])
         state, meta_state = (x.data.new_zeros(n, size) for size in (self.width, self.meta_width))
         given = self.from_input(x.data), self.meta_from_input(x.data)
@@ -126,18 +141,19 @@ class NotSharedHyper(Sharing):
     ----------
     n_inputs, width, meta_width, rank : int
         See :class:`HyperLSTM`; 100, 40 and 40 by default.
+    pooling : {"last", "max"}, default="last"
     """
 
-    def __init__(self, n_inputs, *, width=100, meta_width=40, rank=40):
-        super().__init__(n_inputs, width=width)
+    def __init__(self, n_inputs, *, width=100, meta_width=40, rank=40, pooling="last"):
+        super().__init__(n_inputs, width=width, pooling=pooling)
         self.config |= {"meta_width": meta_width, "rank": rank}
 
-    def forward(self, x, task):
-        """As of :class:`Sharing`."""
-        return *self.private[task](x), x.data.new_zeros(())
+    def _outputs(self, x, task):
+        return self.private[task](x)
 
     def _new_private(self):
-        return HyperLSTM(self.n_inputs, **self.config)
+        sizes = (self.config[name] for name in ("width", "meta_width", "rank"))
+        return HyperLSTM(self.n_inputs, *sizes)
 
 
 class SharedMeta(Sharing):
@@ -147,16 +163,16 @@ class SharedMeta(Sharing):
     ----------
     n_inputs, width, meta_width, rank : int
         d, h, m and z; 100, 40 and 40 by default, those of table 2.
+    pooling : {"last", "max"}, default="last"
     """
 
-    def __init__(self, n_inputs, *, width=100, meta_width=40, rank=40):
-        super().__init__(n_inputs, width=width)
+    def __init__(self, n_inputs, *, width=100, meta_width=40, rank=40, pooling="last"):
+        super().__init__(n_inputs, width=width, pooling=pooling)
         self.config |= {"meta_width": meta_width, "rank": rank}
         self.shared = MetaLSTM(n_inputs, width, meta_width, rank)
 
-    def forward(self, x, task):
-        """As of :class:`Sharing`."""
-        return *compose(self.shared, self.private[task], x), x.data.new_zeros(())
+    def _outputs(self, x, task):
+        return compose(self.shared, self.private[task], x)
 
     def _new_private(self):
         return BasicLSTM(self.n_inputs, self.width, self.config["rank"])
@@ -165,15 +181,13 @@ class SharedMeta(Sharing):
 class Stacked(Sharing):
     """SSP-MTL: the private LSTM reads the words and what the shared one says, Eq. (6)-(7)."""
 
-    def __init__(self, n_inputs, *, width=100):
-        super().__init__(n_inputs, width=width)
+    def __init__(self, n_inputs, *, width=100, pooling="last"):
+        super().__init__(n_inputs, width=width, pooling=pooling)
         self.shared = nn.LSTM(n_inputs, width)
 
-    def forward(self, x, task):
-        """As of :class:`Sharing`."""
-        said = run_lstm(self.shared, x)[0]
-        both = x._replace(data=torch.cat([x.data, said], 1))
-        return *run_lstm(self.private[task], both), x.data.new_zeros(())
+    def _outputs(self, x, task):
+        both = torch.cat([x.data, run_lstm(self.shared, x)], 1)
+        return run_lstm(self.private[task], x._replace(data=both))
 
     def _new_private(self):
         return nn.LSTM(self.n_inputs + self.width, self.width)
@@ -182,16 +196,16 @@ class Stacked(Sharing):
 class Parallel(Sharing):
     """PSP-MTL: a shared and a private LSTM read the words, and both are heard."""
 
-    def __init__(self, n_inputs, *, width=100):
-        super().__init__(n_inputs, width=width)
+    def __init__(self, n_inputs, *, width=100, pooling="last"):
+        super().__init__(n_inputs, width=width, pooling=pooling)
         self.n_outputs = 2 * width
         self.shared = nn.LSTM(n_inputs, width)
 
     def forward(self, x, task):
         """As of :class:`Sharing`."""
-        shared, private = run_lstm(self.shared, x), run_lstm(self.private[task], x)
-        said = (torch.cat(pair, 1) for pair in zip(shared, private))
-        return *said, self._penalty(shared[1], private[1], task)
+        outputs = [run_lstm(network, x) for network in (self.shared, self.private[task])]
+        texts = [self._pooled(part, x) for part in outputs]
+        return torch.cat(outputs, 1), torch.cat(texts, 1), self._penalty(*texts, task)
 
     def _penalty(self, shared, private, task):
         return shared.new_zeros(())
@@ -209,14 +223,24 @@ class Adversarial(Parallel):
     Parameters
     ----------
     n_inputs, width : int
+    pooling : {"last", "max"}, default="last"
     adversarial, orthogonal : float, default=0.05 and 0.01
         Weights of both losses.
     most_tasks : int, default=64
         Outputs of the discriminator.
     """
 
-    def __init__(self, n_inputs, *, width=100, adversarial=0.05, orthogonal=0.01, most_tasks=64):
-        super().__init__(n_inputs, width=width)
+    def __init__(
+        self,
+        n_inputs,
+        *,
+        width=100,
+        pooling="last",
+        adversarial=0.05,
+        orthogonal=0.01,
+        most_tasks=64,
+    ):
+        super().__init__(n_inputs, width=width, pooling=pooling)
         self.config |= {
             "adversarial": adversarial,
             "orthogonal": orthogonal,
@@ -271,18 +295,30 @@ def lstm(gates, cell):
 
 
 def run_lstm(network, x):
-    """Outputs (W, h) and the last of each text (B, h) of torch's LSTM on packed texts."""
+    """Outputs (W, h) of torch's LSTM on packed texts."""
     x = PackedSequence(x.data, x.batch_sizes)
     n_places = len(x.batch_sizes) * int(x.batch_sizes[0])
     if x.data.is_cuda or n_places > MOST_PADDING * len(x.data):
-        outputs, (last, _) = network(x)
-        return outputs.data, last[0]
+        return network(x)[0].data
     # On a processor torch is several times faster on padded texts of like length; what follows a
     # text's end changes nothing before it.
     padded, lengths = pad_packed_sequence(x)
-    outputs = pack_padded_sequence(network(padded)[0], lengths).data
-    return outputs, outputs[last_words(x.batch_sizes)]
+    return pack_padded_sequence(network(padded)[0], lengths).data
 
+
+def last(outputs, batch_sizes):
+    """What is said at the last word of each text, (B, n), of packed outputs (W, n)."""
+    return outputs[last_words(batch_sizes).to(outputs.device)]
+
+
+def highest(outputs, batch_sizes):
+    """The highest of each unit over the words of each text, (B, n), of packed outputs (W, n)."""
+    packed = PackedSequence(outputs, batch_sizes)
+    return pad_packed_sequence(packed, padding_value=-torch.inf)[0].max(0).values
+
+
+#: What is said of a text, by the name that ``pooling=`` uses.
+POOLINGS = {"last": last, "max": highest}
 
 #: Schemes by the name that ``backbone=`` and the weight cards use.
 TEXT_BACKBONES = {

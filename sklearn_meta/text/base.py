@@ -1,6 +1,5 @@
 """What the estimators of texts share: vocabulary, joint training, and training one task."""
 
-import copy
 import math
 from numbers import Integral, Real
 
@@ -9,7 +8,6 @@ import torch
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from ..backbones import TEXT_BACKBONES
 from ..base import MetaEstimator, as_text
@@ -25,6 +23,7 @@ from ..tasks.texts import (
 )
 from ..text_learner import TextLearner
 from ..training import meta_train
+from .transfer import begin_as_nearest, with_a_task
 
 #: Deviation that given word vectors are brought to: files differ in it by a factor of ten.
 VECTOR_SCALE = 0.3
@@ -203,23 +202,25 @@ class TextEstimator(MetaEstimator):
         return self
 
     def _fit(self, X, y, labels):
-        """Train the private part of one task, or everything if nothing was learned before."""
+        """Train the private part of one task, or everything if nothing was learned before.
+
+        What others have learned, ``begun_as_`` of which it begins as, is left as it is.
+        """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         if hasattr(self, "learner_") or not self._names_an_architecture():
             self.learner_ = self._learner()
             tokens = tokens_of(X, self.learner_.lowercase)
-            learner = self._without_tasks(self.learner_)
+            learner = with_a_task(self.learner_, OWN, labels, self.random_state or 0)
             learner.dropout.p = self.dropout
-            for parameter in learner.shared_parameters():
-                parameter.requires_grad_(False)
-            with torch.random.fork_rng():
-                torch.manual_seed(self.random_state or 0)
-                learner.add_task(OWN, labels)
         else:
             tokens = tokens_of(X, self.lowercase)
             words, vectors = self._words(tokens)
             learner = self._build(words, vectors, {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
+        self.begun_as_ = None
+        if hasattr(self, "learner_"):
+            begun = begin_as_nearest(learner, self.learner_, *prepared, self.random_state or 0)
+            self.begun_as_ = begun
         n_steps = self.max_epochs * math.ceil(len(tokens) / self.batch_size)
         self.fit_history_ = self._train(learner, prepared, n_steps, verbose=bool(self.verbose))
         self.module_ = learner.requires_grad_(False).cpu().eval()
@@ -229,9 +230,6 @@ class TextEstimator(MetaEstimator):
 
     def _build(self, words, vectors, labels):
         """A new learner, with word vectors where there are some."""
-        sizes = {"width": self.width}
-        if self.backbone in ("meta_lstm", "hyper_lstm"):
-            sizes |= {"meta_width": self.meta_width, "rank": self.rank}
         with torch.random.fork_rng():
             torch.manual_seed(self.random_state or 0)
             learner = TextLearner(
@@ -243,13 +241,19 @@ class TextEstimator(MetaEstimator):
                 n_inputs=self.embedding_size if vectors is None else vectors.shape[1],
                 lowercase=self.lowercase,
                 dropout=self.dropout,
-                backbone_config=sizes,
+                backbone_config=self._backbone_config(),
             )
         if vectors is not None:
             with torch.no_grad():
                 learner.embedding.weight[1:] = torch.from_numpy(vectors)
                 learner.embedding.weight[0] = 0
         return learner
+
+    def _backbone_config(self):
+        sizes = {"width": self.width}
+        if self.backbone in ("meta_lstm", "hyper_lstm"):
+            sizes |= {"meta_width": self.meta_width, "rank": self.rank}
+        return sizes
 
     def _words(self, tokens):
         """Vocabulary of some texts, and vectors of its words or None."""
@@ -324,15 +328,6 @@ class TextEstimator(MetaEstimator):
         estimator._task_place = list(self.learner_.tasks).index(name)
         estimator._set_labels(self.learner_.tasks[name])
         return estimator
-
-    @staticmethod
-    def _without_tasks(learner):
-        """A copy of the shared part of a learner, ready for a task of its own."""
-        copied = copy.deepcopy(learner).requires_grad_(True)
-        copied.tasks, copied.heads = {}, nn.ModuleList()
-        for backbone in copied.backbones:
-            backbone.private = nn.ModuleList()
-        return copied
 
     def _read_task(self, name, *pair, n_classes=2):
         try:

@@ -2,12 +2,13 @@
 
 import numpy as np
 from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch.nn.utils.rnn import pack_sequence
 
 from ..backbones.meta_lstm import generated
-from ..backbones.text_sharing import SharedMeta
+from ..backbones.text_sharing import POOLINGS, SharedMeta
 from ..tasks.texts import tokens_of
 from .base import TextEstimator
 
@@ -34,6 +35,9 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         Length of the vectors without ``word_vectors``.
     width, meta_width, rank : int, default=100, 40 and 40
         Hidden units h of each LSTM, m of the generating one, and its outputs z.
+    pooling : {"max", "last"}, default="max"
+        What a text is told by: the highest value of every hidden unit over its words, or, as in
+        the paper, the hidden state after its last word.
     lowercase : bool, default=True
     min_df : int, default=2
         Texts that a word must be in, or else it counts as unknown.
@@ -65,6 +69,9 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         The fitted classifier of each task of ``meta_fit``.
     module_ : TextLearner
         The network of the task of ``fit``.
+    begun_as_ : str or None
+        The task of ``meta_fit`` as which that of ``fit`` began: of those with the very same labels
+        the one that tells them best, if it does so better than random weights.
     history_, fit_history_ : skorch.history.History
         Losses of ``meta_fit`` and of ``fit``.
 
@@ -86,6 +93,54 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
 
     _task = "text_classification"
     _default_head = "softmax"
+    _parameter_constraints = TextEstimator._parameter_constraints | {
+        "pooling": [StrOptions(set(POOLINGS))]
+    }
+
+    def __init__(
+        self,
+        backbone="meta_lstm",
+        *,
+        word_vectors=None,
+        embedding_size=100,
+        width=100,
+        meta_width=40,
+        rank=40,
+        pooling="max",
+        lowercase=True,
+        min_df=2,
+        max_words=25_000,
+        max_length=500,
+        dropout=0.5,
+        max_epochs=20,
+        batch_size=16,
+        learning_rate=2e-3,
+        optimizer="adamw",
+        device="auto",
+        random_state=None,
+        verbose=False,
+    ):
+        super().__init__(
+            backbone,
+            word_vectors=word_vectors,
+            embedding_size=embedding_size,
+            width=width,
+            meta_width=meta_width,
+            rank=rank,
+            lowercase=lowercase,
+            min_df=min_df,
+            max_words=max_words,
+            max_length=max_length,
+            dropout=dropout,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.pooling = pooling
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
@@ -143,7 +198,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         return np.stack(self._tell(X, what))
 
     def transform(self, X):
-        """Vector of each text: the hidden state after its last word.
+        """Vector of each text: its hidden states, pooled.
 
         Parameters
         ----------
@@ -212,6 +267,9 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
                 f"one class: {y[0]!r}."
             )
         return y
+
+    def _backbone_config(self):
+        return super()._backbone_config() | {"pooling": self.pooling}
 
     @staticmethod
     def _labels_of(y):

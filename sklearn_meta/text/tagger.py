@@ -27,7 +27,7 @@ class MetaLSTMTagger(TextEstimator):
     ----------
     classes_ : ndarray of shape (n_labels,)
         Labels, sorted.
-    learner_, estimators_, module_, history_, fit_history_
+    learner_, estimators_, module_, begun_as_, history_, fit_history_
         As of :class:`MetaLSTMClassifier`.
 
     References

@@ -1,0 +1,86 @@
+"""How a new task begins where others were learned before."""
+
+import copy
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..tasks.texts import MiniBatches
+
+#: Texts of the new task by which others are compared.
+N_COMPARED = 64
+
+
+def with_a_task(known, name, labels, random_state):
+    """A copy of what is shared, fixed, with one task of random weights.
+
+    Parameters
+    ----------
+    known : TextLearner
+    name : str
+    labels : list
+    random_state : int
+
+    Returns
+    -------
+    TextLearner
+    """
+    learner = copy.deepcopy(known).requires_grad_(True)
+    learner.tasks, learner.heads = {}, nn.ModuleList()
+    for backbone in learner.backbones:
+        backbone.private = nn.ModuleList()
+    for parameter in learner.shared_parameters():
+        parameter.requires_grad_(False)
+    with torch.random.fork_rng():
+        torch.manual_seed(random_state)
+        learner.add_task(name, labels)
+    return learner
+
+
+@torch.no_grad()
+def begin_as_nearest(learner, known, task, random_state):
+    """Let the one task of a learner begin as that of ``known`` that tells its labels best.
+
+    Those of the very same labels are compared, and random weights are kept if none does better.
+
+    Parameters
+    ----------
+    learner : TextLearner
+        Of :func:`with_a_task`.
+    known : TextLearner
+    task : TextTask
+        The new one, in numbers.
+    random_state : int
+
+    Returns
+    -------
+    str or None
+        Name of the task whose weights were taken.
+    """
+    (labels,) = learner.tasks.values()
+    rows = np.random.default_rng(random_state).permutation(len(task.texts))[:N_COMPARED]
+    compared = task._replace(
+        texts=[task.texts[i] for i in rows], targets=[task.targets[i] for i in rows]
+    )
+    losses = {None: _loss(learner, 0, compared)}
+    for place, (name, others) in enumerate(known.tasks.items()):
+        if others == labels:
+            losses[name] = _loss(known, place, compared)
+    nearest = min(losses, key=losses.get)
+    if nearest is not None:
+        place = list(known.tasks).index(nearest)
+        for backbone, of_known in zip(learner.backbones, known.backbones):
+            backbone.private[0].load_state_dict(of_known.private[place].state_dict())
+        learner.heads[0].load_state_dict(known.heads[place].state_dict())
+    return nearest
+
+
+def _loss(learner, place, task):
+    inputs, target = MiniBatches.collate([task._replace(place=place)])
+    device = next(learner.parameters()).device
+    words, lengths = inputs["words"].to(device), inputs["lengths"]
+    was_training = learner.training
+    told = learner.eval()(words, lengths, place)
+    learner.train(was_training)
+    return float(learner.head.loss(told, target.to(device)))
