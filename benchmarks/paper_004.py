@@ -195,7 +195,8 @@ def table_3(options):
                     groups = leaving_out(options, train, valid, left)
                 for of_train, of_valid, names in groups:
                     start = time.process_time()
-                    estimator = jointly(model, of_train, of_valid, seed, options)
+                    estimator = classifier(model, seed, options)
+                    jointly(estimator, of_train, of_valid, options)
                     size = n_parameters(estimator.learner_)
                     told = {}
                     for name in names:
@@ -217,24 +218,23 @@ def leaving_out(options, train, valid, wanted):
             yield *({n: d[n] for n in d if n not in out} for d in (train, valid)), some
 
 
-def jointly(model, train, valid, seed, options):
-    """An estimator meta-fitted on the domains given; the state of its training is kept.
+def jointly(estimator, train, valid, options):
+    """An estimator meta-fitted on the tasks given; the state of its training is kept.
 
-    One domain alone is trained as if it were some.
+    One task alone is trained as if it were some.
     """
     alone = len(train) == 1
     epochs = options.own_epochs if alone else options.epochs
-    settings = protocol(options, list(train), "fine_tune", "pooling")
-    words = (model, seed, hashlib.sha256(settings.encode()).hexdigest()[:8])
+    settings = protocol(options, list(train), "fine_tune") + repr(estimator)
     n_texts = sum(len(X) for X, _ in train.values())
-    steps = max(epochs * n_texts // 16, 1)
-    return classifier(model, seed, options).meta_fit(
+    steps = max(epochs * n_texts // estimator.batch_size, options.least_steps * len(train))
+    return estimator.meta_fit(
         train,
         validation_tasks=valid,
         max_steps=steps,
         eval_every=max(steps // (2 * epochs), 1),
         fine_tune_epochs=0 if alone else options.fine_tune,
-        checkpoint_dir=options.cache / "-".join(map(str, words)),
+        checkpoint_dir=options.cache / hashlib.sha256(settings.encode()).hexdigest()[:12],
         verbose=False,
     )
 
@@ -271,13 +271,12 @@ def table_5(options):
     """Tagging: LSTM and Meta-LSTM with a CRF, each domain alone and all jointly."""
     scores = Scores(options.output / "table_5.csv")
     for dataset in options.tagging:
-        splits = {}
-        for split in ("train", "test"):
-            tasks = load_tagging(options.folder, dataset, TAGGING[dataset], split)
-            splits[split] = {
-                n: (X[: options.n_texts], y[: options.n_texts]) for n, (X, y) in tasks.items()
-            }
-        train, test = splits["train"], splits["test"]
+        train, valid, test = (
+            first_of(
+                load_tagging(options.folder, dataset, TAGGING[dataset], split), options.n_texts
+            )
+            for split in ("train", "valid", "test")
+        )
         for seed in range(options.seeds):
             for part, model in (
                 *(("single", m) for m in ("lstm", "meta_lstm")),
@@ -286,15 +285,15 @@ def table_5(options):
                 key = {"data": dataset, "part": part, "model": model, "seed": seed}
                 key["protocol"] = protocol(options, None)
                 left = scores.missing(key, [n for n in train if n in test])
-                if part == "multi" and left and len(train) > 1:
+                groups = [[n] for n in left]
+                if part == "multi":
+                    groups = [list(train)] * bool(left and len(train) > 1)
+                for names in groups:
+                    of_train, of_valid = ({n: d[n] for n in names} for d in (train, valid))
                     estimator = tagger(model, seed, options)
-                    estimator.meta_fit(train, verbose=False)
-                    told = {n: estimator.estimators_[n].score(*test[n]) for n in left}
+                    jointly(estimator, of_train, of_valid, options)
+                    told = {n: estimator.estimators_[n].score(*test[n]) for n in names if n in left}
                     scores.add(key, told)
-                elif part == "single":
-                    for name in left:
-                        estimator = tagger(model, seed, options).fit(*train[name])
-                        scores.add(key, {name: estimator.score(*test[name])})
     rows = pd.DataFrame(scores.rows)
     rows = rows[rows["protocol"] == protocol(options, None)]
     means = rows.pivot_table("score", "data", ["part", "model"], sort=False)
@@ -309,7 +308,6 @@ def tagger(model, seed, options):
     return MetaLSTMTagger(
         model,
         word_vectors=options.word_vectors,
-        max_epochs=options.epochs,
         meta_width=30,
         learning_rate=options.learning_rate,
         random_state=seed,
@@ -338,7 +336,9 @@ def curve(options):
                     if not scores.missing(key, [name]):
                         continue
                     if method == METHODS[0]:
-                        meta = meta or jointly("meta_lstm", of_train, of_valid, 0, options)
+                        meta = meta or jointly(
+                            classifier("meta_lstm", 0, options), of_train, of_valid, options
+                        )
                         estimator = long_enough(meta, X, options)
                     else:
                         estimator = peer(method, X, options)
