@@ -29,9 +29,6 @@ SCRIPTS = {
     "omniglot_few_shot": meta_train_few_shot,
 }
 
-#: Weights of before heads shared the least used slot, which recipes make now.
-OWN_SLOTS = ("default_mann_string", "default_mann_regression")
-
 
 def arguments_of(recipe, script, name):
     """The recipe on a card as arguments of its command."""
@@ -53,8 +50,6 @@ def test_recipes_on_cards_build_the_shipped_network(name):
     arguments = arguments_of(recipe, script, name)
     args = script.parse_arguments([*arguments, "--omniglot", str(OMNIGLOT)])
     built, expected = script.RECIPES[name](args)[0].config, card["config"]
-    if name in OWN_SLOTS:
-        expected["backbone_config"] = expected["backbone_config"] | {"shared_slot": True}
     assert built == expected
 
 
