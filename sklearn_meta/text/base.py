@@ -28,6 +28,9 @@ from .transfer import begin_as_nearest, with_a_task
 #: Deviation that given word vectors are brought to: files differ in it by a factor of ten.
 VECTOR_SCALE = 0.3
 
+#: Share of the rate for weights that were trained before.
+FINE_TUNING = 0.1
+
 #: Name of the task of ``fit``.
 OWN = "fit"
 
@@ -126,14 +129,16 @@ class TextEstimator(MetaEstimator):
         tasks : dict
             Name -> (texts, labels), as ``fit`` takes them.
         validation_tasks : dict, default=None
-            The same names; the weights of the lowest loss on them are kept.
+            The same names, to see in ``history_`` how training goes.
         max_steps : int, default=None
             Mini-batches, rounded up to a multiple of ``eval_every``; None is ``max_epochs`` times
             as many as all texts make.
         eval_every : int, default=200
             Steps between validations, and between checkpoints.
         patience : int, default=None
-            Validations without a better loss after which training stops.
+            Validations without a better loss after which training stops; then the weights of the
+            lowest loss are kept, otherwise the last ones: when the rate has fallen they tell more
+            texts right, if more boldly.
         fine_tune_epochs : int, default=0
             Epochs over each task's own texts afterwards, of its private part alone.
         callbacks : list of skorch callbacks, default=None
@@ -194,7 +199,7 @@ class TextEstimator(MetaEstimator):
                 parameter.requires_grad_(False)
             for task in prepared:
                 n_steps = fine_tune_epochs * math.ceil(len(task.texts) / self.batch_size)
-                self._train(learner, [task], n_steps, rate=0.1 * self.learning_rate)
+                self._train(learner, [task], n_steps, rate=FINE_TUNING * self.learning_rate)
         vars(self).pop("module_", None)
         self.learner_ = learner.requires_grad_(False).cpu().eval()
         self.learner_.card = None
@@ -217,12 +222,16 @@ class TextEstimator(MetaEstimator):
             words, vectors = self._words(tokens)
             learner = self._build(words, vectors, {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
-        self.begun_as_ = None
+        rate, self.begun_as_ = self.learning_rate, None
         if hasattr(self, "learner_"):
             begun = begin_as_nearest(learner, self.learner_, *prepared, self.random_state or 0)
             self.begun_as_ = begun
+        if self.begun_as_ is not None:
+            rate *= FINE_TUNING
         n_steps = self.max_epochs * math.ceil(len(tokens) / self.batch_size)
-        self.fit_history_ = self._train(learner, prepared, n_steps, verbose=bool(self.verbose))
+        self.fit_history_ = self._train(
+            learner, prepared, n_steps, rate=rate, verbose=bool(self.verbose)
+        )
         self.module_ = learner.requires_grad_(False).cpu().eval()
         self._task_place = 0
         self._set_labels(labels)
@@ -300,6 +309,7 @@ class TextEstimator(MetaEstimator):
 
     def _train(self, learner, tasks, n_steps, *, validation=None, rate=None, **settings):
         settings = {"eval_every": n_steps, "verbose": False} | settings
+        keep = "last" if settings.get("patience") is None else "best"
         return meta_train(
             learner,
             TextTasks(tasks),
@@ -313,6 +323,7 @@ class TextEstimator(MetaEstimator):
             learning_rate=rate or self.learning_rate,
             optimizer=self.optimizer,
             weight_decay=1e-5,
+            keep=keep,
             n_warmup=min(100, max(n_steps // 10, 1)),
             device=self._device(),
             precision="float32",

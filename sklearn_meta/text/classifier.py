@@ -50,7 +50,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         Of ``fit``, and of ``meta_fit`` unless it is told otherwise.
     batch_size : int, default=16
     learning_rate : float, default=2e-3
-        Peak rate; it warms up and falls along a cosine.
+        Peak rate; it warms up and falls along a cosine. A tenth of it for weights that were
+        trained before: see ``begun_as_``.
     optimizer : {"adamw", "adagrad", "rmsprop"}, default="adamw"
         "adagrad" is the paper's, with ``learning_rate=0.1``.
     device : str, default="auto"
@@ -71,7 +72,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         The network of the task of ``fit``.
     begun_as_ : str or None
         The task of ``meta_fit`` as which that of ``fit`` began: of those with the very same labels
-        the one that tells them best, if it does so better than random weights.
+        the one that tells most of them right, if these are more than the commonest label has.
     history_, fit_history_ : skorch.history.History
         Losses of ``meta_fit`` and of ``fit``.
 

@@ -42,7 +42,8 @@ def with_a_task(known, name, labels, random_state):
 def begin_as_nearest(learner, known, task, random_state):
     """Let the one task of a learner begin as that of ``known`` that tells its labels best.
 
-    Those of the very same labels are compared, and random weights are kept if none does better.
+    Those of the very same labels are compared, and random weights are kept if none tells more
+    texts right than the commonest label does.
 
     Parameters
     ----------
@@ -63,11 +64,12 @@ def begin_as_nearest(learner, known, task, random_state):
     compared = task._replace(
         texts=[task.texts[i] for i in rows], targets=[task.targets[i] for i in rows]
     )
-    losses = {None: _loss(learner, 0, compared)}
+    told = np.concatenate([np.atleast_1d(target) for target in compared.targets])
+    scores = {None: np.bincount(told).max() / len(told)}
     for place, (name, others) in enumerate(known.tasks.items()):
         if others == labels:
-            losses[name] = _loss(known, place, compared)
-    nearest = min(losses, key=losses.get)
+            scores[name] = _score(known, place, compared)
+    nearest = max(scores, key=scores.get)
     if nearest is not None:
         place = list(known.tasks).index(nearest)
         for backbone, of_known in zip(learner.backbones, known.backbones):
@@ -76,11 +78,9 @@ def begin_as_nearest(learner, known, task, random_state):
     return nearest
 
 
-def _loss(learner, place, task):
-    inputs, target = MiniBatches.collate([task._replace(place=place)])
-    device = next(learner.parameters()).device
-    words, lengths = inputs["words"].to(device), inputs["lengths"]
-    was_training = learner.training
-    told = learner.eval()(words, lengths, place)
-    learner.train(was_training)
-    return float(learner.head.loss(told, target.to(device)))
+def _score(learner, place, task):
+    inputs, target = MiniBatches.collate([task])
+    device, was_training = next(learner.parameters()).device, learner.training
+    told = learner.eval()(inputs["words"].to(device), inputs["lengths"], place)
+    learner.train(was_training)  # it may be a user's
+    return float(learner.head.score(told, target.to(device)).mean())
