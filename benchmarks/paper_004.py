@@ -76,7 +76,7 @@ def parse_arguments(arguments=None):
     add("--epochs", type=int, default=5, help="of joint training [%(default)s]")
     add("--fine-tune", type=int, default=1, help="epochs of each task afterwards [%(default)s]")
     add("--own-epochs", type=int, default=10, help="of one domain alone [%(default)s]")
-    add("--least-steps", type=int, default=200, help="where texts are few [%(default)s]")
+    add("--least-steps", type=int, default=200, help="from nothing [%(default)s]")
     add("--left-out", type=int, default=1, help="domains a transfer leaves out [%(default)s]")
     add("--pooling", choices=["max", "last"], default="max", help="of words [%(default)s]")
     add("--learning-rate", type=float, default=2e-3)
@@ -202,7 +202,7 @@ def table_3(options):
                     for name in names:
                         own = estimator.estimators_.get(name)
                         if own is None:  # transfer
-                            own = long_enough(estimator, train[name][0], options).fit(*train[name])
+                            own = clone(estimator).fit(*train[name])
                         told[name] = own.score(*test[name])
                     seconds = time.process_time() - start
                     scores.add(key, told, n_parameters=size, seconds=seconds)
@@ -339,7 +339,7 @@ def curve(options):
                         meta = meta or jointly(
                             classifier("meta_lstm", 0, options), of_train, of_valid, options
                         )
-                        estimator = long_enough(meta, X, options)
+                        estimator = clone(meta)
                     else:
                         estimator = peer(method, X, options)
                     scores.add(key, {name: estimator.fit(X, y).score(*test[name])})

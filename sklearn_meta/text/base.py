@@ -28,8 +28,8 @@ from .transfer import begin_as_nearest, with_a_task
 #: Deviation that given word vectors are brought to: files differ in it by a factor of ten.
 VECTOR_SCALE = 0.3
 
-#: Share of the rate for weights that were trained before.
-FINE_TUNING = 0.1
+#: Shares of the rate for weights that were trained on the same texts, or on those of another task.
+FINE_TUNING, TRANSFER = 0.1, 0.5
 
 #: Name of the task of ``fit``.
 OWN = "fit"
@@ -227,7 +227,7 @@ class TextEstimator(MetaEstimator):
             begun = begin_as_nearest(learner, self.learner_, *prepared, self.random_state or 0)
             self.begun_as_ = begun
         if self.begun_as_ is not None:
-            rate *= FINE_TUNING
+            rate *= TRANSFER
         n_steps = self.max_epochs * math.ceil(len(tokens) / self.batch_size)
         self.fit_history_ = self._train(
             learner, prepared, n_steps, rate=rate, verbose=bool(self.verbose)

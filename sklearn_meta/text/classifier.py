@@ -50,8 +50,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         Of ``fit``, and of ``meta_fit`` unless it is told otherwise.
     batch_size : int, default=16
     learning_rate : float, default=2e-3
-        Peak rate; it warms up and falls along a cosine. A tenth of it for weights that were
-        trained before: see ``begun_as_``.
+        Peak rate; it warms up and falls along a cosine. ``fit`` takes half of it where
+        it begins with weights of another task, ``begun_as_``.
     optimizer : {"adamw", "adagrad", "rmsprop"}, default="adamw"
         "adagrad" is the paper's, with ``learning_rate=0.1``.
     device : str, default="auto"
