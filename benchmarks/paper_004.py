@@ -277,6 +277,7 @@ def table_5(options):
             )
             for split in ("train", "valid", "test")
         )
+        valid = {name: of_known_labels(*valid[name], train[name][1]) for name in train}
         for seed in range(options.seeds):
             for part, model in (
                 *(("single", m) for m in ("lstm", "meta_lstm")),
@@ -302,6 +303,13 @@ def table_5(options):
     formats = dict.fromkeys(means.columns, "{:.4f}")
     text = "\n".join(markdown_table(means.reset_index(), headers, formats))
     (options.output / "table_5.md").write_text(text + "\n")
+
+
+def of_known_labels(X, y, trained):
+    """Sentences of labels that are all trained: a validation has no loss of others."""
+    known = {label for labels in trained for label in labels}
+    kept = [i for i, labels in enumerate(y) if known.issuperset(labels)]
+    return [X[i] for i in kept], [y[i] for i in kept]
 
 
 def tagger(model, seed, options):

@@ -29,7 +29,7 @@ def folder(tmp_path_factory):
             for i in range(n):
                 words = ["the", domain, str(rng.choice(WORDS[i % 2]))]
                 rows.append((domain, split, i % 2, " ".join(words)))
-                tags = ["O", "B-X", "O"]
+                tags = ["O", "B-X" if split == "train" or i else "B-Y", "O"]
                 tagged.append((domain, split, str(i), words, tags, ["A", "N", "J"]))
     pd.DataFrame(rows, columns=["domain", "split", "label", "text"]).to_parquet(
         path / "fdu_mtl.parquet"
