@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import paper_004_report as report
 import torch
-from few_shot_report import markdown_table
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -37,18 +37,6 @@ PARTS = {
     "single": ["lstm", "hyper_lstm", "meta_lstm"],
     "multi": ["asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm"],
     "transfer": ["meta_lstm"],
-}
-
-#: What the paper reports, means over its 16 domains.
-PAPER = {
-    ("single", "lstm"): 0.818,
-    ("single", "hyper_lstm"): 0.824,
-    ("single", "meta_lstm"): 0.840,
-    ("multi", "asp_mtl"): 0.872,
-    ("multi", "psp_mtl"): 0.837,
-    ("multi", "ssp_mtl"): 0.857,
-    ("multi", "meta_lstm"): 0.879,
-    ("transfer", "meta_lstm"): 0.859,
 }
 
 #: Labelled texts of a new domain.
@@ -198,6 +186,8 @@ def table_3(options):
                     estimator = classifier(model, seed, options)
                     jointly(estimator, of_train, of_valid, options)
                     size = n_parameters(estimator.learner_)
+                    if part == "multi":
+                        report.add_losses(estimator.history_, model, seed, options.output)
                     told = {}
                     for name in names:
                         own = estimator.estimators_.get(name)
@@ -206,7 +196,7 @@ def table_3(options):
                         told[name] = own.score(*test[name])
                     seconds = time.process_time() - start
                     scores.add(key, told, n_parameters=size, seconds=seconds)
-    write_table_3(pd.DataFrame(scores.rows), options.output / "table_3.md")
+    report.write_table_3(pd.DataFrame(scores.rows), options.output / "table_3.md")
 
 
 def leaving_out(options, train, valid, wanted):
@@ -244,29 +234,6 @@ def n_parameters(learner):
     return sum(p.numel() for p in learner.backbones.parameters())
 
 
-def write_table_3(rows, file):
-    """Means over the domains, beside the paper's, and the domains."""
-    lines = []
-    rows = rows.reindex(columns=[*rows.columns.union(["n_parameters"], sort=False)])
-    for settings, group in rows.groupby("protocol", sort=False):
-        means = group.groupby(["part", "model"], sort=False).agg(
-            accuracy=("score", "mean"), n=("score", "size"), n_parameters=("n_parameters", "max")
-        )
-        means = means.reset_index()
-        means["paper"] = [PAPER.get(pair) for pair in zip(means["part"], means["model"])]
-        headers = {"part": "part", "model": "model", "accuracy": "mean accuracy", "n": "scores"}
-        headers |= {"paper": "paper", "n_parameters": "parameters"}
-        formats = {"accuracy": "{:.4f}", "paper": "{:.3f}", "n_parameters": "{:,.0f}"}
-        lines += [f"## {settings}", ""]
-        lines += [*markdown_table(means, headers, formats), ""]
-        domains = group.pivot_table("score", "name", ["part", "model"], sort=False)
-        domains.columns = [" ".join(column) for column in domains.columns]
-        headers = {"name": "domain", **{c: c for c in domains.columns}}
-        formats = dict.fromkeys(domains.columns, "{:.3f}")
-        lines += [*markdown_table(domains.reset_index(), headers, formats), ""]
-    file.write_text("\n".join(lines))
-
-
 def table_5(options):
     """Tagging: LSTM and Meta-LSTM with a CRF, each domain alone and all jointly."""
     scores = Scores(options.output / "table_5.csv")
@@ -297,12 +264,7 @@ def table_5(options):
                     scores.add(key, told)
     rows = pd.DataFrame(scores.rows)
     rows = rows[rows["protocol"] == protocol(options, None)]
-    means = rows.pivot_table("score", "data", ["part", "model"], sort=False)
-    means.columns = [" ".join(column) for column in means.columns]
-    headers = {"data": "data", **{c: c for c in means.columns}}
-    formats = dict.fromkeys(means.columns, "{:.4f}")
-    text = "\n".join(markdown_table(means.reset_index(), headers, formats))
-    (options.output / "table_5.md").write_text(text + "\n")
+    report.write_table_5(rows, options.output / "table_5.md")
 
 
 def of_known_labels(X, y, trained):
@@ -324,8 +286,6 @@ def tagger(model, seed, options):
 
 def curve(options):
     """Accuracy by the labelled texts of a domain that meta-training has not seen, beside peers."""
-    from matplotlib.figure import Figure
-
     everything = options.domains
     options.domains = None
     splits = {split: reviews(options, split) for split in ("train", "valid", "test")}
@@ -353,14 +313,7 @@ def curve(options):
                     scores.add(key, {name: estimator.fit(X, y).score(*test[name])})
     rows = pd.DataFrame(scores.rows)
     rows = rows[rows["protocol"] == settings]
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    for method, group in rows.groupby("method", sort=False):
-        means = group.groupby("size")["score"].mean()
-        axes.plot(means.index, means, marker="o", label=method)
-    axes.set(xscale="log", xlabel="labelled texts of the new domain", ylabel="accuracy on test")
-    axes.legend()
-    figure.savefig(options.output / "curve.png", dpi=100)
+    report.draw_curve(rows, options.output)
 
 
 class SpreadLabels:

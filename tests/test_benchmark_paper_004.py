@@ -60,6 +60,10 @@ def test_table_3_is_computed_once(folder, tmp_path, monkeypatch):
         ("transfer", "meta_lstm"): 3,
     }
     assert rows["score"].between(0, 1).all()
+    losses = pd.read_csv(out / "figure_5.csv")
+    assert set(losses["model"]) == {"meta_lstm"}
+    assert losses[["train", "valid"]].gt(0).all(axis=None) and losses["epoch"].max() >= 1
+    assert (out / "figure_5.png").stat().st_size > 1000
     text = (out / "table_3.md").read_text()
     assert "| multi | meta_lstm |" in text and "| toys_games |" in text
     monkeypatch.setattr(paper_004, "classifier", None)  # nothing is left to train
@@ -97,6 +101,7 @@ def test_table_5_and_the_curve(folder, tmp_path):
     rows = pd.read_csv(out / "curve.csv")
     assert set(rows["method"]) == set(paper_004.METHODS)
     assert (out / "curve.png").stat().st_size > 1000
+    assert "| mean of 1 domains |" in (out / "curve.md").read_text()
 
 
 def test_peers_read_texts(folder):
