@@ -31,7 +31,9 @@ def recur(step, inputs, batch_sizes, state):
     outputs = []
     sizes = batch_sizes.tolist()
     for at, n in zip(zip(*(x.split(sizes) for x in inputs)), sizes):
-        state = step(at, tuple(part[:n] for part in state))
+        if n < len(state[0]):
+            state = tuple(part[:n] for part in state)
+        state = step(at, state)
         outputs.append(state[0])
     return torch.cat(outputs)
 

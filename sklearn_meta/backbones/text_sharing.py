@@ -73,16 +73,17 @@ class Sharing(nn.Module):
             To be added to the loss; 0 but for ASP-MTL.
         """
         outputs = self._outputs(x, task)
-        return outputs, self._pooled(outputs, x), outputs.new_zeros(())
+        texts = POOLINGS[self.config["pooling"]](outputs, x.batch_sizes)
+        return outputs, texts, self._penalty(texts, task)
 
     def _outputs(self, x, task):
         raise NotImplementedError
 
+    def _penalty(self, texts, task):
+        return texts.new_zeros(())
+
     def _new_private(self):
         raise NotImplementedError
-
-    def _pooled(self, outputs, x):
-        return POOLINGS[self.config["pooling"]](outputs, x.batch_sizes)
 
 
 class NotShared(Sharing):
@@ -201,14 +202,8 @@ class Parallel(Sharing):
         self.n_outputs = 2 * width
         self.shared = nn.LSTM(n_inputs, width)
 
-    def forward(self, x, task):
-        """As of :class:`Sharing`."""
-        outputs = [run_lstm(network, x) for network in (self.shared, self.private[task])]
-        texts = [self._pooled(part, x) for part in outputs]
-        return torch.cat(outputs, 1), torch.cat(texts, 1), self._penalty(*texts, task)
-
-    def _penalty(self, shared, private, task):
-        return shared.new_zeros(())
+    def _outputs(self, x, task):
+        return torch.cat([run_lstm(self.shared, x), run_lstm(self.private[task], x)], 1)
 
     def _new_private(self):
         return nn.LSTM(self.n_inputs, self.width)
@@ -263,9 +258,10 @@ class Adversarial(Parallel):
             )
         super().add_task()
 
-    def _penalty(self, shared, private, task):
+    def _penalty(self, texts, task):
         if not self.training:
-            return shared.new_zeros(())
+            return super()._penalty(texts, task)
+        shared, private = texts.chunk(2, 1)
         guess = self.discriminator(ReversedGradient.apply(shared))[:, : len(self.private)]
         right = torch.full((len(shared),), task, device=shared.device)
         adversarial = nn.functional.cross_entropy(guess, right)

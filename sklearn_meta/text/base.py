@@ -209,7 +209,7 @@ class TextEstimator(MetaEstimator):
     def _fit(self, X, y, labels):
         """Train the private part of one task, or everything if nothing was learned before.
 
-        What others have learned, ``begun_as_`` of which it begins as, is left as it is.
+        ``learner_`` is left as it is; one of its tasks may be what the new one begins as.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         if hasattr(self, "learner_") or not self._names_an_architecture():
@@ -222,12 +222,12 @@ class TextEstimator(MetaEstimator):
             words, vectors = self._words(tokens)
             learner = self._build(words, vectors, {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
-        rate, self.begun_as_ = self.learning_rate, None
+        self.begun_as_ = None
         if hasattr(self, "learner_"):
-            begun = begin_as_nearest(learner, self.learner_, *prepared, self.random_state or 0)
-            self.begun_as_ = begun
-        if self.begun_as_ is not None:
-            rate *= TRANSFER
+            self.begun_as_ = begin_as_nearest(
+                learner, self.learner_, *prepared, self.random_state or 0
+            )
+        rate = self.learning_rate * (1.0 if self.begun_as_ is None else TRANSFER)
         n_steps = self.max_epochs * math.ceil(len(tokens) / self.batch_size)
         self.fit_history_ = self._train(
             learner, prepared, n_steps, rate=rate, verbose=bool(self.verbose)
