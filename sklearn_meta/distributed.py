@@ -6,6 +6,7 @@ up their communication. Both classes have the same methods, so the engine does n
 
 import atexit
 import os
+import time
 from contextlib import nullcontext
 
 
@@ -99,8 +100,14 @@ class ManyProcesses:
 
 
 def _leave():
-    """Part from the other processes at exit: threads that still serve them would abort this one."""
+    """Part from the other processes at exit, and wait for the threads that served them.
+
+    Such a thread may still hold the tensors of the last exchange. If it frees them once the
+    interpreter is ending, it cannot have the lock that this takes and aborts the process, whose
+    work is done. Nothing tells when they are freed, so the lock is left to it for a while.
+    """
     import torch.distributed
 
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+        time.sleep(0.3)  # seconds
