@@ -24,7 +24,7 @@ from paper_001_training import run_cell
 ROOT = Path(__file__).resolve().parents[1]
 
 #: What --quick sets: too little to learn anything.
-QUICK = {"steps": 2, "seeds": 2, "encoder_steps": 2, "n_valid": 20, "n_test": 20}
+QUICK = {"steps": 2, "seeds": 2, "n_valid": 20, "n_test": 20}
 
 
 def parse_arguments(arguments=None):
@@ -35,8 +35,8 @@ def parse_arguments(arguments=None):
     add("--seeds", type=int, default=3, help="trainings of each method [%(default)s]")
     add("--factor", type=float, default=1.0, help="on the steps of each training [%(default)s]")
     add("--steps", type=int, help="of each training, in place of the task's own")
-    add("--encoder-steps", type=int, default=6000, help="of the image encoder [%(default)s]")
-    add("--end-to-end", action="store_true", help="train the image encoder with each method")
+    add("--encoder", default="omniglot_few_shot", help="weights that encode images [%(default)s]")
+    add("--end-to-end", action="store_true", help="train an image encoder with each method")
     folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
     add("--omniglot", type=Path, default=folder, help="folder of omniglot.npz [%(default)s]")
     add("--n-valid", type=int, default=1000, help="validation sets of a look [%(default)s]")

@@ -18,7 +18,7 @@ def method(name, encoder, pooling, **config):
     """Encoder layers as in tables 7, 9, 15 and 16: two of attention, or four FC layers."""
     n_layers = 2 if encoder in ("sab", "isab") else 3  # and the embedding in front
     config = {"encoder": encoder, "pooling": pooling, "n_layers": n_layers, **config}
-    return Method(name, {**config, "norm": NORM})
+    return Method(name, {"norm": NORM, **config})
 
 
 #: Of the methods on Omniglot: the heads of PMA in Table 9, of its SAB, too.
@@ -99,7 +99,7 @@ TABLES = {
             method("rFF + Pooling (mean)", "rff", "mean"),
             method("rFF + Pooling (sum)", "rff", "sum"),
             method("rFF + Pooling (max)", "rff", "max"),
-            method(OURS, "sab", "pma"),
+            method(OURS, "sab", "pma", norm="none"),
         ),
         {"mae": "mean absolute error"},
         {
@@ -109,6 +109,8 @@ TABLES = {
             OURS: (0.2085,),
         },
         lower_is_better=True,
+        note="Set Transformer without layer norm; with it in front of attention its error was "
+        "0.0166 after twice as many steps (seed 0).",
     ),
     "8": Table(
         "Tables 3 and 8: counting unique characters",

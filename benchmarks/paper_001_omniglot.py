@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import affine_grid, cross_entropy, grid_sample, normalize
+from torch.nn.functional import affine_grid, grid_sample, normalize
 
 from sklearn_meta.training import autocast
 
@@ -89,32 +89,6 @@ def shaken(images):
     return grid_sample(images, grid, align_corners=False)
 
 
-def contrastive_loss(z, n_characters, temperature=0.07):
-    """Of images (n, W), grouped by character: each is to find the others of its own among all.
-
-    P. Khosla et al. Supervised contrastive learning. NeurIPS 2020.
-    """
-    z = normalize(z, dim=1)
-    itself = torch.eye(len(z), dtype=torch.bool)
-    character = torch.arange(n_characters).repeat_interleave(len(z) // n_characters)
-    like = (character[:, None] == character) & ~itself
-    logits = (z @ z.T / temperature).masked_fill(itself, -1e4)  # -inf times 0 is NaN
-    return cross_entropy(logits, like / like.sum(1, keepdim=True))
-
-
-class ByPlace(nn.Module):
-    """An encoder of images that are given as places in a collection."""
-
-    def __init__(self, images, encoder):
-        super().__init__()
-        self.images = images
-        self.encoder = encoder
-
-    def forward(self, x):
-        """Places (n,) to vectors (n, W)."""
-        return self.encoder(self.images[x])
-
-
 class OfImages(nn.Module):
     """A network for sets of images, given as places in a collection of them.
 
@@ -158,7 +132,7 @@ class OfVectors(nn.Module):
 @torch.no_grad()
 def mend_batch_norm(encoder, images):
     """Statistics of batch norm from images as they are, not as training has turned and scaled."""
-    norms = [layer for layer in encoder.layers if isinstance(layer, nn.BatchNorm2d)]
+    norms = [module for module in encoder.modules() if isinstance(module, nn.BatchNorm2d)]
     encoder.eval()
     for norm in norms:
         norm.reset_running_stats()

@@ -3,6 +3,7 @@
 import math
 import re
 
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 
@@ -93,11 +94,13 @@ def plot_figure(table, summary, others, path):
     ax.errorbar(
         points, summary[measure], summary[f"{measure}_se"], fmt="o-", capsize=2, label="ISAB + PMA"
     )
-    for i, (name, value) in enumerate(others.items()):
-        ax.axhline(value, color=f"C{1 + i % 9}", linewidth=1, linestyle="--", label=name)
+    colours = colormaps["tab20"].colors[1:]  # the first is that of the curve
+    for colour, (name, value) in zip(colours, others.items()):
+        ax.axhline(value, color=colour, linewidth=1, linestyle="--", label=name)
     ax.set_xscale("log", base=2)
     ax.set_xticks(points, points)
-    ax.set(xlabel="inducing points", ylabel=heading, title=table.title)
+    ax.set(xlabel="inducing points", ylabel=heading)
+    figure.suptitle(table.title, fontsize="medium")
     figure.legend(loc="outside right", fontsize="x-small")
     ax.grid(alpha=0.3)
     figure.savefig(path, dpi=120)

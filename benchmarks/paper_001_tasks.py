@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from paper_001_omniglot import (
+    ImageEncoder,
     OfImages,
     OfVectors,
     load,
@@ -88,8 +89,8 @@ class MaxRegression(Task):
 class OfOmniglot(Task):
     """What the two tasks on Omniglot share.
 
-    Elements are vectors of an image encoder that all methods share, trained once, or with
-    ``end_to_end`` the images themselves, and the encoder is trained with each method.
+    Elements are vectors of an image encoder that all methods share, as weights have it, or with
+    ``end_to_end`` the images themselves, and an encoder is trained with each method.
     """
 
     learning_rate = 2e-3
@@ -97,13 +98,18 @@ class OfOmniglot(Task):
     def __init__(self, options):
         self.images, self.characters, self.alphabets = load(options.omniglot)
         self.end_to_end = options.end_to_end
-        self.encoder_steps = options.encoder_steps
-        self.vectors = None if self.end_to_end else encoded_images(options)
+        self.vectors, self.encoder = None, "end to end"
+        if not self.end_to_end:
+            self.vectors, self.encoder = encoded_images(options.omniglot, options.encoder)
 
     @property
     def setting(self):
-        encoder = "end to end" if self.end_to_end else self.encoder_steps
-        return {**super().setting, "encoder": encoder}
+        return {**super().setting, "encoder": self.encoder}
+
+    @property
+    def n_inputs(self):
+        """Length of an element's vector."""
+        return ImageEncoder.n_outputs if self.end_to_end else self.vectors.shape[1]
 
     def of_elements(self, network):
         if self.end_to_end:
@@ -126,7 +132,7 @@ class UniqueCharacters(OfOmniglot):
     steps = 8000
 
     def module(self, method):
-        network = SetTransformer(64, 1, **method.config)
+        network = SetTransformer(self.n_inputs, 1, **method.config)
         nn.init.constant_(network.output.bias, 4.0)  # the mean count, near enough
         return self.of_elements(network)
 
@@ -172,7 +178,7 @@ class OddOneOut(OfOmniglot):
     steps = 1000
 
     def module(self, method):
-        return self.of_elements(Pointer(64, method.config))
+        return self.of_elements(Pointer(self.n_inputs, method.config))
 
     def sets(self, rng, n_sets, split):
         places, odd = odd_one_out_sets(rng, n_sets, self.pool(rng, split), self.n_normal)

@@ -3,18 +3,11 @@
 import hashlib
 import json
 import time
+from functools import cache
 
 import numpy as np
 import torch
-from paper_001_omniglot import (
-    N_CHARACTERS,
-    ByPlace,
-    ImageEncoder,
-    contrastive_loss,
-    load,
-    mend_batch_norm,
-    training_pool,
-)
+from paper_001_omniglot import load
 from skorch import NeuralNet
 from skorch.callbacks import Callback, GradientNormClipping, LRScheduler
 from torch import nn
@@ -22,6 +15,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import IterableDataset
 
 from sklearn_meta.training import rate_at
+from sklearn_meta.weights import load_learner
 
 #: Looks at validation sets in a training.
 N_LOOKS = 5
@@ -203,38 +197,14 @@ def write_json(path, content):
     partial.replace(path)
 
 
-def encoded_images(options):
-    """Vectors (n_images, 64) of all images of Omniglot, by an encoder all methods share.
+@cache
+@torch.inference_mode()
+def encoded_images(folder, weights):
+    """Vectors (n_images, W) of all images by the image encoder of some weights, and their sha256.
 
-    It is trained once, to tell the characters of the train alphabets apart, and kept.
+    All tasks on images share them.
     """
-    images, characters, alphabets = load(options.omniglot)
-    encoder = ImageEncoder()
-    path = options.cache / f"encoder-{options.encoder_steps}.pt"
-    if path.is_file():
-        encoder.load_state_dict(torch.load(path, weights_only=True))
-    else:
-        torch.manual_seed(0)
-        start = time.process_time()
-
-        def draw(rng):
-            places = torch.from_numpy(training_pool(rng, characters["train"], alphabets)).ravel()
-            return {"x": places}, places
-
-        curve = train(
-            ByPlace(images, encoder),
-            lambda z, _: contrastive_loss(z, N_CHARACTERS),
-            draw,
-            options.encoder_steps,
-            learning_rate=3e-3,
-            seed=0,
-        )
-        mend_batch_norm(encoder, images[characters["train"][::3].ravel()])
-        write_json(
-            path.with_suffix(".json"),
-            {"cpu_seconds": time.process_time() - start, "curve": curve},
-        )
-        torch.save(encoder.state_dict(), path)
-    encoder.eval()
-    with torch.no_grad():
-        return torch.cat([encoder(batch) for batch in images.split(1000)])
+    learner = load_learner(weights)
+    encoder, (images, *_) = learner.encoder.eval(), load(folder)
+    parts = [encoder(some.flatten(1).float() / 255) for some in images.split(1000)]
+    return torch.cat(parts), learner.card["sha256"]

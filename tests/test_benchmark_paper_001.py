@@ -143,23 +143,6 @@ def test_batch_norm_is_mended_by_images_as_they_are(folder):
     assert norm.momentum == 0.1 and not encoder.training
 
 
-def test_contrastive_loss_is_the_mean_over_images_of_one_character():
-    torch.manual_seed(0)
-    z = torch.randn(12, 5, dtype=torch.float64)
-    unit = z / z.norm(dim=1, keepdim=True)
-    losses = []
-    for i in range(12):
-        others = [j for j in range(12) if j != i]
-        exponents = torch.stack([unit[i] @ unit[j] / 0.07 for j in others])
-        like = torch.tensor([j // 4 == i // 4 for j in others])
-        losses.append(-exponents.log_softmax(0)[like].mean())
-    expected = torch.stack(losses).mean()
-    found = omniglot.contrastive_loss(z, 3)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
-    alike = torch.eye(3, 5).repeat_interleave(4, 0)
-    assert omniglot.contrastive_loss(alike, 3) == pytest.approx(np.log(3), abs=1e-3)
-
-
 # Solids
 
 
@@ -282,7 +265,7 @@ def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):
     cells = sorted((tmp_path / "cache" / "unique").glob("*.json"))
     assert len(cells) == 2 and len(json.loads(cells[0].read_text())["curve"]) == 2
     table = (tmp_path / "results" / "table_8.csv").read_text()
-    # Neither the encoder nor a cell is trained anew, but those of another budget are.
+    # No cell is trained anew, but those of another budget are.
     monkeypatch.setattr(training, "train", lambda *args, **kwargs: 1 / 0)
     paper_001.main(arguments)
     assert (tmp_path / "results" / "table_8.csv").read_text() == table
@@ -299,7 +282,6 @@ def test_end_to_end_is_another_table(folder, tmp_path):
     assert (tmp_path / "results" / "table_5_three_end_to_end.md").is_file()
     rows = pd.read_csv(tmp_path / "results" / "table_8_end_to_end.csv")
     assert len(rows) == 2 and rows["n_parameters"].min() > 100_000
-    assert not list((tmp_path / "cache").glob("encoder*"))
 
 
 def test_without_the_images_the_other_tables_are_made(tmp_path, capsys):

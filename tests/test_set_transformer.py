@@ -36,9 +36,10 @@ def model(encoder="isab", pooling="pma", **config):
     return SetTransformer(3, 2, **{**small, **config}).double().eval()
 
 
-# The rivals, one decoder of several seeds, and both norms.
+# The rivals, one decoder of several seeds, and every norm.
 MODELS = [model(e, p) for e, p in product(ENCODERS, POOLINGS)]
 MODELS += [model("sab", n_seeds=3), model("sab", norm="pre"), model(n_seeds=2, norm="pre")]
+MODELS += [model("sab", n_seeds=2, norm="none"), model(norm="none")]
 models = st.sampled_from(MODELS)
 
 
@@ -65,6 +66,8 @@ def padded(sets, fill=0.0, n_more=0):
 
 
 def layer_norm(x, norm):
+    if isinstance(norm, torch.nn.Identity):
+        return x
     centred = x - x.mean(-1, keepdim=True)
     scaled = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     return scaled * norm.weight + norm.bias
@@ -85,8 +88,10 @@ def multihead(block, x, y):
 
 
 def mab(block, x, y):
-    """Eq. (5) and (6), or the same with the norms in front."""
+    """Eq. (5) and (6), or the same with the norms in front, or without norms."""
     first, second = block.norm_attention, block.norm_feed_forward
+    if block.norm == "none":
+        assert not list(first.parameters()) and not list(second.parameters())
     linear = [layer for layer in block.feed_forward if isinstance(layer, torch.nn.Linear)]
     if block.norm == "post":
         h = layer_norm(x + multihead(block, x, y), first)
@@ -305,7 +310,9 @@ def test_config_builds_the_same_architecture():
 def test_bad_configurations_are_refused():
     with pytest.raises(ValueError, match="n_heads must divide width, got width=10 and n_heads=4"):
         MAB(10, 4)
-    with pytest.raises(ValueError, match=r"Unknown norm 'batch': choose from \['post', 'pre'\]"):
+    with pytest.raises(
+        ValueError, match=r"Unknown norm 'batch': choose from \['post', 'pre', 'none'\]"
+    ):
         model(norm="batch")
     with pytest.raises(ValueError, match=r"Unknown encoder 'lstm': choose from \['sab', "):
         model("lstm")

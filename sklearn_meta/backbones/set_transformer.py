@@ -11,7 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from .set_pooling import DotProductPool, PoolAndRow, RowWise, max_pool, mean_pool, sum_pool
 
-NORMS = ("post", "pre")
+NORMS = ("post", "pre", "none")
 
 
 class MAB(nn.Module):
@@ -26,11 +26,12 @@ class MAB(nn.Module):
         Width W of X, of Y and of the result.
     n_heads : int
         Number R of heads; divides ``width``.
-    norm : {"post", "pre"}, default="post"
+    norm : {"post", "pre", "none"}, default="post"
         Layer norm after each sum, Eq. (5) and (6) as they stand with rFF one FC layer with ReLU
         (appendix B); or in front of attention and of rFF, on the residual branches, which trains
-        more steadily. Then rFF has a second, linear layer: what only ever adds positive numbers
-        to an unnormalised sum would make it drift.
+        more steadily; or nowhere, which keeps the scale of numbers. Without norm after the sums
+        rFF has a second, linear layer: what only ever adds positive numbers to an unnormalised
+        sum would make it drift.
 
     References
     ----------
@@ -52,10 +53,11 @@ class MAB(nn.Module):
         self.query = nn.Linear(width, width, bias=False)  # W^Q of all heads
         self.key_value = nn.Linear(width, 2 * width, bias=False)  # W^K and W^V
         self.merge = nn.Linear(width, width, bias=False)  # W^O
-        self.norm_attention = nn.LayerNorm(width)
-        self.norm_feed_forward = nn.LayerNorm(width)
+        layer_norm = nn.Identity if norm == "none" else nn.LayerNorm
+        self.norm_attention = layer_norm(width)
+        self.norm_feed_forward = layer_norm(width)
         self.feed_forward = nn.Sequential(nn.Linear(width, width), nn.ReLU())
-        if norm == "pre":
+        if norm != "post":
             self.feed_forward.append(nn.Linear(width, width))
 
     def forward(self, x, y, mask=None):
@@ -120,7 +122,7 @@ class ISAB(nn.Module):
         As in :class:`MAB`.
     n_inducing : int
         Number m of inducing points, which are learned.
-    norm : {"post", "pre"}, default="post"
+    norm : {"post", "pre", "none"}, default="post"
     """
 
     def __init__(self, width, n_heads, n_inducing, *, norm="post"):
@@ -144,7 +146,7 @@ class PMA(nn.Module):
         As in :class:`MAB`.
     n_seeds : int
         Number k of seed vectors, which are learned.
-    norm : {"post", "pre"}, default="post"
+    norm : {"post", "pre", "none"}, default="post"
     feed_forward : bool, default=True
         The rFF of Eq. (13). The paper's experiments leave it out (appendix B), because a block
         with a feed-forward layer comes before.
@@ -201,7 +203,7 @@ class SetTransformer(nn.Module):
     n_decoder_layers : int, optional
         Self-attention blocks over the seeds after "pma". As in the paper, None is one where there
         are several seeds, none where there is one.
-    norm : {"post", "pre"}, default="post"
+    norm : {"post", "pre", "none"}, default="post"
         See :class:`MAB`; "pre" ends encoder and decoder with a layer norm.
     dropout : float, default=0.0
         Of the decoder, as in Table 16: before and after "pma", around the hidden layer elsewhere.

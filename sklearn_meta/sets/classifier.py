@@ -27,8 +27,9 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         How they become one vector; "pma" is attention.
     width, n_heads, n_layers, n_inducing : int, default=64, 4, 2 and 16
         Of the network; ``n_heads`` divides ``width``.
-    norm : {"pre", "post"}, default="pre"
-        Where a block normalises; "post" is the paper's.
+    norm : {"pre", "post", "none"}, default="pre"
+        Where a block normalises; "post" is the paper's. "none" is for targets that are to be told
+        to several digits, such as the largest number of a set.
     dropout : float, default=0.0
     embedding : torch.nn.Module, default=None
         Applied to each element first, and trained with the rest: makes (n, n_numbers) of elements
