@@ -1,22 +1,22 @@
 """The recipes of the few-shot weights: one command each, resumable, from data to card.
 
     python benchmarks/meta_train_few_shot.py default_few_shot
+    python benchmarks/meta_train_encoder.py --omniglot FOLDER --output encoder.safetensors
     python benchmarks/meta_train_few_shot.py omniglot_few_shot --omniglot FOLDER \\
-        --n-layers 0 --n-ways 20 --n-queries 30 --batch-size 5 --output encoder.safetensors
-    python benchmarks/meta_train_few_shot.py omniglot_few_shot --omniglot FOLDER \\
-        --encoder encoder.safetensors --learning-rate 3e-4 --dropout 0.2 --max-steps 4500
+        --encoder encoder.safetensors --dropout 0.5 --max-steps 3000 --batch-size 32
 
 The default weights are meta-trained on synthetic tables alone, the others on drawings of the
-alphabets of Omniglot's split "train": first the image encoder alone, without a layer of attention
-behind it, on harder episodes of 20 ways. Run again after a kill, it goes on.
+alphabets of Omniglot's split "train", behind an image encoder that was trained before and is left
+as it is. Run again after a kill, it goes on.
 """
 
 import argparse
 
+from paper_003_tasks import Encoded
 from recipe import DRAWINGS, Stage, add_arguments, begin, drawn, parse, save, sources, train
 
 from sklearn_meta.few_shot_learner import FewShotLearner
-from sklearn_meta.tasks import NWayKShot, TableEpisodes, TablePrior
+from sklearn_meta.tasks import NWayKShot, TableEpisodes, TablePrior, Vectors
 from sklearn_meta.weights import load_learner
 
 #: Pixels of a side of the drawings.
@@ -38,23 +38,31 @@ def tables(args):
     shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": args.n_queries}
     sampler = TableEpisodes(learner.n_inputs, **shape)
     stage = Stage(sampler, TablePrior(), TablePrior(), args.max_steps)
-    return learner, stage, "TablePrior: synthetic tables alone"
+    return learner, learner, stage, "TablePrior: synthetic tables alone"
 
 
 def drawings(args):
-    learner = FewShotLearner(
-        inputs="images",
-        n_inputs=SIDE * SIDE,
-        n_ways=args.n_ways,
-        n_shots=args.n_shots or 1,
-        encoder_config={"n_filters": args.n_filters},
-        backbone_config=backbone(args, width=64),
-    )
-    shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": args.n_queries}
-    if args.encoder:
-        learner.encoder.load_state_dict(load_learner(args.encoder).encoder.state_dict())
-    sampler = NWayKShot(drawn(args, size=SIDE), fewer_classes=args.fewer_classes, **shape)
-    return learner, Stage(sampler, *sources(args), args.max_steps), DRAWINGS
+    """End to end; or, behind a given image encoder, what compares its vectors."""
+    given = load_learner(args.encoder) if args.encoder else None
+    if given:
+        image_encoder = {name: given.config[name] for name in ("image_encoder", "encoder_config")}
+    else:
+        image_encoder = {"encoder_config": {"n_filters": args.n_filters}}
+    shape = {"n_ways": args.n_ways, "n_shots": args.n_shots or 1}
+    config = {**shape, "backbone_config": backbone(args, width=64)}
+    learner = FewShotLearner(inputs="images", n_inputs=SIDE * SIDE, **image_encoder, **config)
+    few = {**shape, "n_queries": args.n_queries, "fewer_classes": args.fewer_classes}
+    if not given:
+        stage = Stage(NWayKShot(drawn(args, size=SIDE), **few), *sources(args), args.max_steps)
+        return learner, learner, stage, DRAWINGS
+    learner.encoder.load_state_dict(given.encoder.state_dict())
+    vectors = Vectors(learner.encoder.n_outputs)
+    trained = FewShotLearner(inputs="vectors", n_inputs=vectors.width, **config)
+    trained.backbone, trained.head = learner.backbone, learner.head
+    encoder = learner.encoder.eval().requires_grad_(False)
+    # In training quarter turns of a character are characters of their own.
+    read = [Encoded(part, encoder, turns) for part, turns in zip(sources(args), (4, 1))]
+    return learner, trained, Stage(NWayKShot(vectors, **few), *read, args.max_steps), DRAWINGS
 
 
 RECIPES = {"default_few_shot": tables, "omniglot_few_shot": drawings}
@@ -68,7 +76,7 @@ def parse_arguments(arguments=None):
     add("--n-queries", type=int, default=10, help="of an episode")
     add("--n-shots", type=int, help="[5 of tables, 1 of drawings]")
     add("--fewer-classes", type=float, default=0.3, help="share of such episodes of drawings")
-    add("--encoder", help="weights of drawings whose image encoder training begins with")
+    add("--encoder", help="weights whose image encoder is taken as it is")
     add("--n-layers", type=int, default=1)
     add("--n-latent", type=int, default=256)
     add("--n-filters", type=int, default=64)
@@ -76,14 +84,20 @@ def parse_arguments(arguments=None):
     add("--n-heads", type=int, default=1)
     add("--width", type=int, help="[32 of tables, 64 of drawings]")
     add("--dropout", type=float, default=0.0)
-    return parse(parser, arguments)
+    args = parse(parser, arguments)
+    if args.encoder and args.begin:
+        parser.error("--begin has an image encoder of its own: give it, or --encoder.")
+    if args.encoder:
+        for name in ("stretch", "warp", "n_filters"):
+            delattr(args, name)  # of an encoder that is trained; the card would tell them
+    return args
 
 
 def main(arguments=None):
     args = parse_arguments(arguments)
-    learner, stage, data = RECIPES[args.weights](args)
+    learner, trained, stage, data = RECIPES[args.weights](args)
     begin(learner, args)
-    save(learner, train(learner, stage, args, n_validation=20), args, data)
+    save(learner, train(trained, stage, args, n_validation=20), args, data)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     python benchmarks/paper_003.py --data symbolic --seeds 10
     python benchmarks/paper_003.py --data omniglot --encoder enc.safetensors --ablations --seeds 4
+    python benchmarks/paper_003.py --data omniglot --weights omniglot_few_shot
     python benchmarks/paper_003.py --data symbolic --search 30
     python benchmarks/paper_003.py --coefficients
     python benchmarks/paper_003.py --quick
@@ -29,6 +30,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn_meta.backbones.few_shot_transformer import VARIANTS
 from sklearn_meta.tasks import make_symbolic_regression
 from sklearn_meta.training import meta_train
+from sklearn_meta.weights import load_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -66,8 +68,10 @@ def parse_arguments(arguments=None):
     add("--batch-size", type=int, default=32, help="[%(default)s]")
     add("--n-test", type=int, default=2000, help="episodes of a score [%(default)s]")
     add("--n-functions", type=float, default=1.0, help="factor on the functions [%(default)s]")
+    add("--dropout", type=float, default=0.0, help="of all but SNAIL, which has none [%(default)s]")
     add("--n-filters", type=int, default=64, help="of the image encoder [%(default)s]")
     add("--encoder", help="weights whose image encoder is taken as it is, by all models")
+    add("--weights", nargs="+", help="score these in place of trainings")
     folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
     add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
     add("--mini-imagenet", type=Path, help="folder of MiniImageNet")
@@ -92,6 +96,11 @@ def main(arguments=None):
     if options.coefficients:
         write_coefficients(options)
         return
+    if options.weights:
+        scores = [row for name in options.data for row in score_weights(name, options)]
+        file = options.output / "weights.csv"
+        pd.DataFrame(scores).to_csv(file, index=False, float_format="%.6g")
+        return
     for name in options.data:
         data = DATA[name](options)
         if options.search:
@@ -109,13 +118,15 @@ def run(name, data, model, settings, seed, options):
     """Train a model from a seed, unless that was done, and add its scores to runs.csv."""
     file = options.output / "runs.csv"
     backbone, config, rate = settings
+    if options.dropout and backbone != "snail":
+        config = {**config, "dropout": options.dropout}
     key = {
         "data": name if options.encoder is None else f"{name}, frozen encoder",
         "model": model,
         "seed": seed,
         "steps": options.max_steps,
         "config": json.dumps({"rate": rate, **config}, sort_keys=True),
-        "protocol": json.dumps({k: getattr(options, k) for k in PROTOCOL}),
+        "protocol": json.dumps(protocol(options)),
     }
     done = pd.read_csv(file).to_dict("records") if file.exists() else []
     if any(all(row[k] == v for k, v in key.items()) for row in done):
@@ -133,6 +144,27 @@ def run(name, data, model, settings, seed, options):
         row[split], row[f"{split}_se"] = accuracy(learner, data, split, options.n_test)
     print(f"{key['data']} {model} seed {seed}: valid {row['valid']:.4f}, test {row['test']:.4f}")
     pd.DataFrame([*done, row]).to_csv(file, index=False, float_format="%.6g")
+
+
+def protocol(options):
+    """What a score depends on, beside the model; of weights, which they are."""
+    found = {name: getattr(options, name) for name in PROTOCOL}
+    if options.encoder:
+        found["encoder"] = load_learner(options.encoder).card["sha256"][:12]
+    return found
+
+
+def score_weights(name, options):
+    """Accuracy of weights that are there, rows of weights.csv."""
+    data, rows = DATA[name](options), []
+    for weights in options.weights:
+        learner = load_learner(weights).eval()
+        for split in ("valid", "test"):
+            mean, error = accuracy(learner, data, split, options.n_test)
+            rows.append({"data": name, "weights": Path(weights).stem, "split": split})
+            rows[-1] |= {"accuracy": mean, "se": error, "sha256": learner.card["sha256"][:12]}
+            print(f"{name} {weights}, {split}: {mean:.4f} +- {error:.4f}")
+    return rows
 
 
 def folder_of(options, key):

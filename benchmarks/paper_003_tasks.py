@@ -1,5 +1,6 @@
 """The data of paper 003: how its learners read them, and where episodes come from."""
 
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,6 +60,20 @@ class Fixed:
         return self.dataset
 
 
+class Encoded:
+    """A source of what an encoder says of drawings, which are read when first asked for."""
+
+    def __init__(self, source, encoder, turns):
+        self.source, self.encoder, self.turns = source, encoder, turns
+
+    @cached_property
+    def dataset(self):
+        return encoded(self.source.dataset, self.encoder, self.turns)
+
+    def draw(self, rng):
+        return self.dataset
+
+
 def omniglot(options):
     """Drawings; or what a frozen encoder says of them, with quarter turns as new characters."""
     sources = {split: characters(Path(options.omniglot), split) for split in N_FUNCTIONS}
@@ -68,7 +83,7 @@ def omniglot(options):
         return Data(sources, images, Drawings(SIDE), Drawings(SIDE, augment=False))
     encoder = load_learner(options.encoder).encoder.eval()
     sources = {
-        split: Fixed(encoded(source.dataset, encoder, turns=4 if split == "train" else 1))
+        split: Encoded(source, encoder, turns=4 if split == "train" else 1)
         for split, source in sources.items()
     }
     vectors = Vectors(encoder.n_outputs)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from .backbones import FEW_SHOT_BACKBONES
-from .backbones.image_encoder import ImageEncoder
+from .backbones.image_encoder import IMAGE_ENCODERS
 from .heads import HEADS
 
 
@@ -25,9 +25,12 @@ class FewShotLearner(nn.Module):
         That length.
     n_ways, n_shots : int, default=5 and 1
         Classes of an episode, and labelled rows of each.
+    image_encoder : {"convolutional", "residual"}, default="convolutional"
+        What reads images: :class:`sklearn_meta.backbones.image_encoder.ImageEncoder` or
+        :class:`sklearn_meta.backbones.image_encoder.ResidualImageEncoder`.
     encoder_config, backbone_config, head_config : dict, optional
-        Keyword arguments of :class:`sklearn_meta.backbones.image_encoder.ImageEncoder` for
-        images, of the backbone, but for its sizes, and of the head.
+        Keyword arguments of the image encoder, of the backbone, but for its sizes, and of the
+        head.
 
     Raises
     ------
@@ -47,6 +50,7 @@ class FewShotLearner(nn.Module):
         n_inputs=32,
         n_ways=5,
         n_shots=1,
+        image_encoder="convolutional",
         encoder_config=None,
         backbone_config=None,
         head_config=None,
@@ -59,6 +63,10 @@ class FewShotLearner(nn.Module):
             )
         if inputs not in ("tables", "vectors", "images"):
             raise ValueError(f"inputs must be 'tables', 'vectors' or 'images', got {inputs!r}.")
+        if image_encoder not in IMAGE_ENCODERS:
+            raise ValueError(
+                f"image_encoder must be one of {list(IMAGE_ENCODERS)}, got {image_encoder!r}."
+            )
         if n_ways < 2 or n_shots < 1:
             raise ValueError(f"n_ways={n_ways} must be 2 or more, n_shots={n_shots} 1 or more.")
         fitting = "last_position" if backbone == "snail" else "label_attention"
@@ -70,9 +78,9 @@ class FewShotLearner(nn.Module):
         self.n_inputs = n_inputs
         self.n_ways = n_ways
         self.n_shots = n_shots
-        self.encoder = (
-            ImageEncoder(n_inputs, **encoder_config or {}) if inputs == "images" else None
-        )
+        self.image_encoder = image_encoder
+        reader = IMAGE_ENCODERS[image_encoder]
+        self.encoder = reader(n_inputs, **encoder_config or {}) if inputs == "images" else None
         kind, variant = FEW_SHOT_BACKBONES[backbone]
         n_features = self.encoder.n_outputs if self.encoder else n_inputs
         self.backbone = kind(n_features, n_ways, n_shots, **{**variant, **(backbone_config or {})})
@@ -88,6 +96,7 @@ class FewShotLearner(nn.Module):
             "n_inputs": self.n_inputs,
             "n_ways": self.n_ways,
             "n_shots": self.n_shots,
+            "image_encoder": self.image_encoder,
             "encoder_config": dict(self.encoder.config) if self.encoder else {},
             "backbone_config": dict(self.backbone.config),
             "head_config": dict(self.head.config),

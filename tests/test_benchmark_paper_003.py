@@ -20,6 +20,7 @@ from paper_003_tasks import DATA, Data, Fixed, accuracy, encoded, make_learner, 
 
 from sklearn_meta.backbones.image_encoder import ImageEncoder
 from sklearn_meta.tasks import Dataset, Vectors
+from sklearn_meta.weights import load_learner
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,15 @@ def test_the_search_goes_on_where_it_was_killed(tmp_path, folder):
     assert trials["number"].tolist() == [0, 1]
     assert {"value", "width", "n_layers", "dropout", "rate"} <= set(trials)
     assert (tmp_path / "out/search_symbolic_transformer.png").stat().st_size > 1000
+
+
+def test_weights_are_scored_as_they_are(tmp_path, folder):
+    name = "omniglot_few_shot"
+    paper_003.main(arguments(tmp_path, folder, "--data", "omniglot", "--weights", name))
+    scores = pd.read_csv(tmp_path / "out/weights.csv")
+    assert scores["split"].tolist() == ["valid", "test"] and scores["accuracy"].between(0, 1).all()
+    assert (scores["sha256"] == load_learner(name).card["sha256"][:12]).all()
+    assert not (tmp_path / "out/runs.csv").exists()
 
 
 def test_coefficients_of_functions_not_seen(tmp_path, folder):

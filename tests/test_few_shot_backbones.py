@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from sklearn_meta.backbones import FEW_SHOT_BACKBONES, SNAIL, FewShotTransformer
 from sklearn_meta.backbones.few_shot_transformer import VARIANTS
-from sklearn_meta.backbones.image_encoder import ImageEncoder
+from sklearn_meta.backbones.image_encoder import IMAGE_ENCODERS, ImageEncoder, ResidualImageEncoder
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.heads import LabelAttention
 from sklearn_meta.learner import build_learner
@@ -254,6 +254,48 @@ def test_pictures_are_encoded_one_by_one(side, n_channels, n):
         )
 
 
+@settings(deadline=None, max_examples=10)
+@given(st.integers(4, 30), st.integers(1, 3), st.integers(2, 4))
+def test_residual_vectors_are_of_one_length_and_of_one_picture_each(side, n_channels, n):
+    torch.manual_seed(0)
+    n_inputs = n_channels * side * side
+    encoder = ResidualImageEncoder(n_inputs, n_channels=n_channels, n_filters=4, n_outputs=9)
+    encoder.double().eval()
+    x = torch.rand(2, n, n_inputs, dtype=torch.float64)
+    with torch.no_grad():
+        vectors = encoder(x)
+        torch.testing.assert_close(vectors.norm(dim=2), torch.full((2, n), 3.0).double())
+        torch.testing.assert_close(vectors[1, -1], encoder(x[1, -1:])[0], rtol=1e-4, atol=1e-5)
+        first, *_, last = encoder.blocks.children()
+        block = last.shortcut(torch.ones(1, 8, 5, 5).double())
+        assert first.out_channels == 2 and block.shape == (1, 8, 3, 3)
+        # A block whose branch is silent gives its shortcut, rectified.
+        last.branch[-1].weight.zero_()
+        last.branch[-1].bias.zero_()
+        picture = torch.randn(1, 8, 5, 5, dtype=torch.float64)
+        torch.testing.assert_close(last(picture), last.shortcut(picture).clamp(min=0))
+
+
+def test_a_shift_averages_over_moved_pictures():
+    torch.manual_seed(0)
+    encoder = ResidualImageEncoder(12 * 12, n_filters=4, n_outputs=9, shift=1).eval()
+    picture = torch.zeros(12, 12)
+    picture[4:8, 3:9] = torch.rand(4, 6)
+    with torch.no_grad():
+        found = encoder(picture.flatten()[None])
+        encoder.shift = 0
+        moved = [picture.roll((i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+        mean = encoder(torch.stack(moved).flatten(1)).mean(0, keepdim=True)
+    torch.testing.assert_close(found, 3 * mean / mean.norm())
+
+
+@pytest.mark.parametrize("image_encoder", IMAGE_ENCODERS)
+def test_a_learner_has_the_image_encoder_of_its_config(image_encoder):
+    learner = FewShotLearner(inputs="images", n_inputs=256, image_encoder=image_encoder)
+    assert type(learner.encoder) is IMAGE_ENCODERS[image_encoder]
+    assert type(build_learner(learner.config).encoder) is IMAGE_ENCODERS[image_encoder]
+
+
 @pytest.mark.parametrize("name", FEW_SHOT_BACKBONES)
 @pytest.mark.parametrize("inputs", ["tables", "vectors", "images"])
 def test_a_config_builds_the_learner_again(name, inputs):
@@ -294,6 +336,7 @@ def test_scores_and_losses_leave_out_queries_that_are_none():
         ({"head": "last_position"}, "'few_shot_transformer' is 'label_attention'"),
         ({"n_ways": 1}, "n_ways=1 must be 2 or more"),
         ({"inputs": "sounds"}, "'tables', 'vectors' or 'images'"),
+        ({"image_encoder": "vit"}, "convolutional.*residual.*'vit'"),
         ({"backbone_config": {"attention": "A2"}}, "A1.*A8.*'A2'"),
         ({"backbone_config": {"n_heads": 3}}, "n_heads=3 does not divide width=64"),
         ({"inputs": "images", "n_inputs": 50}, "50 values are no 1 square planes"),

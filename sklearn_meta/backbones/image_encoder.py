@@ -1,9 +1,10 @@
-"""A small convolutional network that makes vectors of pictures (section 3.1 of paper 003)."""
+"""Small convolutional networks that make vectors of pictures (section 3.1 of paper 003)."""
 
 import math
 
 import torch
 from torch import nn
+from torch.nn.functional import normalize, pad
 
 
 class ImageEncoder(nn.Module):
@@ -28,9 +29,7 @@ class ImageEncoder(nn.Module):
 
     def __init__(self, n_inputs, *, n_channels=1, n_filters=48, n_blocks=4):
         super().__init__()
-        side = math.isqrt(n_inputs // n_channels)
-        if side * side * n_channels != n_inputs:
-            raise ValueError(f"{n_inputs} values are no {n_channels} square planes.")
+        side = _side(n_inputs, n_channels)
         if side < 2**n_blocks:
             raise ValueError(
                 f"Pictures of {side} x {side} are too small for n_blocks={n_blocks}: take at most "
@@ -57,3 +56,105 @@ def _block(n_inputs, n_filters):
         nn.ReLU(),
         nn.MaxPool2d(2),
     )
+
+
+class ResidualImageEncoder(nn.Module):
+    """A small residual network whose vectors all have the same length.
+
+    A convolution and three residual blocks, each of which halves the sides, and a linear layer.
+    The cosine of two vectors says how alike their pictures are.
+
+    Parameters
+    ----------
+    n_inputs : int
+        Values of a picture: ``n_channels`` square planes, one after another.
+    n_channels : int, default=1
+        1 for grey pictures, 3 for colours.
+    n_filters : int, default=64
+        Of the first residual block; half of it before, twice as many afterwards.
+    n_outputs : int, default=64
+        Numbers in a vector, whose norm is the square root of this.
+    shift : int, default=0
+        Outside of training, a vector is the mean of those of the picture moved by up to so many
+        pixels along both axes, which takes (2 shift + 1)^2 times as long: strides of two make it
+        matter where a line falls.
+
+    Raises
+    ------
+    ValueError
+        If the planes are not square.
+
+    References
+    ----------
+    K. He et al. Deep residual learning for image recognition. CVPR 2016.
+    """
+
+    def __init__(self, n_inputs, *, n_channels=1, n_filters=64, n_outputs=64, shift=0):
+        super().__init__()
+        side = _side(n_inputs, n_channels)
+        self.config = {"n_channels": n_channels, "n_filters": n_filters, "n_outputs": n_outputs}
+        self.config["shift"] = self.shift = shift
+        self.shape = (n_channels, side, side)
+        self.blocks = nn.Sequential(
+            nn.Conv2d(n_channels, n_filters // 2, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(n_filters // 2),
+            nn.ReLU(),
+            _Residual(n_filters // 2, n_filters),
+            _Residual(n_filters, 2 * n_filters),
+            _Residual(2 * n_filters, 2 * n_filters),
+        )
+        self.blocks.to(memory_format=torch.channels_last)
+        self.output = nn.Linear(2 * n_filters * math.ceil(side / 16) ** 2, n_outputs)
+        self.n_outputs = n_outputs
+
+    def forward(self, x):
+        """Vectors (..., n_outputs) of pictures (..., n_inputs)."""
+        pictures = x.reshape(-1, *self.shape)
+        if self.training or not self.shift:
+            z = self._encode(pictures)
+        else:
+            n, side = self.shift, self.shape[1]
+            padded = pad(pictures, (n, n, n, n))
+            places = [slice(i, i + side) for i in range(2 * n + 1)]
+            z = sum(self._encode(padded[:, :, i, j]) for i in places for j in places)
+            z = self._scaled(z)
+        return z.unflatten(0, x.shape[:-1])
+
+    def _encode(self, pictures):
+        pictures = pictures.contiguous(memory_format=torch.channels_last)
+        return self._scaled(self.output(self.blocks(pictures).flatten(1)))
+
+    def _scaled(self, z):
+        return normalize(z, dim=1) * self.n_outputs**0.5
+
+
+class _Residual(nn.Module):
+    """Two convolutions, the first of stride 2, beside one of single pixels."""
+
+    def __init__(self, n_inputs, n_filters):
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.Conv2d(n_inputs, n_filters, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(n_filters),
+            nn.ReLU(),
+            nn.Conv2d(n_filters, n_filters, 3, padding=1, bias=False),
+            nn.BatchNorm2d(n_filters),
+        )
+        self.shortcut = nn.Sequential(
+            nn.Conv2d(n_inputs, n_filters, 1, stride=2, bias=False),
+            nn.BatchNorm2d(n_filters),
+        )
+
+    def forward(self, x):
+        return torch.relu(self.shortcut(x) + self.branch(x))
+
+
+def _side(n_inputs, n_channels):
+    side = math.isqrt(n_inputs // n_channels)
+    if side * side * n_channels != n_inputs:
+        raise ValueError(f"{n_inputs} values are no {n_channels} square planes.")
+    return side
+
+
+#: Encoders of pictures, by name.
+IMAGE_ENCODERS = {"convolutional": ImageEncoder, "residual": ResidualImageEncoder}
