@@ -42,14 +42,13 @@ PARTS = {
 #: Labelled texts of a new domain.
 SIZES = (50, 100, 200, 1400)
 
+#: Weights of the package, and the labelled texts at most that they are tried with.
+ENGLISH, MOST_ENGLISH = "english_reviews", 200
+
 #: Of the learning curve.
-METHODS = (
-    "transfer",
-    "LSTM",
-    "TF-IDF, LogisticRegression",
-    "TF-IDF, LabelSpreading",
-    "TF-IDF, LogisticRegression, other domains too",
-)
+TRANSFER, POOLED = "transfer", "TF-IDF, LogisticRegression, other domains too"
+LINEAR = ("TF-IDF, LogisticRegression", "TF-IDF, LabelSpreading", POOLED)
+METHODS = (TRANSFER, ENGLISH, "LSTM", *LINEAR)
 
 #: Of the tagging sets: what is tagged.
 TAGGING = {"brown_pos": "pos", "conll2002": "ner", "crossner": "ner", "wnut17": "ner"}
@@ -306,17 +305,19 @@ def curve(options):
             for n in [n for n in SIZES if n == SIZES[0] or n // 2 < most]:
                 X, y = (part[:n] for part in train[name])
                 for method in METHODS:
+                    if method == ENGLISH and n > MOST_ENGLISH:
+                        continue
                     key = {"method": method, "size": n, "protocol": settings}
                     if not scores.missing(key, [name]):
                         continue
-                    if method == METHODS[0]:
+                    if method == TRANSFER:
                         meta = meta or jointly(
                             classifier("meta_lstm", 0, options), of_train, of_valid, options
                         )
                         estimator = clone(meta)
                     else:
                         estimator = peer(method, X, options)
-                    known = [(X, y), *(of_train.values() if method == METHODS[-1] else ())]
+                    known = [(X, y), *(of_train.values() if method == POOLED else ())]
                     texts = [text for domain, _ in known for text in domain]
                     estimator.fit(texts, np.concatenate([labels for _, labels in known]))
                     scores.add(key, {name: estimator.score(*test[name])})
@@ -345,6 +346,8 @@ class SpreadLabels:
 
 
 def peer(method, X, options):
+    if method == ENGLISH:
+        return MetaLSTMClassifier(ENGLISH, max_length=options.max_length)
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
     if method == "LSTM":
         return long_enough(classifier("lstm", 0, options), X, options)

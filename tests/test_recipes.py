@@ -5,11 +5,15 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import meta_train_encoder
 import meta_train_few_shot
 import meta_train_memory
+import meta_train_texts
 import omniglot_splits
 from test_omniglot import official  # noqa: F401
 
@@ -44,18 +48,15 @@ def arguments_of(recipe, script, name):
 def test_recipes_on_cards_build_the_shipped_network(name):
     if name.startswith("omniglot") and not OMNIGLOT.is_dir():
         pytest.skip("Omniglot is not here")
-    card, script = load_learner(name).card, SCRIPTS[name]
-    recipe = card["recipe"].get("FIRST", card["recipe"])  # before the curriculum of figure 4
+    shipped, script = load_learner(name), SCRIPTS[name]
+    recipe = shipped.card["recipe"]
+    recipe = recipe.get("FIRST", recipe)  # before the curriculum of figure 4
     assert recipe["command"] == f"python benchmarks/{script.__name__}.py {name}"
     arguments = arguments_of(recipe, script, name)
+    if "encoder" in recipe:
+        arguments += ["--encoder", name]  # it holds the one that it was given
     args = script.parse_arguments([*arguments, "--omniglot", str(OMNIGLOT)])
-    built, expected = script.RECIPES[name](args)[0].config, card["config"]
-    assert built == expected
-
-
-def test_the_stretch_of_drawings_is_that_of_the_card():
-    args = meta_train_few_shot.parse_arguments(["omniglot_few_shot", "--omniglot", "nowhere"])
-    assert args.stretch == load_learner("omniglot_few_shot").card["recipe"]["stretch"]
+    assert script.RECIPES[name](args)[0].config == shipped.config
 
 
 def test_a_training_goes_on_from_weights_in_a_folder_of_its_own(tmp_path, monkeypatch):
@@ -84,3 +85,108 @@ def test_recipes_read_the_official_files_of_omniglot(official, monkeypatch):  # 
     _, ((_, train, valid, _),), _ = meta_train_memory.RECIPES["omniglot_mann"](args)
     assert [*train.alphabets] == ["background_A"] * 2
     assert [*valid.alphabets] == ["background_B"]
+
+
+# The image encoder
+
+
+def test_contrastive_loss_is_the_mean_over_images_of_one_character():
+    torch.manual_seed(0)
+    z = torch.randn(12, 5, dtype=torch.float64)
+    unit = z / z.norm(dim=1, keepdim=True)
+    losses = []
+    for i in range(12):
+        others = [j for j in range(12) if j != i]
+        exponents = torch.stack([unit[i] @ unit[j] / 0.07 for j in others])
+        like = torch.tensor([j // 4 == i // 4 for j in others])
+        losses.append(-exponents.log_softmax(0)[like].mean())
+    expected = torch.stack(losses).mean()
+    found = meta_train_encoder.contrastive_loss(z, 3)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    alike = torch.eye(3, 5).repeat_interleave(4, 0)
+    assert meta_train_encoder.contrastive_loss(alike, 3) == pytest.approx(np.log(3), abs=1e-3)
+
+
+def test_drawings_are_distorted_alike_in_part_and_paired_with_the_next_character(monkeypatch):
+    torch.manual_seed(0)
+    n = meta_train_encoder.N_CHARACTERS * meta_train_encoder.N_INSTANCES
+    images = torch.zeros(n, 1, 28, 28)
+    images[:, :, 8:20, 10:18] = 1.0
+    with monkeypatch.context() as alone:
+        for bound in ("TURN", "SCALE", "SHIFT", "BEND"):
+            alone.setattr(meta_train_encoder, bound, 0.0)
+        alike = meta_train_encoder.distorted(images)
+    assert torch.equal(alike, alike[:1].expand_as(alike)) and not torch.equal(alike, images)
+    moved = meta_train_encoder.distorted(images)
+    assert moved.shape == images.shape and 0 <= moved.min() and moved.max() <= 1 + 1e-6
+    assert moved.mean() == pytest.approx(float(images.mean()), rel=0.6)
+    assert (moved[0] - moved[1]).abs().max() > 0.5  # each by itself
+    marks = torch.zeros(n, 1, 28, 28)
+    character = torch.arange(n) // meta_train_encoder.N_INSTANCES
+    marks[torch.arange(n), 0, 0, character] = 1.0
+    pairs = meta_train_encoder.paired(marks)[:, 0, 0]
+    for i in (0, 10, n - 1):
+        c = int(character[i])
+        there = {c, (c - 1) % meta_train_encoder.N_CHARACTERS}
+        assert set(pairs[i].nonzero().ravel().tolist()) == there
+
+
+@pytest.mark.skipif(not (OMNIGLOT / "omniglot.npz").is_file(), reason="Omniglot is not here")
+def test_an_image_encoder_is_trained_and_taken_by_the_few_shot_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = str(OMNIGLOT.resolve())
+    small = ["--n-filters", "4", "--max-steps", "1", "--output", "encoder.safetensors"]
+    meta_train_encoder.main(["--omniglot", folder, *small])
+    found = load_learner("encoder.safetensors")
+    assert 0.2 < found.card["validation"]["nearest of one drawing"]["valid_5_ways"] < 1
+    few = ["omniglot_few_shot", "--omniglot", folder, "--encoder", "encoder.safetensors"]
+    args = meta_train_few_shot.parse_arguments(few)
+    learner, trained, stage, _ = meta_train_few_shot.drawings(args)
+    assert learner.image_encoder == "residual"
+    kept, given = learner.encoder.state_dict(), found.encoder.state_dict()
+    assert all(torch.equal(kept[name], given[name]) for name in given)
+    # What is trained is the part behind it, on vectors.
+    assert trained.backbone is learner.backbone and trained.inputs == "vectors"
+    assert not any(p.requires_grad for p in learner.encoder.parameters())
+    seen = stage.validation_source.draw(None)
+    pixels = torch.from_numpy(stage.validation_source.source.dataset.X[:3]).float() / 255
+    with torch.no_grad():
+        expected = learner.encode(pixels)
+    assert len(seen.X) == 145 * 20
+    torch.testing.assert_close(torch.from_numpy(seen.X[:3]), expected, rtol=1e-3, atol=1e-3)
+
+
+# Texts
+
+
+def test_the_recipe_of_texts_leaves_out_what_it_must_not_read(tmp_path):
+    pyarrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
+    domains = ["movies", "products", "ipod", "norton", "movie sentences", "movies"]
+    columns = {
+        "domain": domains,
+        "split": ["train"] * 5 + ["valid"],
+        "label": [1, 0, 1, 0, 1, 0],
+        "text": ["a b c d e", "too big", "so small", "no good", "never read", "not yet"],
+    }
+    parquet.write_table(pyarrow.table(columns), tmp_path / "nltk_sentiment.parquet")
+    tasks = meta_train_texts.read_tasks(tmp_path, "train", piece=2)
+    found = {name: (X, y.tolist()) for name, (X, y) in tasks.items()}
+    assert found == {
+        "films": ([["a", "b"], ["c", "d"], ["e"]], [1, 1, 1]),
+        "pros and cons": ([["too", "big"]], [0]),
+        "products": ([["so", "small"], ["no", "good"]], [1, 0]),
+    }
+
+
+def test_words_of_like_context_have_like_vectors():
+    rng = np.random.default_rng(0)
+    groups = [["cat", "dog"], ["red", "blue"]]
+    context = [["barks", "fur", "tail", "paw"], ["paint", "sky", "hue", "ink"]]
+    texts = []
+    for _ in range(400):
+        g = rng.integers(2)
+        texts.append([rng.choice(groups[g]), *rng.permutation(context[g])[:2]])
+    words, vectors = meta_train_texts.word_vectors(texts, n_words=12, size=3, seed=0)
+    assert len(words) == 12 and vectors.shape == (12, 3) and np.isfinite(vectors).all()
+    unit = dict(zip(words, vectors / np.linalg.norm(vectors, axis=1, keepdims=True), strict=True))
+    assert unit["cat"] @ unit["dog"] > 0.8 > 0.3 > abs(unit["cat"] @ unit["red"])

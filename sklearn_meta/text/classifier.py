@@ -24,7 +24,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     Parameters
     ----------
     backbone : {"meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "psp_mtl", "asp_mtl"}, path or Module
-        What tasks share; or weights that were meta-trained: a path, a hub id (see
+        What tasks share; or weights that were meta-trained: ``"english_reviews"``, which know
+        good opinions in English from bad ones, a path, a hub id (see
         :func:`sklearn_meta.weights.load_learner`), or a
         :class:`sklearn_meta.text_learner.TextLearner`. "meta_lstm" by default.
     word_vectors : path or (list of str, ndarray), default=None

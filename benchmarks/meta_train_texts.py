@@ -1,0 +1,155 @@
+"""The recipe of the weights ``english_reviews``: one command, resumable, from texts to card.
+
+    python benchmarks/meta_train_texts.py --texts FOLDER
+
+Opinions in English from the corpora movie_reviews, pros_cons and product_reviews that NLTK
+distributes under CC BY 4.0: whether a film's review, a product's pros or cons, or a sentence on a
+product is positive. Word vectors are of the same texts. Run again after a kill, it goes on.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+from recipe import PLACES
+from scipy.sparse import csr_array
+from sklearn.decomposition import TruncatedSVD
+
+from sklearn_meta import MetaLSTMClassifier
+from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.tasks.reviews import rows_by_domain
+from sklearn_meta.tasks.texts import tokens_of, vocabulary
+from sklearn_meta.weights import save_learner
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Tasks of domains as the file calls them; all other domains but OTHERS are products.
+TASKS = {"movies": "films", "products": "pros and cons"}
+
+#: Domains that are left out: subjectivity tells no good from bad, and sentence_polarity has the
+#: texts of a test set (the domain MR of FDU-MTL).
+OTHERS = ("movie sentences",)
+
+DATA = (
+    "movie_reviews (Pang & Lee 2004), pros_cons (Ganapathibhotla & Liu 2008) and "
+    "product_reviews_1 and _2 (Hu & Liu 2004; Ding et al. 2008) of NLTK, split train, CC BY 4.0"
+)
+
+#: Words before and after one that are its context, and how far common contexts are discounted.
+WINDOW, SMOOTHING = 5, 0.75
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    folder = os.environ.get("SKLEARN_META_TEXTS") or ROOT / "../shared/data/text"
+    add("--texts", type=Path, default=folder, help="folder of nltk_sentiment.parquet [%(default)s]")
+    add("--output", type=Path, default="english_reviews.safetensors", help="[%(default)s]")
+    add("--checkpoint-dir", type=Path, default="checkpoints/english_reviews", help="[%(default)s]")
+    add("--log", help="CSV file of the losses")
+    add("--n-words", type=int, default=12_000, help="size of the vocabulary [%(default)s]")
+    add("--embedding-size", type=int, default=100, help="of word vectors [%(default)s]")
+    add("--piece", type=int, default=100, help="words of a part of a long text [%(default)s]")
+    add("--max-steps", type=int, default=6000, help="[%(default)s]")
+    add("--batch-size", type=int, default=16, help="[%(default)s]")
+    add("--learning-rate", type=float, default=2e-3, help="[%(default)s]")
+    add("--seed", type=int, default=0)
+    return parser.parse_args(arguments)
+
+
+def read_tasks(folder, split, piece):
+    """Three tasks, name -> (lists of words, labels); long texts in pieces.
+
+    Parameters
+    ----------
+    folder : Path
+    split : {"train", "valid"}
+    piece : int
+        Words of a piece at most.
+
+    Returns
+    -------
+    dict
+    """
+    tasks = {name: ([], []) for name in (*TASKS.values(), "products")}
+    rows = rows_by_domain(folder / "nltk_sentiment.parquet", ["text", "label"], split)
+    for domain, (texts, labels) in rows.items():
+        if domain in OTHERS:
+            continue
+        X, y = tasks[TASKS.get(domain, "products")]
+        for words, label in zip(tokens_of(texts), labels):
+            for start in range(0, len(words), piece):
+                X.append(words[start : start + piece])
+                y.append(label)
+    return {name: (X, np.array(y)) for name, (X, y) in tasks.items()}
+
+
+def word_vectors(texts, n_words, size, seed):
+    """Vectors of the words of some texts: the SVD of their positive mutual information.
+
+    O. Levy, Y. Goldberg. Neural word embedding as implicit matrix factorization. NeurIPS 2014.
+
+    Parameters
+    ----------
+    texts : list of lists of str
+    n_words, size, seed : int
+
+    Returns
+    -------
+    words : list of str
+    vectors : ndarray of shape (n_words, size)
+    """
+    words = vocabulary(texts, min_df=2, max_words=n_words)
+    number = {word: i for i, word in enumerate(words)}
+    known = [np.array([number[w] for w in text if w in number], dtype=np.int64) for text in texts]
+    pairs = [(t[:-k], t[k:]) for t in known for k in range(1, WINDOW + 1) if len(t) > k]
+    one, other = (np.concatenate(side) for side in zip(*pairs))
+    counts = csr_array((np.ones(len(one)), (one, other)), shape=(len(words),) * 2)
+    counts = (counts + counts.T).tocoo()
+    total = np.maximum(counts.sum(axis=1), 1.0)
+    context = total**SMOOTHING / (total**SMOOTHING).sum()
+    i, j = counts.coords
+    information = np.log(counts.data / total[i] / context[j])
+    positive = csr_array((information.clip(0), (i, j)), shape=counts.shape)
+    svd = TruncatedSVD(size, random_state=seed)
+    return words, svd.fit_transform(positive) / np.sqrt(svd.singular_values_)
+
+
+def main(arguments=None):
+    args = parse_arguments(arguments)
+    tasks = {split: read_tasks(args.texts, split, args.piece) for split in ("train", "valid")}
+    texts = [words for X, _ in tasks["train"].values() for words in X]
+    estimator = MetaLSTMClassifier(
+        word_vectors=word_vectors(texts, args.n_words, args.embedding_size, args.seed),
+        max_words=args.n_words,
+        batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        random_state=args.seed,
+    )
+    estimator.meta_fit(
+        tasks["train"],
+        validation_tasks=tasks["valid"],
+        max_steps=args.max_steps,
+        eval_every=500,
+        callbacks=[CSVLog(args.log)] if args.log else None,
+        checkpoint_dir=args.checkpoint_dir,
+        verbose=args.log is None,
+    )
+    validation = {
+        name: float(estimator.estimators_[name].score(*pair))
+        for name, pair in tasks["valid"].items()
+    }
+    given = {k: v for k, v in vars(args).items() if k not in (*PLACES, "texts")}
+    save_learner(
+        estimator.learner_,
+        args.output,
+        data=DATA,
+        recipe={"command": "python benchmarks/meta_train_texts.py", **given},
+        seed=args.seed,
+        validation={"split": "valid", "accuracy": validation},
+    )
+
+
+if __name__ == "__main__":
+    main()
