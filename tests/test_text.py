@@ -377,6 +377,19 @@ def test_sentences_of_no_words_teach_nothing():
     assert plain == more
 
 
+@pytest.mark.parametrize("kind", [int, np.int64])
+def test_tagger_answers_in_integers_if_it_is_given_some(kind):
+    sentences = [["Anna", "sleeps"], ["dogs", "see", "Anna"]] * 8
+    labels = [[kind(7), kind(0)], [kind(0), kind(0), kind(7)]] * 8
+    tagger = MetaLSTMTagger(width=8, dropout=0.0, learning_rate=0.02, max_epochs=10, max_length=2)
+    told = tagger.fit(sentences, labels).predict([["Anna", "sleeps"], ["see", "Anna", "run"]])
+    assert told == [[7, 0], [0, 7, 0]] and type(told[0][0]) is int
+    assert tagger.classes_.tolist() == [0, 7]
+    assert tagger.score(sentences[:1], labels[:1]) == 1.0
+    with pytest.raises(ValueError, match="Labels must be all str or all int, got int and str"):
+        tagger.fit(sentences[:2], [["O", 1], ["O", "O", "O"]])
+
+
 def test_tagger_of_empty_and_of_long_sentences():
     X, y = sentences(20)
     tagger = MetaLSTMTagger(**QUICK | {"max_epochs": 1}, max_length=4).fit(X, y)

@@ -56,7 +56,7 @@ class MetaLSTMTagger(TextEstimator):
         ----------
         X : sequence of sequences of str
             Sentences, cut into words.
-        y : sequence of sequences of str
+        y : sequence of sequences of str, or of int
             The label of each word.
 
         Returns
@@ -66,7 +66,8 @@ class MetaLSTMTagger(TextEstimator):
         Raises
         ------
         ValueError
-            If a sentence has more or fewer labels than words, or something is no sentence.
+            If a sentence has more or fewer labels than words, something is no sentence, or labels
+            are neither all strings nor all integers.
         """
         y = self._checked_labels(X, y)
         return self._fit(X, y, self._labels_of(y))
@@ -80,7 +81,8 @@ class MetaLSTMTagger(TextEstimator):
 
         Returns
         -------
-        list of lists of str
+        list of lists of str, or of int
+            As the labels are that it learned from.
         """
 
         def what(module, inputs):
@@ -90,11 +92,12 @@ class MetaLSTMTagger(TextEstimator):
 
         self._check_sentences(X)
         told = self._tell(X, what)
-        usual = self.classes_[0] if "O" not in self.classes_ else "O"
+        labels = self.classes_.tolist()
+        usual = "O" if "O" in labels else labels[0]
         found = []
         for sentence, tags in zip(X, told):
-            labels = self.classes_[tags].tolist()[: len(sentence)]  # none of no words
-            found.append(labels + [usual] * (len(sentence) - len(labels)))
+            known = self.classes_[tags].tolist()[: len(sentence)]  # none of no words
+            found.append(known + [usual] * (len(sentence) - len(known)))
         return found
 
     def score(self, X, y):
@@ -103,7 +106,7 @@ class MetaLSTMTagger(TextEstimator):
         Parameters
         ----------
         X : sequence of sequences of str
-        y : sequence of sequences of str
+        y : sequence of sequences of str, or of int
             Labels are spans if ``classes_`` are "O", "B-..." and "I-..." and nothing else.
 
         Returns
@@ -117,7 +120,7 @@ class MetaLSTMTagger(TextEstimator):
         """
         y = self._checked_labels(X, y)
         told = self.predict(X)
-        if {label[:2] for label in self.classes_.tolist()} <= {"O", "B-", "I-"}:
+        if {str(label)[:2] for label in self.classes_.tolist()} <= {"O", "B-", "I-"}:
             if y == told:
                 return 1.0  # of no spans at all, too
             try:
@@ -154,7 +157,13 @@ class MetaLSTMTagger(TextEstimator):
                 )
         if not any(len(words) for words in X):
             raise ValueError("No sentence has a word.")
-        return [list(map(str, labels)) for labels in y]
+        # Numpy's scalars are no JSON, which a card is.
+        y = [[tag.item() if hasattr(tag, "item") else tag for tag in labels] for labels in y]
+        kinds = {type(label) for labels in y for label in labels}
+        if kinds != {str} and kinds != {int}:
+            names = sorted(kind.__name__ for kind in kinds)
+            raise ValueError(f"Labels must be all str or all int, got {' and '.join(names)}.")
+        return y
 
     @staticmethod
     def _labels_of(y):
