@@ -22,7 +22,9 @@ import pandas as pd
 import paper_004_report as report
 import torch
 from sklearn.base import clone
+from sklearn.ensemble import VotingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.semi_supervised import LabelSpreading
@@ -32,11 +34,16 @@ from sklearn_meta.tasks import load_reviews, load_tagging
 
 ROOT = Path(__file__).resolve().parents[1]
 
+#: What a user would try first.
+LINE = "TF-IDF, LogisticRegression"
+
 #: Models of each part of table 3.
 PARTS = {
     "single": ["lstm", "hyper_lstm", "meta_lstm"],
     "multi": ["asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm"],
     "transfer": ["meta_lstm"],
+    # One linear model of the texts of all domains, alone and with the joint network.
+    "pooled": [LINE, f"{LINE}, mean with meta_lstm"],
 }
 
 #: Labelled texts of a new domain.
@@ -46,8 +53,8 @@ SIZES = (50, 100, 200, 1400)
 ENGLISH, MOST_ENGLISH = "english_reviews", 200
 
 #: Of the learning curve.
-TRANSFER, POOLED = "transfer", "TF-IDF, LogisticRegression, other domains too"
-LINEAR = ("TF-IDF, LogisticRegression", "TF-IDF, LabelSpreading", POOLED)
+TRANSFER, POOLED = "transfer", f"{LINE}, other domains too"
+LINEAR = (LINE, "TF-IDF, LabelSpreading", POOLED)
 METHODS = (TRANSFER, ENGLISH, "LSTM", *LINEAR)
 
 #: Of the tagging sets: what is tagged.
@@ -182,12 +189,17 @@ def table_3(options):
                 left = scores.missing(key, train)
                 if part == "single":
                     groups = [({n: train[n]}, {n: valid[n]}, [n]) for n in left]
-                elif part == "multi":
-                    groups = [(train, valid, left)] * bool(left)
-                else:
+                elif part == "transfer":
                     groups = leaving_out(options, train, valid, left)
+                else:
+                    groups = [(train, valid, left)] * bool(left)
                 for of_train, of_valid, names in groups:
                     start = time.process_time()
+                    if part == "pooled":
+                        readers = pooled(model, seed, of_train, of_valid, options)
+                        told = {name: readers[name].score(*test[name]) for name in names}
+                        scores.add(key, told, seconds=time.process_time() - start)
+                        continue
                     estimator = classifier(model, seed, options)
                     jointly(estimator, of_train, of_valid, options)
                     size = n_parameters(estimator.learner_)
@@ -202,6 +214,22 @@ def table_3(options):
                     seconds = time.process_time() - start
                     scores.add(key, told, n_parameters=size, seconds=seconds)
     report.write_table_3(pd.DataFrame(scores.rows), options.output / "table_3.md")
+
+
+def pooled(model, seed, train, valid, options):
+    """What reads the texts of each domain: a linear model of all, alone or with the network."""
+    texts = [text for X, _ in train.values() for text in X]
+    labels = np.concatenate([y for _, y in train.values()])
+    linear = peer(LINE, texts, options).fit(texts, labels)
+    if model == LINE:
+        return dict.fromkeys(train, linear)
+    network = jointly(classifier("meta_lstm", seed, options), train, valid, options)
+    both = {}
+    for name, (X, y) in train.items():
+        parts = [("linear", linear), ("network", network.estimators_[name])]
+        frozen = [(part, FrozenEstimator(estimator)) for part, estimator in parts]
+        both[name] = VotingClassifier(frozen, voting="soft").fit(X, y)
+    return both
 
 
 def leaving_out(options, train, valid, wanted):

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_004
 import text_speed
+import word_vectors
 
 WORDS = {1: ["fine", "good"], 0: ["dull", "bad"]}
 
@@ -69,6 +70,39 @@ def test_table_3_is_computed_once(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(paper_004, "classifier", None)  # nothing is left to train
     run(folder, tmp_path, "--models", "lstm", "meta_lstm")
     assert pd.read_csv(out / "table_3.csv").equals(rows)
+
+
+def test_a_linear_model_of_all_texts_alone_and_beside_the_network(folder):
+    options = paper_004.parse_arguments(["--quick", "--folder", str(folder)])
+    options.cache = folder / "cache"
+    train, valid = (paper_004.reviews(options, split) for split in ("train", "valid"))
+    alone, both = paper_004.PARTS["pooled"]
+    linear = paper_004.pooled(alone, 0, train, valid, options)["books"]
+    music = [text for text in train["music"][0] if "music" in text]
+    assert linear.score(music, train["music"][1]) == 1.0  # it has read them, too
+    network = paper_004.jointly(
+        paper_004.classifier("meta_lstm", 0, options), train, valid, options
+    ).estimators_["books"]
+    X = valid["books"][0]
+    mean = (linear.predict_proba(X) + network.predict_proba(X)) / 2
+    found = paper_004.pooled(both, 0, train, valid, options)["books"]
+    np.testing.assert_allclose(found.predict_proba(X), mean)
+    np.testing.assert_array_equal(found.predict(X), mean.argmax(1))
+
+
+def test_general_vectors_stand_beside_those_of_the_folder():
+    rng = np.random.default_rng(0)
+    own, other = rng.normal(size=(50, 3)), rng.normal(size=(50, 8)) * [9, 5, 3, 1, 1, 1, 1, 1]
+    vectors = word_vectors.beside(own, other)
+    assert vectors.shape == (50, 6)
+    np.testing.assert_array_equal(vectors[:, :3], own)
+    assert vectors[:, 3:].std() == pytest.approx(own.std())
+    # Of vectors of length one, the three directions that vary most.
+    unit = other / np.linalg.norm(other, axis=1, keepdims=True)
+    unit -= unit.mean(0)
+    spread = np.linalg.svd(unit, compute_uv=False)
+    found = np.linalg.norm(vectors[:, 3:], axis=0)
+    np.testing.assert_allclose(found / found[0], spread[:3] / spread[0])
 
 
 def test_what_is_transferred_has_not_seen_the_domain(folder, tmp_path, monkeypatch):
