@@ -59,11 +59,12 @@ class Table(NamedTuple):
     note: str = ""
 
 
+#: On solids the paper's own place of layer norm learns faster, by validation sets.
 SOLIDS = (
-    method("rFF + Pooling", "rff", "max"),
-    method("rFF + PMA (1)", "rff", "pma"),
-    method("ISAB (16) + Pooling", "isab", "max"),
-    method("Set Transformer (16)", "isab", "pma"),
+    method("rFF + Pooling", "rff", "max", norm="post"),
+    method("rFF + PMA (1)", "rff", "pma", norm="post"),
+    method("ISAB (16) + Pooling", "isab", "max", norm="post"),
+    method("Set Transformer (16)", "isab", "pma", norm="post"),
 )
 
 FOUR_SEEDS = {"n_seeds": 4, **EIGHT}  # Table 15
