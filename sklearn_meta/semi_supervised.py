@@ -106,18 +106,16 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             infinite.
         """
         X, y = self._labelled_table(X, y)
-        unlabelled = np.array([label == -1 or label == "-1" for label in y], dtype=bool)
+        unlabelled = _are_unlabelled(y)
         if unlabelled.all():
             raise ValueError("No row is labelled: y holds nothing but -1. Label some rows.")
         check_classification_targets(y[~unlabelled])
-        self.classes_, codes = np.unique(y[~unlabelled], return_inverse=True)
+        self.classes_, self.y_ = _codes(y, unlabelled)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
                 f"contains only one class: {self.classes_[0]!r}."
             )
-        self.y_ = np.full(len(y), -1)
-        self.y_[~unlabelled] = codes
         self._store_context(X)
         return self
 
@@ -178,7 +176,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Parameters
         ----------
         tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
-            One triple of array-likes a task; columns and classes may differ between tasks.
+            One triple of array-likes a task; columns and classes may differ between tasks. A label
+            of -1 (or "-1") marks a row without one, as in ``fit``.
 
         Returns
         -------
@@ -218,11 +217,23 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self.y_, len(self.classes_)
 
     def _small_labels(self, y):
-        labels, codes = np.unique(y, return_inverse=True)
-        if len(labels) < 2:
-            raise ValueError(f"at least 2 classes are needed, got {len(labels)}.")
-        return labels, codes, len(labels)
+        classes, codes = _codes(y, _are_unlabelled(y))
+        if len(classes) < 2:
+            raise ValueError(f"at least 2 classes are needed, got {len(classes)}.")
+        return classes, codes, len(classes)
 
     @staticmethod
     def _probabilities(logits):
         return logits.double().softmax(-1).cpu().numpy()
+
+
+def _are_unlabelled(y):
+    """Rows that scikit-learn's convention marks as unlabelled, a bool array."""
+    return np.array([label == -1 or label == "-1" for label in y], dtype=bool)
+
+
+def _codes(y, unlabelled):
+    """Sorted classes, and of each row the number of its class, -1 if it is unlabelled."""
+    codes = np.full(len(y), -1)
+    classes, codes[~unlabelled] = np.unique(y[~unlabelled], return_inverse=True)
+    return classes, codes

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .base import MetaEstimator
-from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
+from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
 
 
 class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimator):
@@ -202,16 +202,15 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 labels, task = self._small_task(*triple)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"Task {position}: {error}") from error
-            kept.append(labels)
+            kept.append((labels, len(triple[0])))
             prepared.append(task)
         answers = [None] * len(prepared)
         # A CPU is fastest on what its cache holds, a GPU on what fills it.
         for group in groups_of_like_size(prepared, 8e3 if self._device() == "cpu" else 2e5):
             _, output = self._forward([prepared[i] for i in group])
             for i, one in zip(group, output, strict=True):
-                task = prepared[i]
-                rows = one[task.labelled.sum() : len(task.y), : task.n_label_columns]
-                answers[i] = kept[i], rows
+                task, (labels, n_given) = prepared[i], kept[i]
+                answers[i] = labels, one[n_given : len(task.y), : task.n_label_columns]
         return answers
 
     def _small_task(self, X_labelled, y_labelled, X_unlabelled):
@@ -220,10 +219,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if len(y_labelled) != len(X_labelled):
             raise ValueError(f"{len(X_labelled)} labelled rows, but {len(y_labelled)} labels.")
         labels, y, n_label_columns = self._small_labels(np.asarray(y_labelled))
-        labelled = np.arange(len(X)) < len(y)
-        context = np.ones(len(X), dtype=bool) if self.transductive else labelled
-        y = _with_unlabelled(y, len(X) - len(y))
-        return labels, Task(X, y, labelled, context, n_label_columns)
+        task = context_task(X, _with_unlabelled(y, len(X) - len(y)), n_label_columns)
+        if not self.transductive:
+            task = task._replace(context=np.arange(len(X)) < len(y))
+        return labels, task
 
 
 def encode(encoder, X):
