@@ -43,7 +43,7 @@ WINDOW, SMOOTHING = 5, 0.75
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    folder = os.environ.get("SKLEARN_META_TEXTS") or ROOT / "../shared/data/text"
+    folder = os.environ.get("SKLEARN_META_TEXT") or ROOT / "../shared/data/text"
     add("--texts", type=Path, default=folder, help="folder of nltk_sentiment.parquet [%(default)s]")
     add("--output", type=Path, default="english_reviews.safetensors", help="[%(default)s]")
     add("--checkpoint-dir", type=Path, default="checkpoints/english_reviews", help="[%(default)s]")

@@ -35,7 +35,7 @@ from sklearn_meta.tasks import load_reviews, load_tagging
 ROOT = Path(__file__).resolve().parents[1]
 
 #: What a user would try first.
-LINE = "TF-IDF, LogisticRegression"
+TF_IDF = "TF-IDF, LogisticRegression"
 
 #: Models of each part of table 3.
 PARTS = {
@@ -43,7 +43,7 @@ PARTS = {
     "multi": ["asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm"],
     "transfer": ["meta_lstm"],
     # One linear model of the texts of all domains, alone and with the joint network.
-    "pooled": [LINE, f"{LINE}, mean with meta_lstm"],
+    "pooled": [TF_IDF, f"{TF_IDF}, mean with meta_lstm"],
 }
 
 #: Labelled texts of a new domain.
@@ -53,8 +53,8 @@ SIZES = (50, 100, 200, 1400)
 ENGLISH, MOST_ENGLISH = "english_reviews", 200
 
 #: Of the learning curve.
-TRANSFER, POOLED = "transfer", f"{LINE}, other domains too"
-LINEAR = (LINE, "TF-IDF, LabelSpreading", POOLED)
+TRANSFER, POOLED = "transfer", f"{TF_IDF}, other domains too"
+LINEAR = (TF_IDF, "TF-IDF, LabelSpreading", POOLED)
 METHODS = (TRANSFER, ENGLISH, "LSTM", *LINEAR)
 
 #: Of the tagging sets: what is tagged.
@@ -195,24 +195,23 @@ def table_3(options):
                     groups = [(train, valid, left)] * bool(left)
                 for of_train, of_valid, names in groups:
                     start = time.process_time()
+                    sizes = {}
                     if part == "pooled":
                         readers = pooled(model, seed, of_train, of_valid, options)
-                        told = {name: readers[name].score(*test[name]) for name in names}
-                        scores.add(key, told, seconds=time.process_time() - start)
-                        continue
-                    estimator = classifier(model, seed, options)
-                    jointly(estimator, of_train, of_valid, options)
-                    size = n_parameters(estimator.learner_)
+                    else:
+                        estimator = classifier(model, seed, options)
+                        jointly(estimator, of_train, of_valid, options)
+                        sizes["n_parameters"] = n_parameters(estimator.learner_)
+                        readers = estimator.estimators_
                     if part == "multi":
                         report.add_losses(estimator.history_, model, seed, options.output)
                     told = {}
                     for name in names:
-                        own = estimator.estimators_.get(name)
+                        own = readers.get(name)
                         if own is None:  # transfer
                             own = clone(estimator).fit(*train[name])
                         told[name] = own.score(*test[name])
-                    seconds = time.process_time() - start
-                    scores.add(key, told, n_parameters=size, seconds=seconds)
+                    scores.add(key, told, **sizes, seconds=time.process_time() - start)
     report.write_table_3(pd.DataFrame(scores.rows), options.output / "table_3.md")
 
 
@@ -220,8 +219,8 @@ def pooled(model, seed, train, valid, options):
     """What reads the texts of each domain: a linear model of all, alone or with the network."""
     texts = [text for X, _ in train.values() for text in X]
     labels = np.concatenate([y for _, y in train.values()])
-    linear = peer(LINE, texts, options).fit(texts, labels)
-    if model == LINE:
+    linear = peer(TF_IDF, texts, options).fit(texts, labels)
+    if model == TF_IDF:
         return dict.fromkeys(train, linear)
     network = jointly(classifier("meta_lstm", seed, options), train, valid, options)
     both = {}

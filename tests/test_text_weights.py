@@ -15,7 +15,7 @@ from sklearn_meta.weights import load_learner
 from sklearn_meta.weights.store import FOLDER
 
 REVIEWS = Path(
-    os.environ.get("SKLEARN_META_TEXTS") or Path(__file__).parents[1] / "../shared/data/text"
+    os.environ.get("SKLEARN_META_TEXT") or Path(__file__).parents[1] / "../shared/data/text"
 )
 NAME = "english_reviews"
 
