@@ -201,7 +201,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Parameters
         ----------
         tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
-            One triple of array-likes a task; columns may differ between tasks.
+            One triple of array-likes a task; columns may differ between tasks, and NaN in
+            y_labelled is a row without a target, as in ``fit``.
         return_std : bool, default=False
             Whether to return the standard deviations, too.
 
@@ -255,9 +256,12 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
     def _small_labels(self, y):
         y = y.astype(np.float64)
-        if y.ndim not in (1, 2) or not len(y) or not np.isfinite(y).all():
-            raise ValueError("targets must be finite numbers, a vector or a matrix, and not empty.")
-        mean, scale = target_scale(y)
+        if y.ndim not in (1, 2) or not len(y) or np.isinf(y).any():
+            raise ValueError(
+                "targets must be finite numbers, NaN for a row without one: a vector or a matrix, "
+                "and not empty."
+            )
+        mean, scale = self._target_scale(y)
         return ((mean, scale), y.ndim), (y - mean) / scale, n_targets(y)
 
     @staticmethod

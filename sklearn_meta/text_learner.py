@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -9,6 +10,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from .backbones.packed import reversal
 from .backbones.text_sharing import TEXT_BACKBONES
 from .heads import HEADS
+from .tasks.spelling import N_NUMBERS, spellings
+from .tasks.texts import word_numbers
 
 
 class TextLearner(nn.Module):
@@ -30,6 +33,8 @@ class TextLearner(nn.Module):
         Length of a word vector.
     lowercase : bool, default=True
         Whether the vocabulary is of words in lower case.
+    spelling_size : int, default=0
+        Length of a vector of each word's spelling, which is read beside the word's own.
     dropout : float, default=0.5
         Of word vectors and of what the head reads.
     backbone_config : dict, optional
@@ -51,6 +56,7 @@ class TextLearner(nn.Module):
         tasks=None,
         n_inputs=100,
         lowercase=True,
+        spelling_size=0,
         dropout=0.5,
         backbone_config=None,
     ):
@@ -67,12 +73,16 @@ class TextLearner(nn.Module):
         self.lowercase = lowercase
         self.embedding = nn.Embedding(1 + len(self.words), n_inputs)
         nn.init.normal_(self.embedding.weight, std=0.1)
+        self.spelling = None
+        if spelling_size:
+            self.spelling = nn.EmbeddingBag(N_NUMBERS, spelling_size, mode="mean")
+            nn.init.normal_(self.spelling.weight, std=0.3)
         self.dropout = nn.Dropout(dropout)
         # A tagger reads both ways.
         directions = 2 if task == "text_tagging" else 1
         config = backbone_config or {}
         self.backbones = nn.ModuleList(
-            TEXT_BACKBONES[backbone](n_inputs, **config) for _ in range(directions)
+            TEXT_BACKBONES[backbone](n_inputs + spelling_size, **config) for _ in range(directions)
         )
         self.heads = nn.ModuleList()
         self.tasks = {}
@@ -95,6 +105,7 @@ class TextLearner(nn.Module):
             "tasks": dict(self.tasks),
             "n_inputs": self.n_inputs,
             "lowercase": self.lowercase,
+            "spelling_size": 0 if self.spelling is None else self.spelling.embedding_dim,
             "dropout": self.dropout.p,
             "backbone_config": dict(self.backbones[0].config),
         }
@@ -118,16 +129,46 @@ class TextLearner(nn.Module):
 
     def shared_parameters(self):
         """What a new task leaves as it is: word vectors, and what the backbone shares."""
-        modules = [self.embedding, *(b.shared for b in self.backbones if b.shared is not None)]
-        return [parameter for module in modules for parameter in module.parameters()]
+        modules = [self.embedding, self.spelling, *(b.shared for b in self.backbones)]
+        return [p for module in modules if module is not None for p in module.parameters()]
+
+    def numbers(self, tokens, max_length=None):
+        """Texts as this learner reads them.
+
+        Parameters
+        ----------
+        tokens : list of lists of str
+            Words as they are written.
+        max_length : int, default=None
+            Words of a text beyond this number are left out.
+
+        Returns
+        -------
+        list of ndarray of int64, of shape (n_words,) or (n_words, 1 + N_FEATURES)
+            Numbers of the words, and of their spelling where it is read; a text has one at least.
+        """
+        known = [[word.lower() for word in t] for t in tokens] if self.lowercase else tokens
+        texts = word_numbers(known, self.words, max_length)
+        if self.spelling is None:
+            return texts
+        return [
+            np.column_stack([text, spellings(words[:max_length] or [""])])
+            for text, words in zip(texts, tokens)
+        ]
+
+    def vectors(self, numbers):
+        """Vectors (W, n_inputs + spelling_size) of words by their numbers, without padding."""
+        if self.spelling is None:
+            return self.embedding(numbers)
+        return torch.cat([self.embedding(numbers[:, 0]), self.spelling(numbers[:, 1:])], 1)
 
     def forward(self, words, lengths, task):
         """What the head of a task says of its texts.
 
         Parameters
         ----------
-        words : int tensor of shape (B, T)
-            Numbers of words; padding is not read.
+        words : int tensor of shape (B, T) or (B, T, 1 + N_FEATURES)
+            What :meth:`numbers` makes of them; padding is not read.
         lengths : int tensor of shape (B,)
             Words of each text, 1 or more, on the CPU.
         task : int
@@ -161,7 +202,7 @@ class TextLearner(nn.Module):
         penalty : tensor of shape ()
         """
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        x = PackedSequence(self.dropout(self.embedding(packed.data)), packed.batch_sizes)
+        x = PackedSequence(self.dropout(self.vectors(packed.data)), packed.batch_sizes)
         outputs, texts, penalty = self.backbones[0](x, task)
         if len(self.backbones) > 1:
             turned = reversal(x.batch_sizes).to(x.data.device)

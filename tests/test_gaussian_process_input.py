@@ -200,7 +200,7 @@ def test_not_fitted(ask):
     ("task", "message"),
     [
         ((X_GOOD[:3], [0, 1], X_GOOD), "Task 1: 3 labelled rows, but 2 labels"),
-        ((X_GOOD[:2], [0, np.nan], X_GOOD), "Task 1: targets must be finite"),
+        ((X_GOOD[:2], [np.nan, np.nan], X_GOOD), "Task 1: No row is labelled"),
         ((X_GOOD[:2], [0, np.inf], X_GOOD), "Task 1: targets must be finite"),
         ((X_GOOD[:0], [], X_GOOD), "Task 1: targets must be .* not empty"),
         ((X_GOOD[:2], ["a", "b"], X_GOOD), "Task 1: could not convert"),

@@ -14,14 +14,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
-from sklearn_meta.tasks.texts import (
-    MiniBatches,
-    TextTask,
-    read_word_vectors,
-    tokens_of,
-    vocabulary,
-    word_numbers,
-)
+from sklearn_meta.tasks.spelling import N_FEATURES, N_NUMBERS, spelling, spellings
+from sklearn_meta.tasks.texts import MiniBatches, TextTask, tokens_of, vocabulary, word_numbers
+from sklearn_meta.tasks.word_vectors import read_word_vectors, with_vectors
 
 GOOD, BAD = ["good", "fine", "warm", "bright"], ["bad", "dull", "cold", "dark"]
 SMALL = {"embedding_size": 12, "width": 12, "meta_width": 6, "rank": 6, "dropout": 0.0}
@@ -306,6 +301,24 @@ def test_bad_word_vectors(tmp_path, text, message):
         read_word_vectors(tmp_path / "nothing")
 
 
+def test_words_that_have_a_vector_are_known():
+    """As many as there is room for, in the order of the file, behind those of the texts."""
+    vectors = np.arange(8.0).reshape(4, 2)
+    given = (["The", "b", "c", "a"], vectors)
+    words, found = with_vectors(["a", "z"], given)
+    assert words == ["a", "z", "b", "c"]
+    assert_allclose(found[[0, 2, 3]], vectors[[3, 1, 2]] * 0.3 / vectors.std(), rtol=1e-6)
+    assert np.abs(found[1]).max() > 0
+    assert with_vectors(["a", "z"], given, lowercase=False)[0] == ["a", "z", "The", "b", "c"]
+    assert with_vectors(["a", "z"], given, max_words=3)[0] == ["a", "z", "b"]
+    X, y = reviews(30, "toy")
+    others = (["splendid", "awful"], [[1.0, 2], [3, 4]])
+    estimator = MetaLSTMClassifier(word_vectors=others, **QUICK | {"max_epochs": 1}).fit(X, y)
+    assert estimator.module_.words[-2:] == ["splendid", "awful"]
+    with pytest.raises(ValueError, match="has 2 words and vectors of shape"):
+        with_vectors(["a"], (["a", "b"], [[1.0, 2]]))
+
+
 def test_words_and_their_numbers():
     assert tokens_of(["It's NOT good, at all."]) == [["it's", "not", "good", ",", "at", "all", "."]]
     assert tokens_of([["It", "'s"]], lowercase=False) == [["It", "'s"]]
@@ -388,6 +401,56 @@ def test_tagger_answers_in_integers_if_it_is_given_some(kind):
     assert tagger.score(sentences[:1], labels[:1]) == 1.0
     with pytest.raises(ValueError, match="Labels must be all str or all int, got int and str"):
         tagger.fit(sentences[:2], [["O", 1], ["O", "O", "O"]])
+
+
+def test_spelling_tells_words_apart_that_are_not_known():
+    assert spellings([]).shape == (0, N_FEATURES)
+    words = ["Anna", "ANNA", "anna", "McDonald", "2026-11-22", "o'clock", "", "a", "été", "\ud800"]
+    found = spellings(words)
+    assert found.shape == (len(words), N_FEATURES) and found.min() >= 0 and found.max() < N_NUMBERS
+    assert len({tuple(row) for row in found.tolist()}) == len(words)
+    assert spelling("Anna")[0] == spelling("Ben")[0] != spelling("anna")[0]  # one shape
+    assert spelling("Anna")[1:] == spelling("anna")[1:]  # the same letters
+    assert spelling("walking")[-1] == spelling("Talking")[-1]
+
+
+def test_tagger_knows_names_by_their_capitals():
+    rng = np.random.default_rng(0)
+    small = ["runs", "and", "sees", "the", "dog", "with", "often", "before", "quickly", "house"]
+    names = ["Anna", "Ben", "Luis", "Maria", "Oscar", "Petra", "Quin", "Tom", "Vera", "Xenia"]
+    drawn = [rng.integers(2, size=6) for _ in range(80)]
+    X = [[str(rng.choice(names if named else small)) for named in row] for row in drawn]
+    y = [["B-PER" if named else "O" for named in row] for row in drawn]
+    new = [["Carl", "walks"], ["Dora", "of", "Emil", "swims"]]
+    tags = [["B-PER", "O"], ["B-PER", "O", "B-PER", "O"]]
+    spelled = MetaLSTMTagger(**QUICK | {"max_epochs": 10}, random_state=0)
+    assert spelled.fit(X, y).predict(new) == tags
+    assert clone(spelled).set_params(spelling_size=0).fit(X, y).predict(new) != tags
+
+
+def test_tagger_with_spelling_saves_transfers_and_reads_one_by_one(tmp_path):
+    X, y = sentences(60)
+    tagger = MetaLSTMTagger(**QUICK, spelling_size=8, random_state=0)
+    tagger.meta_fit({"names": (X, y)}, max_steps=40, verbose=False)
+    path = tagger.save_pretrained(tmp_path / "names")
+    again = MetaLSTMTagger(path, **QUICK, spelling_size=0, random_state=0)  # weights keep theirs
+    own = clone(tagger).fit(X[:20], y[:20])
+    again.fit(X[:20], y[:20])
+    assert_array_equal(own.module_.spelling.weight, tagger.learner_.spelling.weight)
+    new = [["Carl", "sees", "Ann"], ["a"], [], ["Ben"] * 7]
+    assert again.predict(new) == own.predict(new) == [own.predict([words])[0] for words in new]
+
+
+def test_sentences_of_one_length_may_be_an_array():
+    X, y = sentences(60)
+    rows = [i for i, words in enumerate(X) if len(words) == 2]
+    X, y = [X[i] for i in rows] * 3, [y[i] for i in rows] * 3
+    tagger = MetaLSTMTagger(**QUICK, random_state=0).fit(X, y)
+    arrays = MetaLSTMTagger(**QUICK, random_state=0).fit(np.array(X), np.array(y))
+    assert arrays.predict(np.array(X)) == tagger.predict(X)
+    assert arrays.score(np.array(X), np.array(y)) == tagger.score(X, y)
+    with pytest.raises(ValueError, match="got a ndarray of 2 dimensions"):
+        MetaLSTMClassifier(**QUICK).fit(np.array(X), [0, 1] * (len(X) // 2))
 
 
 def test_tagger_of_empty_and_of_long_sentences():

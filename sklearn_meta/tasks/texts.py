@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -96,56 +95,6 @@ def word_numbers(tokens, words, max_length=None):
         np.array([number.get(word, 0) for word in text[:max_length]] or [0], dtype=np.int64)
         for text in tokens
     ]
-
-
-def read_word_vectors(path):
-    """Vectors of words from a file.
-
-    Parameters
-    ----------
-    path : path
-        The text format of GloVe or word2vec, a word and its numbers a line, with or without a
-        first line of counts; or npz with the arrays ``words`` and ``vectors``.
-
-    Returns
-    -------
-    words : list of str
-    vectors : ndarray of shape (n_words, size), float32
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If there is no such file, or it holds something else.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There are no word vectors {path}: give the path of a file.")
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            if not {"words", "vectors"} <= set(arrays):
-                raise ValueError(f"{path} must hold the arrays words and vectors.")
-            words, vectors = arrays["words"].tolist(), arrays["vectors"].astype(np.float32)
-    else:
-        words, rows = [], []
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            for i, line in enumerate(lines, 1):
-                word, *numbers = line.rstrip().split(" ")
-                if i == 1 and len(numbers) == 1:
-                    continue  # counts
-                try:
-                    row = np.array(numbers, dtype=np.float32)
-                except ValueError:
-                    raise ValueError(f"{path}, line {i}: a word and numbers expected.") from None
-                if rows and len(row) != len(rows[0]):
-                    raise ValueError(
-                        f"{path}, line {i}: {len(row)} numbers, and {len(rows[0])} before."
-                    )
-                words.append(word)
-                rows.append(row)
-        vectors = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
-    if vectors.ndim != 2 or len(words) != len(vectors) or not len(words):
-        raise ValueError(f"{path} has {len(words)} words and vectors of shape {vectors.shape}.")
-    return words, vectors
 
 
 class TextTask(NamedTuple):

@@ -3,7 +3,6 @@
 import math
 from numbers import Integral, Real
 
-import numpy as np
 import torch
 from sklearn.utils import check_consistent_length
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -16,17 +15,13 @@ from ..tasks.texts import (
     TextTask,
     TextTasks,
     as_inputs,
-    read_word_vectors,
     tokens_of,
     vocabulary,
-    word_numbers,
 )
+from ..tasks.word_vectors import with_vectors
 from ..text_learner import TextLearner
 from ..training import meta_train
 from .transfer import begin_as_nearest, with_a_task
-
-#: Deviation that given word vectors are brought to: files differ in it by a factor of ten.
-VECTOR_SCALE = 0.3
 
 #: Shares of the rate for weights that were trained on the same texts, or on those of another task.
 FINE_TUNING, TRANSFER = 0.1, 0.5
@@ -105,7 +100,9 @@ class TextEstimator(MetaEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    dtype = "float32"  # not a parameter
+    # Not parameters, or not of all.
+    dtype = "float32"
+    spelling_size = 0
 
     def meta_fit(
         self,
@@ -212,13 +209,12 @@ class TextEstimator(MetaEstimator):
         ``learner_`` is left as it is; one of its tasks may be what the new one begins as.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
+        tokens = self._tokens(X)
         if hasattr(self, "learner_") or not self._names_an_architecture():
             self.learner_ = self._learner()
-            tokens = tokens_of(X, self.learner_.lowercase)
             learner = with_a_task(self.learner_, OWN, labels, self.random_state or 0)
             learner.dropout.p = self.dropout
         else:
-            tokens = tokens_of(X, self.lowercase)
             words, vectors = self._words(tokens)
             learner = self._build(words, vectors, {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
@@ -249,6 +245,7 @@ class TextEstimator(MetaEstimator):
                 tasks=labels,
                 n_inputs=self.embedding_size if vectors is None else vectors.shape[1],
                 lowercase=self.lowercase,
+                spelling_size=self.spelling_size,
                 dropout=self.dropout,
                 backbone_config=self._backbone_config(),
             )
@@ -266,6 +263,8 @@ class TextEstimator(MetaEstimator):
 
     def _words(self, tokens):
         """Vocabulary of some texts, and vectors of its words or None."""
+        if self.lowercase:
+            tokens = [[word.lower() for word in text] for text in tokens]
         words = vocabulary(tokens, min(self.min_df, len(tokens)), self.max_words)
         if not words:
             raise ValueError(
@@ -274,25 +273,13 @@ class TextEstimator(MetaEstimator):
             )
         if self.word_vectors is None:
             return words, None
-        if isinstance(self.word_vectors, tuple):
-            known, vectors = self.word_vectors
-            vectors = np.asarray(vectors, dtype=np.float32)
-            if vectors.ndim != 2 or len(known) != len(vectors):
-                raise ValueError(
-                    f"word_vectors has {len(known)} words and vectors of shape {vectors.shape}."
-                )
-        else:
-            known, vectors = read_word_vectors(self.word_vectors)
-        place = {word: i for i, word in enumerate(known)}
-        rng = np.random.default_rng(self.random_state or 0)
-        scale = vectors.std()
-        found = np.stack(
-            [
-                vectors[place[w]] if w in place else rng.normal(0, scale, vectors.shape[1])
-                for w in words
-            ]
+        return with_vectors(
+            words,
+            self.word_vectors,
+            max_words=self.max_words,
+            lowercase=self.lowercase,
+            random_state=self.random_state or 0,
         )
-        return words, found.astype(np.float32) * (VECTOR_SCALE / max(scale, 1e-8))
 
     def _prepared(self, learner, read):
         """Tasks (tokens, labels) in numbers, a list of TextTask."""
@@ -300,7 +287,7 @@ class TextEstimator(MetaEstimator):
         return [
             TextTask(
                 name,
-                word_numbers(tokens, learner.words, self.max_length),
+                learner.numbers(tokens, self.max_length),
                 self._targets(y, learner.tasks[name]),
                 places[name],
             )
@@ -345,7 +332,7 @@ class TextEstimator(MetaEstimator):
             if len(pair) != 2:
                 raise ValueError(f"a pair (texts, labels) is expected, got {len(pair)} items.")
             X, y = pair
-            return tokens_of(X, self.lowercase), self._checked_labels(X, y, n_classes)
+            return self._tokens(X), self._checked_labels(X, y, n_classes)
         except ValueError as error:
             raise ValueError(f"Task {name!r}: {error}") from error
 
@@ -362,7 +349,7 @@ class TextEstimator(MetaEstimator):
         """``what(module, inputs)`` for texts in batches of like length, as a list in order."""
         check_is_fitted(self)
         module = self._module(self.module_)  # a copy, on the device
-        texts = word_numbers(tokens_of(X, module.lowercase), module.words, self.max_length)
+        texts = module.numbers(self._tokens(X), self.max_length)
         if not texts:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
@@ -383,6 +370,11 @@ class TextEstimator(MetaEstimator):
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
         return tags
+
+    @staticmethod
+    def _tokens(X):
+        """Texts as lists of words, as they are written."""
+        return tokens_of(X, lowercase=False)
 
     @staticmethod
     def _check_lengths(X, y):

@@ -30,12 +30,14 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         :class:`sklearn_meta.text_learner.TextLearner`. "meta_lstm" by default.
     word_vectors : path or (list of str, ndarray), default=None
         Vectors that words begin with, of which the file is in the format of GloVe or word2vec, or
-        npz (see :func:`sklearn_meta.tasks.texts.read_word_vectors`); they are brought to a
-        deviation of 0.3. None is random ones.
+        npz (see :func:`sklearn_meta.tasks.word_vectors.read_word_vectors`); they are brought
+        to a deviation of 0.3, and their words are known even if no text has them. None is random
+        ones.
     embedding_size : int, default=100
         Length of the vectors without ``word_vectors``.
     width, meta_width, rank : int, default=100, 40 and 40
-        Hidden units h of each LSTM, m of the generating one, and its outputs z.
+        Hidden units h of each LSTM, m of the generating one, and its outputs z. Weights that were
+        meta-trained keep their own, and so does their vocabulary.
     pooling : {"max", "last"}, default="max"
         What a text is told by: the highest value of every hidden unit over its words, or, as in
         the paper, the hidden state after its last word.

@@ -1,7 +1,10 @@
 """Labels of words: MetaLSTMTagger (paper 004, experiment II)."""
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval
 
 from .base import TextEstimator
 
@@ -18,6 +21,10 @@ class MetaLSTMTagger(TextEstimator):
     ----------
     backbone, word_vectors, embedding_size, width, meta_width, rank, lowercase, min_df, max_words
         As of :class:`MetaLSTMClassifier`.
+    spelling_size : int, default=50
+        Length of a vector that is read beside each word's own and tells how it is spelled: where
+        it has capitals, digits and other signs, and its first and last letters, as in Huang, Xu
+        and Yu (2015). 0 leaves it out.
     max_length : int, default=500
         Words of a sentence that are read; the rest gets "O", or the first of the labels.
     dropout, max_epochs, batch_size, learning_rate, optimizer, device, random_state, verbose
@@ -33,7 +40,7 @@ class MetaLSTMTagger(TextEstimator):
     References
     ----------
     J. Chen, X. Qiu, P. Liu, X. Huang. Meta Multi-Task Learning for Sequence Modeling. AAAI 2018
-    (paper 004).
+    (paper 004). Z. Huang, W. Xu, K. Yu. Bidirectional LSTM-CRF Models for Sequence Tagging. 2015.
 
     Examples
     --------
@@ -47,6 +54,54 @@ class MetaLSTMTagger(TextEstimator):
 
     _task = "text_tagging"
     _default_head = "crf"
+    _parameter_constraints = TextEstimator._parameter_constraints | {
+        "spelling_size": [Interval(Integral, 0, None, closed="left")]
+    }
+
+    def __init__(
+        self,
+        backbone="meta_lstm",
+        *,
+        word_vectors=None,
+        embedding_size=100,
+        width=100,
+        meta_width=40,
+        rank=40,
+        spelling_size=50,
+        lowercase=True,
+        min_df=2,
+        max_words=25_000,
+        max_length=500,
+        dropout=0.5,
+        max_epochs=20,
+        batch_size=16,
+        learning_rate=2e-3,
+        optimizer="adamw",
+        device="auto",
+        random_state=None,
+        verbose=False,
+    ):
+        super().__init__(
+            backbone,
+            word_vectors=word_vectors,
+            embedding_size=embedding_size,
+            width=width,
+            meta_width=meta_width,
+            rank=rank,
+            lowercase=lowercase,
+            min_df=min_df,
+            max_words=max_words,
+            max_length=max_length,
+            dropout=dropout,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.spelling_size = spelling_size
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
@@ -138,6 +193,11 @@ class MetaLSTMTagger(TextEstimator):
             for name, pair in read.items()
         }
         return super()._prepared(learner, kept)
+
+    @staticmethod
+    def _tokens(X):
+        # Sentences of one length may be an array of words.
+        return TextEstimator._tokens(X.tolist() if isinstance(X, np.ndarray) else X)
 
     @staticmethod
     def _check_sentences(X):
