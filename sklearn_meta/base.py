@@ -176,6 +176,8 @@ class MetaEstimator(BaseEstimator):
 
         Raises
         ------
+        NotFittedError
+            If nothing was meta-trained.
         ValueError
             If the backbone is a module of your own, or there is no such repository.
         ImportError
@@ -184,6 +186,11 @@ class MetaEstimator(BaseEstimator):
             If the folder or the repository cannot be written.
         """
         self._validate_params()
+        if self._names_an_architecture() and not hasattr(self, "learner_"):
+            raise NotFittedError(
+                "Nothing was meta-trained that could be saved: call meta_fit first. What fit alone "
+                "has learned is kept by pickle or joblib.dump."
+            )
         return save_pretrained(self._learner(), folder, **card)
 
     @classmethod
@@ -262,9 +269,10 @@ class MetaEstimator(BaseEstimator):
         elif isinstance(backbone, nn.Module):
             learner = self._new_learner(backbone)
         elif self._names_an_architecture():
+            names = available_weights(self._task)
             raise NotFittedError(
-                f"backbone={backbone!r} names an architecture without weights: call meta_fit "
-                f"first, or choose weights from {available_weights()}."
+                f"backbone={backbone!r} names an architecture without weights: call meta_fit first"
+                + (f", or choose weights from {names}." if names else ".")
             )
         else:
             learner = load_learner(self._weights_name())

@@ -328,6 +328,13 @@ def test_an_unknown_name_lists_those_there_are(wrong, tmp_path, monkeypatch):
         load_learner(wrong)
 
 
+def test_names_of_weights_by_task():
+    assert available_weights("regression") == ["default_regression"]
+    assert available_weights("text_tagging") == []
+    tasks = {load_learner(name).task for name in available_weights()}
+    assert sorted(n for task in tasks for n in available_weights(task)) == available_weights()
+
+
 @pytest.mark.parametrize("name", available_weights())
 def test_the_weights_of_the_package_can_be_loaded(name):
     learner = load_learner(name)

@@ -20,9 +20,23 @@ FOLDER = Path(__file__).parent
 CARD, WEIGHTS = "model.json", "model.safetensors"
 
 
-def available_weights():
-    """Names of the weights inside the package, a sorted list."""
-    return sorted(path.stem for path in FOLDER.glob("*.json"))
+def available_weights(task=None):
+    """Names of the weights inside the package.
+
+    Parameters
+    ----------
+    task : str, default=None
+        Those that were meta-trained for it, such as "classification"; None is all.
+
+    Returns
+    -------
+    list of str
+        Sorted.
+    """
+    cards = sorted(FOLDER.glob("*.json"))
+    if task is not None:
+        cards = [path for path in cards if json.loads(path.read_text())["config"]["task"] == task]
+    return [path.stem for path in cards]
 
 
 def save_learner(learner, path, **card):
