@@ -79,6 +79,7 @@ def parse_arguments(arguments=None):
     add("--least-steps", type=int, default=200, help="from nothing [%(default)s]")
     add("--left-out", type=int, default=1, help="domains a transfer leaves out [%(default)s]")
     add("--pooling", choices=["max", "last"], default="max", help="of words [%(default)s]")
+    add("--spelling-size", type=int, default=50, help="of taggers [%(default)s]")
     add("--learning-rate", type=float, default=2e-3)
     add("--n-texts", type=int, help="of each domain at most, to be quick")
     add("--max-length", type=int, default=300, help="words of a text [%(default)s]")
@@ -283,7 +284,7 @@ def table_5(options):
                 *(("multi", m) for m in ("ssp_mtl", "meta_lstm")),
             ):
                 key = {"data": dataset, "part": part, "model": model, "seed": seed}
-                key["protocol"] = protocol(options, None)
+                key["protocol"] = protocol(options, None, "spelling_size")
                 left = scores.missing(key, [n for n in train if n in test])
                 groups = [[n] for n in left]
                 if part == "multi":
@@ -295,7 +296,7 @@ def table_5(options):
                     told = {n: estimator.estimators_[n].score(*test[n]) for n in names if n in left}
                     scores.add(key, told)
     rows = pd.DataFrame(scores.rows)
-    rows = rows[rows["protocol"] == protocol(options, None)]
+    rows = rows[rows["protocol"] == protocol(options, None, "spelling_size")]
     report.write_table_5(rows, options.output / "table_5.md")
 
 
@@ -311,6 +312,7 @@ def tagger(model, seed, options):
         model,
         word_vectors=options.word_vectors,
         meta_width=30,
+        spelling_size=options.spelling_size,
         learning_rate=options.learning_rate,
         random_state=seed,
     )

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -10,8 +9,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from .backbones.packed import reversal
 from .backbones.text_sharing import TEXT_BACKBONES
 from .heads import HEADS
-from .tasks.spelling import N_NUMBERS, spellings
-from .tasks.texts import word_numbers
 
 
 class TextLearner(nn.Module):
@@ -33,8 +30,9 @@ class TextLearner(nn.Module):
         Length of a word vector.
     lowercase : bool, default=True
         Whether the vocabulary is of words in lower case.
-    spelling_size : int, default=0
-        Length of a vector of each word's spelling, which is read beside the word's own.
+    spelling : (int, int), optional
+        Count of the features of spelling, and length of the vector that is read beside each word's
+        own, the mean of its features'.
     dropout : float, default=0.5
         Of word vectors and of what the head reads.
     backbone_config : dict, optional
@@ -56,7 +54,7 @@ class TextLearner(nn.Module):
         tasks=None,
         n_inputs=100,
         lowercase=True,
-        spelling_size=0,
+        spelling=None,
         dropout=0.5,
         backbone_config=None,
     ):
@@ -74,15 +72,16 @@ class TextLearner(nn.Module):
         self.embedding = nn.Embedding(1 + len(self.words), n_inputs)
         nn.init.normal_(self.embedding.weight, std=0.1)
         self.spelling = None
-        if spelling_size:
-            self.spelling = nn.EmbeddingBag(N_NUMBERS, spelling_size, mode="mean")
+        if spelling is not None:
+            self.spelling = nn.EmbeddingBag(*spelling, mode="mean")
+            n_inputs += self.spelling.embedding_dim
             nn.init.normal_(self.spelling.weight, std=0.3)
         self.dropout = nn.Dropout(dropout)
         # A tagger reads both ways.
         directions = 2 if task == "text_tagging" else 1
         config = backbone_config or {}
         self.backbones = nn.ModuleList(
-            TEXT_BACKBONES[backbone](n_inputs + spelling_size, **config) for _ in range(directions)
+            TEXT_BACKBONES[backbone](n_inputs, **config) for _ in range(directions)
         )
         self.heads = nn.ModuleList()
         self.tasks = {}
@@ -105,7 +104,7 @@ class TextLearner(nn.Module):
             "tasks": dict(self.tasks),
             "n_inputs": self.n_inputs,
             "lowercase": self.lowercase,
-            "spelling_size": 0 if self.spelling is None else self.spelling.embedding_dim,
+            "spelling": None if self.spelling is None else list(self.spelling.weight.shape),
             "dropout": self.dropout.p,
             "backbone_config": dict(self.backbones[0].config),
         }
@@ -132,32 +131,8 @@ class TextLearner(nn.Module):
         modules = [self.embedding, self.spelling, *(b.shared for b in self.backbones)]
         return [p for module in modules if module is not None for p in module.parameters()]
 
-    def numbers(self, tokens, max_length=None):
-        """Texts as this learner reads them.
-
-        Parameters
-        ----------
-        tokens : list of lists of str
-            Words as they are written.
-        max_length : int, default=None
-            Words of a text beyond this number are left out.
-
-        Returns
-        -------
-        list of ndarray of int64, of shape (n_words,) or (n_words, 1 + N_FEATURES)
-            Numbers of the words, and of their spelling where it is read; a text has one at least.
-        """
-        known = [[word.lower() for word in t] for t in tokens] if self.lowercase else tokens
-        texts = word_numbers(known, self.words, max_length)
-        if self.spelling is None:
-            return texts
-        return [
-            np.column_stack([text, spellings(words[:max_length] or [""])])
-            for text, words in zip(texts, tokens)
-        ]
-
     def vectors(self, numbers):
-        """Vectors (W, n_inputs + spelling_size) of words by their numbers, without padding."""
+        """Vectors (W, size) of words by their numbers, without padding."""
         if self.spelling is None:
             return self.embedding(numbers)
         return torch.cat([self.embedding(numbers[:, 0]), self.spelling(numbers[:, 1:])], 1)
@@ -167,8 +142,8 @@ class TextLearner(nn.Module):
 
         Parameters
         ----------
-        words : int tensor of shape (B, T) or (B, T, 1 + N_FEATURES)
-            What :meth:`numbers` makes of them; padding is not read.
+        words : int tensor of shape (B, T), or (B, T, 1 + n_features) where spelling is read
+            Numbers of words, and of the features of their spelling; padding is not read.
         lengths : int tensor of shape (B,)
             Words of each text, 1 or more, on the CPU.
         task : int

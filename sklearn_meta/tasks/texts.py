@@ -1,4 +1,4 @@
-"""Texts as numbers of words, their vectors, and the stream of mini-batches of several tasks."""
+"""Texts as numbers of words, and the stream of mini-batches of several tasks."""
 
 import hashlib
 import re
@@ -10,6 +10,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from torch.nn.utils.rnn import pad_sequence
 
 from .batch import IGNORE
+from .spelling import spellings
 
 #: Words and single marks; text that is tokenised already comes out as it went in, nearly.
 WORD = re.compile(r"\w+(?:['’]\w+)?|[^\w\s]")
@@ -76,7 +77,7 @@ def vocabulary(tokens, min_df=1, max_words=None):
         return []
 
 
-def word_numbers(tokens, words, max_length=None):
+def word_numbers(tokens, words, max_length=None, *, lowercase=False, spelled=False):
     """Texts as arrays of numbers: 0 is a word that is not in ``words``; a text has one at least.
 
     Parameters
@@ -85,16 +86,23 @@ def word_numbers(tokens, words, max_length=None):
     words : sequence of str
     max_length : int, default=None
         Words of a text beyond this number are left out.
+    lowercase : bool, default=False
+        Whether ``words`` are in lower case, and tokens may not be.
+    spelled : bool, default=False
+        Whether each word's number has those of its spelling beside it.
 
     Returns
     -------
-    list of ndarray of int64
+    list of ndarray of shape (n_words,) or (n_words, 1 + N_FEATURES), int64
     """
     number = {word: i for i, word in enumerate(words, 1)}
-    return [
-        np.array([number.get(word, 0) for word in text[:max_length]] or [0], dtype=np.int64)
-        for text in tokens
-    ]
+    texts = []
+    for text in tokens:
+        text = text[:max_length] or [""]
+        known = [word.lower() for word in text] if lowercase else text
+        numbers = np.array([number.get(word, 0) for word in known], dtype=np.int64)
+        texts.append(np.column_stack([numbers, spellings(text)]) if spelled else numbers)
+    return texts
 
 
 class TextTask(NamedTuple):

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..backbones import TEXT_BACKBONES
 from ..base import MetaEstimator, as_text
+from ..tasks.spelling import N_NUMBERS
 from ..tasks.texts import (
     MiniBatches,
     TextTask,
@@ -17,6 +18,7 @@ from ..tasks.texts import (
     as_inputs,
     tokens_of,
     vocabulary,
+    word_numbers,
 )
 from ..tasks.word_vectors import with_vectors
 from ..text_learner import TextLearner
@@ -245,7 +247,7 @@ class TextEstimator(MetaEstimator):
                 tasks=labels,
                 n_inputs=self.embedding_size if vectors is None else vectors.shape[1],
                 lowercase=self.lowercase,
-                spelling_size=self.spelling_size,
+                spelling=(N_NUMBERS, self.spelling_size) if self.spelling_size else None,
                 dropout=self.dropout,
                 backbone_config=self._backbone_config(),
             )
@@ -287,7 +289,7 @@ class TextEstimator(MetaEstimator):
         return [
             TextTask(
                 name,
-                learner.numbers(tokens, self.max_length),
+                self._numbers(learner, tokens),
                 self._targets(y, learner.tasks[name]),
                 places[name],
             )
@@ -349,7 +351,7 @@ class TextEstimator(MetaEstimator):
         """``what(module, inputs)`` for texts in batches of like length, as a list in order."""
         check_is_fitted(self)
         module = self._module(self.module_)  # a copy, on the device
-        texts = module.numbers(self._tokens(X), self.max_length)
+        texts = self._numbers(module, self._tokens(X))
         if not texts:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
@@ -370,6 +372,15 @@ class TextEstimator(MetaEstimator):
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
         return tags
+
+    def _numbers(self, learner, tokens):
+        return word_numbers(
+            tokens,
+            learner.words,
+            self.max_length,
+            lowercase=learner.lowercase,
+            spelled=learner.spelling is not None,
+        )
 
     @staticmethod
     def _tokens(X):
