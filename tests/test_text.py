@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
+from skorch.callbacks import Callback
 
 from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
 from sklearn_meta.tasks.spelling import N_FEATURES, N_NUMBERS, spelling, spellings
@@ -401,6 +402,28 @@ def test_tagger_answers_in_integers_if_it_is_given_some(kind):
     assert tagger.score(sentences[:1], labels[:1]) == 1.0
     with pytest.raises(ValueError, match="Labels must be all str or all int, got int and str"):
         tagger.fit(sentences[:2], [["O", 1], ["O", "O", "O"]])
+
+
+def test_interrupted_joint_training_is_not_fine_tuned():
+    class Interrupt(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            raise KeyboardInterrupt
+
+    X, y = sentences(30)
+    ways = {"max_steps": 20, "eval_every": 10, "fine_tune_epochs": 1, "verbose": False}
+    whole, not_tuned, ended = (MetaLSTMTagger(**QUICK, random_state=0) for _ in range(3))
+    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 1 of 2"):
+        ended.meta_fit({"names": (X, y)}, **ways, callbacks=[Interrupt()])
+    with pytest.warns(UserWarning, match="after 1 of 2"):
+        not_tuned.meta_fit(
+            {"names": (X, y)}, **ways | {"fine_tune_epochs": 0}, callbacks=[Interrupt()]
+        )
+    whole.meta_fit({"names": (X, y)}, **ways)
+
+    def head(tagger):
+        return tagger.learner_.heads[0].output.weight
+
+    assert torch.equal(head(ended), head(not_tuned)) and not torch.equal(head(ended), head(whole))
 
 
 def test_spelling_tells_words_apart_that_are_not_known():

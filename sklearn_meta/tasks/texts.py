@@ -77,7 +77,7 @@ def vocabulary(tokens, min_df=1, max_words=None):
         return []
 
 
-def word_numbers(tokens, words, max_length=None, *, lowercase=False, spelled=False):
+def word_numbers(tokens, words, max_length=None, lowercase=False, spelled=False):
     """Texts as arrays of numbers: 0 is a word that is not in ``words``; a text has one at least.
 
     Parameters

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..backbones import TEXT_BACKBONES
 from ..base import MetaEstimator, as_text
+from ..callbacks import Patience
 from ..tasks.spelling import N_NUMBERS
 from ..tasks.texts import (
     MiniBatches,
@@ -139,7 +140,8 @@ class TextEstimator(MetaEstimator):
             lowest loss are kept, otherwise the last ones: when the rate has fallen they tell more
             texts right, if more boldly.
         fine_tune_epochs : int, default=0
-            Epochs over each task's own texts afterwards, of its private part alone.
+            Epochs over each task's own texts afterwards, of its private part alone; none if joint
+            training was interrupted.
         callbacks : list of skorch callbacks, default=None
         checkpoint_dir : path, default=None
             Folder of the checkpoint, from which a killed run goes on.
@@ -181,11 +183,11 @@ class TextEstimator(MetaEstimator):
                 n: self._read_task(n, *pair, n_classes=1) for n, pair in validation_tasks.items()
             }
             validation = self._prepared(learner, held_out)
-        n_texts = sum(len(task.texts) for task in prepared)
+        n_steps = max_steps or self._n_steps(prepared, self.max_epochs)
         self.history_ = self._train(
             learner,
             prepared,
-            max_steps or self.max_epochs * math.ceil(n_texts / self.batch_size),
+            n_steps,
             validation=validation,
             eval_every=eval_every,
             patience=patience,
@@ -193,11 +195,13 @@ class TextEstimator(MetaEstimator):
             checkpoint_dir=checkpoint_dir,
             verbose=verbose,
         )
-        if fine_tune_epochs:
+        n_done = eval_every * sum("train_loss" in epoch for epoch in self.history_)
+        stopped = Patience(validation and patience).is_over(self.history_)
+        if fine_tune_epochs and (n_done >= n_steps or stopped):  # otherwise it was interrupted
             for parameter in learner.shared_parameters():
                 parameter.requires_grad_(False)
             for task in prepared:
-                n_steps = fine_tune_epochs * math.ceil(len(task.texts) / self.batch_size)
+                n_steps = self._n_steps([task], fine_tune_epochs)
                 self._train(learner, [task], n_steps, rate=FINE_TUNING * self.learning_rate)
         vars(self).pop("module_", None)
         self.learner_ = learner.requires_grad_(False).cpu().eval()
@@ -226,7 +230,7 @@ class TextEstimator(MetaEstimator):
                 learner, self.learner_, *prepared, self.random_state or 0
             )
         rate = self.learning_rate * (1.0 if self.begun_as_ is None else TRANSFER)
-        n_steps = self.max_epochs * math.ceil(len(tokens) / self.batch_size)
+        n_steps = self._n_steps(prepared, self.max_epochs)
         self.fit_history_ = self._train(
             learner, prepared, n_steps, rate=rate, verbose=bool(self.verbose)
         )
@@ -295,6 +299,9 @@ class TextEstimator(MetaEstimator):
             )
             for name, (tokens, y) in read.items()
         ]
+
+    def _n_steps(self, tasks, n_epochs):
+        return n_epochs * math.ceil(sum(len(task.texts) for task in tasks) / self.batch_size)
 
     def _train(self, learner, tasks, n_steps, *, validation=None, rate=None, **settings):
         settings = {"eval_every": n_steps, "verbose": False} | settings
@@ -374,13 +381,8 @@ class TextEstimator(MetaEstimator):
         return tags
 
     def _numbers(self, learner, tokens):
-        return word_numbers(
-            tokens,
-            learner.words,
-            self.max_length,
-            lowercase=learner.lowercase,
-            spelled=learner.spelling is not None,
-        )
+        spelled = learner.spelling is not None
+        return word_numbers(tokens, learner.words, self.max_length, learner.lowercase, spelled)
 
     @staticmethod
     def _tokens(X):
