@@ -11,8 +11,11 @@ import os
 from pathlib import Path
 
 import few_shot_tables
+import numpy as np
+import pandas as pd
 import torch
 from meta_train_default import tables
+from scipy.stats import ttest_1samp
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.inspection import MetaLearningCurveDisplay
@@ -31,7 +34,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--checkpoint-dir", help="a killed run goes on from there")
-    parser.add_argument("--episodes", type=int, default=10, help="test tasks from each table")
+    parser.add_argument("--episodes", type=int, default=100, help="test tasks from each table")
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/meta_fit_tables")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -57,6 +60,45 @@ def main():
         + ["--folder", str(args.folder), "--episodes", str(args.episodes)]
         + ["--output", str(args.output)]
     )
+    text = change(pd.read_csv(args.output / "test.csv"), f"ours:{Path(args.start).stem}")
+    (args.output / "change.md").write_text(text)
+    print(text)
+
+
+def change(scores, start):
+    """What meta-training changed, in Markdown.
+
+    There are two errors: that of these tables' mean, had other tasks been drawn from them, and that
+    of other tables' mean, to which the test belongs.
+
+    Parameters
+    ----------
+    scores : DataFrame
+        Of few_shot_tables, two methods.
+    start : str
+        The method that is the other's beginning.
+
+    Returns
+    -------
+    str
+    """
+    lines = [
+        "| labels a class | measure | change | s.e., these tables | s.e., others | p (t-test) |",
+        "|---:|---|---:|---:|---:|---:|",
+    ]
+    (fitted,) = set(scores["method"]) - {start}
+    for shots, rows in scores.groupby("shots"):
+        for measure in ("accuracy", "log_loss"):
+            pairs = rows.pivot(index=["dataset", "episode"], columns="method", values=measure)
+            tables = (pairs[fitted] - pairs[start]).groupby("dataset")
+            means = tables.mean()
+            own = np.sqrt((tables.var() / tables.size()).sum()) / len(means)
+            p = ttest_1samp(means, 0).pvalue
+            lines.append(
+                f"| {shots} | {measure.replace('_', ' ')} | {means.mean():+.4f} | {own:.4f} "
+                f"| {means.sem():.4f} | {p:.2g} |"
+            )
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

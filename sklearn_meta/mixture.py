@@ -31,14 +31,16 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     Parameters
     ----------
     n_components : int or "auto", default=1
-        Number of components; "auto" is the one with the least BIC among 1 to `max_components`.
+        Number of components; "auto" is the one with the least BIC among 1 to `max_components`, as
+        far as there is one point more than columns for each of them: on fewer, BIC is of no use.
         Weights of the package were meta-trained for 1 to 16 components and 1 to 32 columns; more
         are possible.
     covariance_type : {"full", "diag", "spherical"}, default="full"
         As in :class:`sklearn.mixture.GaussianMixture`, which has "tied" as well.
     n_init : int, default=1
         Starts, the likeliest of which is kept; each takes as long as one. They begin at points of
-        different distance from the middle, and more starts are those of fewer, and others.
+        different distance from the middle, and more starts are those of fewer, and others. One
+        start may join two clusters and divide a third; four are still fast.
     refine_steps : int, default=0
         Steps of EM from the network's answer. None of them lowers the likelihood of the points of
         ``fit``; on few points they overfit.
@@ -302,7 +304,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         for X, units in sets:
             numbers = [self.n_components]
             if self.n_components == "auto":
-                numbers = range(1, min(self.max_components, len(X)) + 1)
+                supported = max(len(X) // (X.shape[1] + 1), 1)
+                numbers = range(1, min(self.max_components, supported) + 1)
             candidates.append(range(len(jobs), len(jobs) + len(numbers)))
             jobs += [Job(X, units, k) for k in numbers]
         fitted = fit_jobs(

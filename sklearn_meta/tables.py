@@ -199,6 +199,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         kept, prepared = [], []
         for position, triple in enumerate(tasks):
             try:
+                if not isinstance(triple, tuple | list) or len(triple) != 3:
+                    raise ValueError(
+                        "give a list of triples (X_labelled, y_labelled, X_unlabelled), one a task."
+                    )
                 labels, task = self._small_task(*triple)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"Task {position}: {error}") from error
@@ -214,6 +218,12 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return answers
 
     def _small_task(self, X_labelled, y_labelled, X_unlabelled):
+        shapes = [np.shape(X) for X in (X_labelled, X_unlabelled)]
+        if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
+            raise ValueError(
+                "X_labelled and X_unlabelled must be tables of the same columns, got shapes "
+                f"{shapes[0]} and {shapes[1]}."
+            )
         X = stack_tables(X_labelled, X_unlabelled)
         X = self._encode(TableEncoder().fit(X), X)
         if len(y_labelled) != len(X_labelled):

@@ -79,6 +79,18 @@ def test_pandas_nullable_integers_with_a_gap():
     np.testing.assert_array_equal(encode(frame([3, pd.NA, 2], "Int64")), [[3], [nan], [2]])
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_dates_and_durations_are_numbers_of_seconds(unit, zone):
+    days = pd.Series(pd.to_datetime(["1970-01-02", None, "1900-01-01"])).dt.as_unit(unit)
+    expected = np.array([[86400.0], [nan], [-25567 * 86400.0]])
+    dates = days.dt.tz_localize("UTC").dt.tz_convert(zone) if zone else days
+    np.testing.assert_array_equal(encode(pd.DataFrame({"day": dates})), expected)
+    since = days - pd.Timestamp("1970-01-01")
+    np.testing.assert_array_equal(encode(pd.DataFrame({"since": since})), expected)
+    np.testing.assert_array_equal(encode(days.to_numpy()[:, None]), expected)
+
+
 @pytest.mark.parametrize(
     "table",
     [

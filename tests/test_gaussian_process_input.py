@@ -204,7 +204,10 @@ def test_not_fitted(ask):
         ((X_GOOD[:2], [0, np.inf], X_GOOD), "Task 1: targets must be finite"),
         ((X_GOOD[:0], [], X_GOOD), "Task 1: targets must be .* not empty"),
         ((X_GOOD[:2], ["a", "b"], X_GOOD), "Task 1: could not convert"),
-        ((X_GOOD[:2], [1, 2]), "Task 1: .*missing 1 required"),
+        ((X_GOOD[:2], [1, 2]), "Task 1: give a list of triples"),
+        (X_GOOD, "Task 1: give a list of triples"),
+        ((X_GOOD[:2], [1, 2], X_GOOD[:, :1]), r"Task 1: X_labelled and X_unlabelled .* \(20, 1\)"),
+        ((X_GOOD[:2], [1, 2], None), r"Task 1: X_labelled and X_unlabelled .* and \(\)"),
     ],
 )
 def test_bad_task_in_a_batch_is_named(task, message):

@@ -304,5 +304,5 @@ def test_evaluate_says_what_to_do_with_weights_of_regression(here, capsys):
         assert main(["evaluate", "tables", "--weights", weights, "--peers", "none"]) == 1
         captured = capsys.readouterr()
         assert captured.out == "" and captured.err.count("\n") == 1
-        assert f"'{weights}' are for regression" in captured.err
-        assert f"few_shot_regression.py --weights {weights}" in captured.err
+        assert f"'{weights}' are for regression, and this command scores those" in captured.err
+        assert "for classification, such as ['default', 'prior']" in captured.err

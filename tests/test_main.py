@@ -135,12 +135,34 @@ def test_interrupted_meta_fit_goes_on(here):
 # meta-fit
 
 
+def test_a_name_that_excludes_nothing_is_told(here, capsys):
+    command = ("evaluate", "./tables", "--exclude", "irsi,wine,61", "--peers", "none")
+    assert call(*command, "--n-episodes", "1", "--n-shots", "1") == 0
+    assert "--exclude irsi: tables has nothing of that name\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("meta-fit", "tables", "--estimator", "MetaLSTMTagger", "--output", "x.safetensors"),
+        ("evaluate", "tables", "--n-shots", "0"),
+    ],
+)
+def test_what_cannot_be_is_a_wrong_argument(here, capsys, command):
+    with pytest.raises(SystemExit) as end:
+        call(*command)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert "learns from texts, and collections are of tables" in error or "1 or more" in error
+
+
 def test_meta_fit_saves_weights_with_a_card(here, capsys):
     more = ("--validation", "./tables", "--exclude", "iris", "--n-shots", "1,2", "--json")
     assert call(*meta_fit_prior("mine.safetensors", *more, collections=["tables@0.7"])) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert "left out: iris: excluded" in captured.err
+    assert "--exclude" not in captured.err
     card = json.loads((here / "mine.json").read_text())
     sha256 = hashlib.sha256((here / "mine.safetensors").read_bytes()).hexdigest()
     assert result["sha256"] == card["sha256"] == sha256

@@ -456,12 +456,27 @@ def test_tagger_with_spelling_saves_transfers_and_reads_one_by_one(tmp_path):
     tagger = MetaLSTMTagger(**QUICK, spelling_size=8, random_state=0)
     tagger.meta_fit({"names": (X, y)}, max_steps=40, verbose=False)
     path = tagger.save_pretrained(tmp_path / "names")
-    again = MetaLSTMTagger(path, **QUICK, spelling_size=0, random_state=0)  # weights keep theirs
+    again = MetaLSTMTagger(path, **QUICK, spelling_size=0, random_state=0)
     own = clone(tagger).fit(X[:20], y[:20])
-    again.fit(X[:20], y[:20])
+    with pytest.warns(UserWarning, match="spelling_size=0 has no effect"):
+        again.fit(X[:20], y[:20])
     assert_array_equal(own.module_.spelling.weight, tagger.learner_.spelling.weight)
     new = [["Carl", "sees", "Ann"], ["a"], [], ["Ben"] * 7]
     assert again.predict(new) == own.predict(new) == [own.predict([words])[0] for words in new]
+
+
+def test_parameters_that_weights_do_not_follow_are_told():
+    X, y = reviews(30, "toy")
+    meta = MetaLSTMClassifier(**QUICK).meta_fit({"toy": (X, y)}, max_steps=2, verbose=False)
+    clone(meta).fit(X, y)  # without a word
+    for name, value in {"width": 20, "pooling": "last", "lowercase": False}.items():
+        with pytest.warns(UserWarning, match=f"^{name}={value!r} has no effect: weights .* keep"):
+            clone(meta).set_params(**{name: value}).fit(X, y)
+
+
+def test_a_word_that_is_none_is_named():
+    with pytest.raises(ValueError, match="Sentence 1, word 1 is of type NoneType: give str"):
+        MetaLSTMTagger(**QUICK).fit([["a", "b"], ["c", None]], [["O", "O"]] * 2)
 
 
 def test_sentences_of_one_length_may_be_an_array():

@@ -151,6 +151,7 @@ def open_collection(spec, args, task="classification"):
     What is left out is told on stderr. The task says which prior is meant.
     """
     from ..tasks import Folder, RegressionPrior, TablePrior, select
+    from ..tasks.collections import family_of
 
     if spec.kind == "prior":
         return TablePrior() if task.endswith("classification") else RegressionPrior()
@@ -166,6 +167,10 @@ def open_collection(spec, args, task="classification"):
     if not filters:
         return collection
     chosen = select(collection, **filters)
+    known = {text for name in collection for text in (name, family_of(collection, name))}
+    for name in args.exclude:
+        if name not in known and not name.isdecimal():  # a number may be a dataset's id
+            print(f"--exclude {name}: {spec.label} has nothing of that name", file=sys.stderr)
     for name, reason in chosen.rejected.items():
         print(f"left out: {name}: {reason}", file=sys.stderr)
     if not len(chosen):

@@ -48,20 +48,23 @@ def run(args):
     """Evaluate and print a table, or JSON."""
     from .. import evaluation
 
+    if min(args.n_shots) < 1:
+        args.parser.error(f"--n-shots must be 1 or more, got {min(args.n_shots)}")
     known = evaluation.peers()
     chosen = [] if args.peers == ["none"] else list(known) if args.peers is None else args.peers
     if unknown := set(chosen) - set(known):
         args.parser.error(f"no peers {sorted(unknown)}: choose from {','.join(known)} or none")
     from .. import MetaSemiSupervisedClassifier
-    from ..weights import load_learner
+    from ..weights import available_weights, load_learner
 
     estimators = {}
     for weights in args.weights or ["default"]:
         # An error now rather than one for each task.
-        if load_learner(weights).task != "classification":
+        task = load_learner(weights).task
+        if task != "classification":
             raise ValueError(
-                f"Weights {weights!r} are for regression, and this command scores classifiers. "
-                f"Score them with: python benchmarks/few_shot_regression.py --weights {weights}"
+                f"Weights {weights!r} are for {task}, and this command scores those for "
+                f"classification, such as {available_weights('classification')}."
             )
         estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
     estimators |= {name: known[name] for name in chosen}

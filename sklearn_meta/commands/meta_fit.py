@@ -11,6 +11,7 @@ import sys
 import threading
 from argparse import ArgumentTypeError
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 
 import sklearn_meta
@@ -116,6 +117,8 @@ def run(args):
     kind = getattr(sklearn_meta, args.estimator)
     if not hasattr(kind, "meta_fit"):
         args.parser.error(f"{args.estimator} is trained by fit and has nothing to meta-train")
+    if "datasets" not in signature(kind.meta_fit).parameters:
+        args.parser.error(f"{args.estimator} learns from texts, and collections are of tables")
     if args.backbone not in kind._architectures:
         load_learner(args.backbone)  # an error now rather than after all tables are loaded
     args.output.parent.mkdir(parents=True, exist_ok=True)

@@ -150,6 +150,7 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
             One set each: (n_points, n_features), or (n_points, ...) with an ``embedding``, or
             (n_points,) for sets of numbers. Or an array (n_sets, n_points, n_features), or
             (n_sets, n_points) for sets of numbers, where points that are all NaN are padding.
+            Columns of DataFrames are told apart by their place, not by their names.
         y : array-like of shape (n_sets,) or (n_sets, n_targets)
             Targets; whole numbers from 0 on if ``loss="poisson"``.
 

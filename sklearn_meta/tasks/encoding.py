@@ -11,7 +11,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     A missing category is NaN in each of its one-hot columns, so the backbone sees an unobserved
     cell (Eq. 5 of paper 000) and not one more category. A category that ``fit`` has not seen is
-    missing, too. A two-valued column becomes one column.
+    missing, too. A two-valued column becomes one column. Dates and durations are
+    numbers, of seconds.
 
     Parameters
     ----------
@@ -128,11 +129,20 @@ def _is_matrix(X):
 def _columns(X):
     """The columns of a table, each an array of its values and its dtype."""
     if hasattr(X, "columns"):
-        return [(X.iloc[:, j].to_numpy(dtype=object), X.dtypes.iloc[j]) for j in range(X.shape[1])]
+        return [_values(X.iloc[:, j], X.dtypes.iloc[j]) for j in range(X.shape[1])]
     X = np.asarray(X)
     if X.dtype.kind in "US":  # mixed columns of which numpy has made text
         X = X.astype(object)
-    return [(X[:, j], X.dtype) for j in range(X.shape[1])]
+    return [_values(X[:, j], X.dtype) for j in range(X.shape[1])]
+
+
+def _values(column, dtype):
+    kind = getattr(dtype, "kind", "O")
+    if kind in "mM":  # with a time zone, too
+        column = np.asarray(column, dtype=f"{kind}8[us]")
+        start = np.datetime64(0, "us") if kind == "M" else np.timedelta64(0, "us")
+        return (column - start) / np.timedelta64(1, "s"), np.dtype(float)
+    return (column if isinstance(column, np.ndarray) else column.to_numpy(dtype=object)), dtype
 
 
 def _column(column, dtype):

@@ -24,7 +24,7 @@ from ..tasks.texts import (
 from ..tasks.word_vectors import with_vectors
 from ..text_learner import TextLearner
 from ..training import meta_train
-from .transfer import begin_as_nearest, with_a_task
+from .transfer import begin_as_nearest, warn_of_kept_settings, with_a_task
 
 #: Shares of the rate for weights that were trained on the same texts, or on those of another task.
 FINE_TUNING, TRANSFER = 0.1, 0.5
@@ -218,6 +218,7 @@ class TextEstimator(MetaEstimator):
         tokens = self._tokens(X)
         if hasattr(self, "learner_") or not self._names_an_architecture():
             self.learner_ = self._learner()
+            warn_of_kept_settings(self, self.learner_)
             learner = with_a_task(self.learner_, OWN, labels, self.random_state or 0)
             learner.dropout.p = self.dropout
         else:

@@ -37,7 +37,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         Length of the vectors without ``word_vectors``.
     width, meta_width, rank : int, default=100, 40 and 40
         Hidden units h of each LSTM, m of the generating one, and its outputs z. Weights that were
-        meta-trained keep their own, and so does their vocabulary.
+        meta-trained keep their own, and so do their vocabulary and ``pooling``.
     pooling : {"max", "last"}, default="max"
         What a text is told by: the highest value of every hidden unit over its words, or, as in
         the paper, the hidden state after its last word.

@@ -205,6 +205,12 @@ class MetaLSTMTagger(TextEstimator):
             isinstance(sentence, str) or not np.iterable(sentence) for sentence in X
         ):
             raise ValueError("Sentences must be cut into words: give a list of lists of str.")
+        for i, sentence in enumerate(X):
+            for j, word in enumerate(sentence):
+                if not isinstance(word, str):
+                    raise ValueError(
+                        f"Sentence {i}, word {j} is of type {type(word).__name__}: give str."
+                    )
 
     def _checked_labels(self, X, y, n_classes=2):
         self._check_sentences(X)

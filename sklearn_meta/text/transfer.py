@@ -1,6 +1,8 @@
 """How a new task begins where others were learned before."""
 
 import copy
+import warnings
+from inspect import signature
 
 import numpy as np
 import torch
@@ -36,6 +38,27 @@ def with_a_task(known, name, labels, random_state):
         torch.manual_seed(random_state)
         learner.add_task(name, labels)
     return learner
+
+
+def warn_of_kept_settings(estimator, learner):
+    """Say which parameters of an estimator weights do not follow: they were trained with others.
+
+    Parameters that have their default value are taken for not given.
+    """
+    spelling = learner.spelling
+    kept = learner.config["backbone_config"] | {
+        "embedding_size": learner.n_inputs,
+        "lowercase": learner.lowercase,
+        "spelling_size": 0 if spelling is None else spelling.embedding_dim,
+    }
+    for name, parameter in signature(type(estimator)).parameters.items():
+        given = getattr(estimator, name)
+        if name in kept and given != parameter.default and given != kept[name]:
+            warnings.warn(
+                f"{name}={given!r} has no effect: weights that were meta-trained keep "
+                f"{kept[name]!r}. Call meta_fit anew for others.",
+                stacklevel=5,
+            )
 
 
 @torch.no_grad()
