@@ -181,6 +181,12 @@ def test_estimators_that_do_not_predict_labels_online(estimator):
         InstanceAccuracyDisplay.from_estimator(estimator, [(np.zeros((2, 1)), [0, 1])])
 
 
+def test_one_episode_is_a_list_of_one():
+    X, y = np.zeros((3, 1)), [0, 1, 0]
+    with pytest.raises(ValueError, match=r"pairs \(X, y\): give \[\(X, y\)\] if there is one"):
+        InstanceAccuracyDisplay.from_estimator(MANNClassifier(), (X, y))
+
+
 # -- the memory -----------------------------------------------------------------------------------
 
 

@@ -120,7 +120,7 @@ class InstanceAccuracyDisplay:
         TypeError
             If the estimator is no classifier with ``predict_online``.
         ValueError
-            As in :meth:`from_predictions`.
+            If an episode is no pair, and as in :meth:`from_predictions`.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         kind = type(estimator).__name__
@@ -129,6 +129,9 @@ class InstanceAccuracyDisplay:
                 "The estimator must be a classifier with predict_online, such as MANNClassifier, "
                 f"got {kind}: predict row after row yourself, and use from_predictions."
             )
+        episodes = list(episodes)
+        if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in episodes):
+            raise ValueError("episodes must hold pairs (X, y): give [(X, y)] if there is one.")
         y_true, y_pred = [], []
         for X, y in episodes:
             y_true.append(y)
