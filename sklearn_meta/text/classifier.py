@@ -256,7 +256,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
             if not isinstance(backbone, SharedMeta):
                 raise ValueError("Only a network of backbone='meta_lstm' generates weights.")
             basic = backbone.private[self._task_place]
-            x = pack_sequence([module.embedding(inputs["words"][0])])
+            x = pack_sequence([module.vectors(inputs["words"][0])])
             return [basic.matrices(generated(backbone.shared, basic, x)).double().cpu().numpy()]
 
         return self._tell([text], what)[0]
