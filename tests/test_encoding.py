@@ -1,5 +1,7 @@
 """The encoding of tables: what is a number, what a category, and what is missing stays missing."""
 
+from datetime import date, datetime, timedelta
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,6 +91,30 @@ def test_dates_and_durations_are_numbers_of_seconds(unit, zone):
     since = days - pd.Timestamp("1970-01-01")
     np.testing.assert_array_equal(encode(pd.DataFrame({"since": since})), expected)
     np.testing.assert_array_equal(encode(days.to_numpy()[:, None]), expected)
+    encoder = TableEncoder().fit(pd.DataFrame({"day": dates.astype(object)}))
+    np.testing.assert_array_equal(encoder.transform(pd.DataFrame({"day": dates})), expected)
+    np.testing.assert_array_equal(encode(pd.DataFrame({"since": since.astype(object)})), expected)
+    called = TableEncoder().fit(pd.DataFrame({"day": dates.astype("category")}))
+    assert called.categorical_ == [0]
+
+
+def test_dates_as_objects_of_python_and_of_numpy():
+    moments = [date(1970, 1, 2), datetime(1970, 1, 2), np.datetime64("1970-01-02"), pd.NaT]
+    np.testing.assert_array_equal(encode(objects(*moments)), [[86400]] * 3 + [[nan]])
+    spans = [timedelta(days=1), np.timedelta64(1, "D"), None]
+    np.testing.assert_array_equal(encode(objects(*spans)), [[86400], [86400], [nan]])
+    assert TableEncoder().fit(objects(date(1970, 1, 2), "now")).categorical_ == [0]
+    with pytest.raises(ValueError, match="Column 0 held categories in fit and holds dates now"):
+        TableEncoder().fit(frame(["1970-01-02"])).transform(frame([datetime(1970, 1, 2)]))
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_dates_of_two_tables_are_stacked_as_dates(unit):
+    days = np.array(["1970-01-02", "1970-01-03"], dtype=f"M8[{unit}]")[:, None]
+    expected = [[86400], [2 * 86400]]
+    np.testing.assert_array_equal(encode(stack_tables(days[:1], days[1:])), expected)
+    late = [pd.DataFrame({"day": part.ravel()}) for part in (days[:1], days[1:])]
+    np.testing.assert_array_equal(encode(stack_tables(*late)), expected)
 
 
 @pytest.mark.parametrize(

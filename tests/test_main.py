@@ -142,18 +142,20 @@ def test_a_name_that_excludes_nothing_is_told(here, capsys):
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "message"),
     [
-        ("meta-fit", "tables", "--estimator", "MetaLSTMTagger", "--output", "x.safetensors"),
-        ("evaluate", "tables", "--n-shots", "0"),
+        (
+            ("meta-fit", "tables", "--estimator", "MetaLSTMTagger", "--output", "x.safetensors"),
+            "MetaLSTMTagger learns from texts, and collections are of tables",
+        ),
+        (("evaluate", "tables", "--n-shots", "0"), "--n-shots must be 1 or more, got 0"),
     ],
 )
-def test_what_cannot_be_is_a_wrong_argument(here, capsys, command):
+def test_what_cannot_be_is_a_wrong_argument(here, capsys, command, message):
     with pytest.raises(SystemExit) as end:
         call(*command)
     assert end.value.code == 2
-    error = capsys.readouterr().err
-    assert "learns from texts, and collections are of tables" in error or "1 or more" in error
+    assert message in capsys.readouterr().err
 
 
 def test_meta_fit_saves_weights_with_a_card(here, capsys):

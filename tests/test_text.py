@@ -306,12 +306,21 @@ def test_words_that_have_a_vector_are_known():
     """As many as there is room for, in the order of the file, behind those of the texts."""
     vectors = np.arange(8.0).reshape(4, 2)
     given = (["The", "b", "c", "a"], vectors)
-    words, found = with_vectors(["a", "z"], given)
+    words, found = with_vectors(["a", "z"], given, max_words=9)
     assert words == ["a", "z", "b", "c"]
     assert_allclose(found[[0, 2, 3]], vectors[[3, 1, 2]] * 0.3 / vectors.std(), rtol=1e-6)
     assert np.abs(found[1]).max() > 0
-    assert with_vectors(["a", "z"], given, lowercase=False)[0] == ["a", "z", "The", "b", "c"]
+    assert with_vectors(["a", "z"], given, max_words=9, lowercase=False)[0] == [
+        "a",
+        "z",
+        "The",
+        "b",
+        "c",
+    ]
     assert with_vectors(["a", "z"], given, max_words=3)[0] == ["a", "z", "b"]
+    assert with_vectors(["a", "z"], given)[0] == ["a", "z"]
+    gap = np.array(["a", np.nan], dtype=object)
+    assert with_vectors(["a"], (gap, np.eye(2)), max_words=9)[0] == ["a"]
     X, y = reviews(30, "toy")
     others = (["splendid", "awful"], [[1.0, 2], [3, 4]])
     estimator = MetaLSTMClassifier(word_vectors=others, **QUICK | {"max_epochs": 1}).fit(X, y)
@@ -463,12 +472,17 @@ def test_tagger_with_spelling_saves_transfers_and_reads_one_by_one(tmp_path):
     assert_array_equal(own.module_.spelling.weight, tagger.learner_.spelling.weight)
     new = [["Carl", "sees", "Ann"], ["a"], [], ["Ben"] * 7]
     assert again.predict(new) == own.predict(new) == [own.predict([words])[0] for words in new]
+    assert own.predict(iter(new)) == own.predict(new)
 
 
 def test_parameters_that_weights_do_not_follow_are_told():
     X, y = reviews(30, "toy")
     meta = MetaLSTMClassifier(**QUICK).meta_fit({"toy": (X, y)}, max_steps=2, verbose=False)
     clone(meta).fit(X, y)  # without a word
+    vectors = (["toy"], [[1.0, 2, 3]])
+    other = MetaLSTMClassifier(word_vectors=vectors, **QUICK)  # of an embedding_size of 12
+    other = other.meta_fit({"toy": (X, y)}, max_steps=2, verbose=False)
+    clone(other).fit(X, y)
     for name, value in {"width": 20, "pooling": "last", "lowercase": False}.items():
         with pytest.warns(UserWarning, match=f"^{name}={value!r} has no effect: weights .* keep"):
             clone(meta).set_params(**{name: value}).fit(X, y)
@@ -477,6 +491,8 @@ def test_parameters_that_weights_do_not_follow_are_told():
 def test_a_word_that_is_none_is_named():
     with pytest.raises(ValueError, match="Sentence 1, word 1 is of type NoneType: give str"):
         MetaLSTMTagger(**QUICK).fit([["a", "b"], ["c", None]], [["O", "O"]] * 2)
+    with pytest.raises(ValueError, match="Task 'x': Sentence 0, word 1 is of type int: give str"):
+        MetaLSTMTagger(**QUICK).meta_fit({"x": ([["a", 1]], [["O", "O"]])})
 
 
 def test_sentences_of_one_length_may_be_an_array():

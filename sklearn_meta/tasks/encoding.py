@@ -1,9 +1,14 @@
 """From any table to a matrix of floats in which NaN is an unobserved cell."""
 
+from datetime import UTC, date, datetime, timedelta
+
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
+
+#: Dates and durations as objects; datetime and pandas' Timestamp are dates.
+_TIMES = (date, timedelta, np.datetime64, np.timedelta64)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -81,6 +86,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         blocks = []
         for j, (values, dtype) in enumerate(_columns(X)):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
+                if getattr(dtype, "kind", "O") in "mM":
+                    raise ValueError(
+                        f"Column {j} held categories in fit and holds dates now: convert it "
+                        "before both, as pandas.to_datetime does."
+                    )
                 blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
                 blocks.append(_as_float(_column(values, dtype), j)[:, None])
@@ -117,7 +127,7 @@ def stack_tables(X, more):
                 stacked.isetitem(j, stacked.iloc[:, j].astype("category"))
         return stacked
     X, more = np.asarray(X), np.asarray(more)
-    if not (_is_matrix(X) and _is_matrix(more)):
+    if not (_is_matrix(X) and _is_matrix(more) or X.dtype.kind == more.dtype.kind in "mM"):
         X, more = X.astype(object), more.astype(object)
     return np.vstack([X, more])
 
@@ -141,13 +151,38 @@ def _values(column, dtype):
     if kind in "mM":  # with a time zone, too
         column = np.asarray(column, dtype=f"{kind}8[us]")
         start = np.datetime64(0, "us") if kind == "M" else np.timedelta64(0, "us")
-        return (column - start) / np.timedelta64(1, "s"), np.dtype(float)
-    return (column if isinstance(column, np.ndarray) else column.to_numpy(dtype=object)), dtype
+        return (column - start) / np.timedelta64(1, "s"), column.dtype
+    column = column if isinstance(column, np.ndarray) else column.to_numpy(dtype=object)
+    plain = column.dtype == object and str(dtype) != "category"  # which the user may call dates
+    seconds = _seconds(column) if plain else None
+    return (column, dtype) if seconds is None else (seconds, np.dtype("M8[us]"))
+
+
+def _seconds(column):
+    """Dates or durations that are objects as numbers, or None if there is anything else."""
+    if not any(isinstance(value, _TIMES) for value in column):
+        return None
+    known = ~is_missing(column)
+    if not all(isinstance(value, _TIMES) for value in column[known]):
+        return None
+    seconds = np.full(len(column), np.nan)
+    seconds[known] = [_in_seconds(value) for value in column[known]]
+    return seconds
+
+
+def _in_seconds(value):
+    if isinstance(value, np.generic):
+        return float(_values(np.array([value]), value.dtype)[0][0])
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    return (value - datetime(1970, 1, 1, tzinfo=value.tzinfo and UTC)).total_seconds()
 
 
 def _column(column, dtype):
     """A float array, or an object array of strings in which None is a missing cell."""
-    numeric = getattr(dtype, "kind", "O") in "fiub" and str(dtype) != "category"
+    numeric = getattr(dtype, "kind", "O") in "fiubmM" and str(dtype) != "category"
     if not numeric and str(dtype) == "object":
         numeric = _is_numeric(column)
     return _to_float(column) if numeric else _as_text(column)

@@ -70,7 +70,7 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
     given : path or (sequence of str, array of shape (n_words, size))
         Of :func:`read_word_vectors`, or what it returns.
     max_words : int, default=None
-        Size of the larger vocabulary at most.
+        Size of the larger vocabulary at most; None adds no words.
     lowercase : bool, default=True
         Whether only words in lower case are taken from the file.
     random_state : int, default=0
@@ -93,9 +93,10 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
         raise ValueError(
             f"word_vectors has {len(known)} words and vectors of shape {vectors.shape}."
         )
-    place = {word: i for i, word in enumerate(known)}
+    # What is no str is a gap: pandas reads the word "nan" as one.
+    place = {str(word): i for i, word in enumerate(known) if isinstance(word, str)}
     more = [word for word in place if not lowercase or word == word.lower()]
-    words = list(dict.fromkeys([*words, *more]))[:max_words]
+    words = list(dict.fromkeys([*words, *more]))[: max(max_words or 0, len(words))]
     scale = vectors.std()
     found = np.random.default_rng(random_state).normal(0, scale, (len(words), vectors.shape[1]))
     for i, word in enumerate(words):

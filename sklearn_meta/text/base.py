@@ -140,8 +140,8 @@ class TextEstimator(MetaEstimator):
             lowest loss are kept, otherwise the last ones: when the rate has fallen they tell more
             texts right, if more boldly.
         fine_tune_epochs : int, default=0
-            Epochs over each task's own texts afterwards, of its private part alone; none if joint
-            training was interrupted.
+            Epochs over each task's own texts afterwards, of its private part alone; none if an
+            interrupt or a callback of yours ended joint training.
         callbacks : list of skorch callbacks, default=None
         checkpoint_dir : path, default=None
             Folder of the checkpoint, from which a killed run goes on.
@@ -342,7 +342,8 @@ class TextEstimator(MetaEstimator):
             if len(pair) != 2:
                 raise ValueError(f"a pair (texts, labels) is expected, got {len(pair)} items.")
             X, y = pair
-            return self._tokens(X), self._checked_labels(X, y, n_classes)
+            y = self._checked_labels(X, y, n_classes)
+            return self._tokens(X), y
         except ValueError as error:
             raise ValueError(f"Task {name!r}: {error}") from error
 

@@ -45,7 +45,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     min_df : int, default=2
         Texts that a word must be in, or else it counts as unknown.
     max_words : int, default=25_000
-        Size of the vocabulary.
+        Size of the vocabulary, which words of ``word_vectors`` fill up. None is all words of the
+        texts, and no others.
     max_length : int, default=500
         Words of a text that are read; the rest is left out, which bounds time and memory.
     dropout : float, default=0.5

@@ -145,6 +145,7 @@ class MetaLSTMTagger(TextEstimator):
             tags = told.head.crf.decode(told.scores, told.mask).cpu().numpy()
             return [row[row >= 0] for row in tags]
 
+        X = X if isinstance(X, str) else list(X)
         self._check_sentences(X)
         told = self._tell(X, what)
         labels = self.classes_.tolist()

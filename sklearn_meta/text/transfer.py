@@ -53,6 +53,8 @@ def warn_of_kept_settings(estimator, learner):
     }
     for name, parameter in signature(type(estimator)).parameters.items():
         given = getattr(estimator, name)
+        if name == "embedding_size" and estimator.word_vectors is not None:
+            continue  # the vectors' own length is what counts
         if name in kept and given != parameter.default and given != kept[name]:
             warnings.warn(
                 f"{name}={given!r} has no effect: weights that were meta-trained keep "
