@@ -167,10 +167,11 @@ def open_collection(spec, args, task="classification"):
     if not filters:
         return collection
     chosen = select(collection, **filters)
-    known = {text for name in collection for text in (name, family_of(collection, name))}
-    for name in args.exclude:
-        if name not in known and not name.isdecimal():  # a number may be a dataset's id
-            print(f"--exclude {name}: {spec.label} has nothing of that name", file=sys.stderr)
+    if args.exclude:
+        known = {text for name in collection for text in (name, family_of(collection, name))}
+        for name in args.exclude:
+            if name not in known and not name.isdecimal():  # a number may be a dataset's id
+                print(f"--exclude {name}: {spec.label} has nothing of that name", file=sys.stderr)
     for name, reason in chosen.rejected.items():
         print(f"left out: {name}: {reason}", file=sys.stderr)
     if not len(chosen):

@@ -16,8 +16,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     A missing category is NaN in each of its one-hot columns, so the backbone sees an unobserved
     cell (Eq. 5 of paper 000) and not one more category. A category that ``fit`` has not seen is
-    missing, too. A two-valued column becomes one column. Dates and durations are
-    numbers, of seconds.
+    missing, too. A two-valued column becomes one column. Dates and durations are numbers, of
+    seconds.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ----------
         X : ndarray or DataFrame of shape (n_rows, n_columns)
             In a DataFrame, columns of dtype category or string are categorical; among columns of
-            objects, those that are not all numbers.
+            objects, those that are not all numbers, and not all dates or durations.
         y : None
             Ignored.
 
@@ -147,6 +147,7 @@ def _columns(X):
 
 
 def _values(column, dtype):
+    """Values of a column as an array, dates and durations in seconds, and what dtype they had."""
     kind = getattr(dtype, "kind", "O")
     if kind in "mM":  # with a time zone, too
         column = np.asarray(column, dtype=f"{kind}8[us]")

@@ -2,6 +2,7 @@
 
 import zlib
 from functools import lru_cache
+from itertools import groupby
 
 import numpy as np
 
@@ -34,12 +35,8 @@ def spelling(word):
     kinds = (
         "A" if c.isupper() else "a" if c.isalpha() else "0" if c.isdigit() else c for c in word
     )
-    shape = []
-    for kind in kinds:
-        if not shape or shape[-1] != kind:
-            shape.append(kind)
     small = word.lower()
-    features = ["".join(shape)]
+    features = ["".join(kind for kind, _ in groupby(kinds))]
     features += [f"{n}<{small[:n]}" for n in PREFIXES]
     features += [f"{n}>{small[-n:]}" for n in SUFFIXES]
     return tuple(zlib.crc32(feature.encode("utf-8", "replace")) % N_NUMBERS for feature in features)
