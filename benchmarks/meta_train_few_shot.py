@@ -85,6 +85,8 @@ def parse_arguments(arguments=None):
     add("--width", type=int, help="[32 of tables, 64 of drawings]")
     add("--dropout", type=float, default=0.0)
     args = parse(parser, arguments)
+    if args.encoder and not args.weights.startswith("omniglot"):
+        parser.error(f"--encoder is of images, and {args.weights} reads none")
     if args.encoder and args.begin:
         parser.error("--begin has an image encoder of its own: give it, or --encoder.")
     if args.encoder:

@@ -61,6 +61,11 @@ def parse(parser, arguments=None):
     args = parser.parse_args(arguments)
     if args.weights.startswith("omniglot") and not args.omniglot:
         parser.error("--omniglot is needed: a folder, such as that of tasks.fetch_omniglot()")
+    if not args.weights.startswith("omniglot"):
+        for name in ("stretch", "warp"):
+            if getattr(args, name) != parser.get_default(name):
+                parser.error(f"--{name} changes drawings, and {args.weights} is not trained on any")
+            delattr(args, name)  # the card would tell it
     given = {k: v for k, v in vars(args).items() if k not in PLACES}
     cards = {k: load_learner(given[k]).card for k in BEGUN if given.get(k)}
     args.begun = {k: card.get("recipe", card["sha256"]) for k, card in cards.items()}

@@ -53,7 +53,7 @@ def test_recipes_on_cards_build_the_shipped_network(name):
     recipe = recipe.get("FIRST", recipe)  # before the curriculum of figure 4
     assert recipe["command"] == f"python benchmarks/{script.__name__}.py {name}"
     arguments = arguments_of(recipe, script, name)
-    if "encoder" in recipe:
+    if recipe.get("encoder"):
         arguments += ["--encoder", name]  # it holds the one that it was given
     args = script.parse_arguments([*arguments, "--omniglot", str(OMNIGLOT)])
     assert script.RECIPES[name](args)[0].config == shipped.config
@@ -75,6 +75,18 @@ def test_a_training_goes_on_from_weights_in_a_folder_of_its_own(tmp_path, monkey
     folders = list(Path("checkpoints").iterdir())
     assert len(folders) == 2
     assert all(folder.name.startswith("default_few_shot-") for folder in folders)
+
+
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [("--stretch", "0.7"), ("--warp", "0.7"), ("--encoder", "omniglot_few_shot")],
+)
+def test_recipes_of_tables_refuse_what_is_of_drawings(option, given, capsys):
+    with pytest.raises(SystemExit):
+        meta_train_few_shot.parse_arguments(["default_few_shot", option, given])
+    assert f"{option} " in capsys.readouterr().err
+    kept = vars(meta_train_few_shot.parse_arguments(["default_few_shot"]))
+    assert kept.get(option[2:]) is None  # nor does the card tell it
 
 
 def test_recipes_read_the_official_files_of_omniglot(official, monkeypatch):  # noqa: F811
