@@ -9,15 +9,12 @@ as well. Run again after a kill, it goes on.
 import argparse
 
 import torch
-from meta_train_default import FOLDER, tables
+from meta_train_default import FOLDER, PLACES, start_from, tables
 
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import load_learner, save_learner
-
-#: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("folder", "output", "checkpoint_dir")
+from sklearn_meta.weights import save_learner
 
 
 def main():
@@ -32,6 +29,7 @@ def main():
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--n-layers", type=int, default=3)
+    parser.add_argument("--ranks", action="store_true", help="read ranks beside values")
     parser.add_argument("--n-kernels", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
@@ -48,15 +46,20 @@ def main():
             "n_heads": 4,
             "head_width": args.width // 4,
             "last_width": 8,
+            "ranks": args.ranks,
         },
         head_config={"n_kernels": args.n_kernels},
     )
-    if args.start:
-        learner.load_state_dict(load_learner(args.start).state_dict())
-    source = RegressionPrior()
+    begun = {"start": start_from(learner, args.start)} if args.start else {}
+    source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"
     if args.tables:
         real = tables(args.folder, "train", "regression", retarget=0.5)
         source = Mixture([source, real], weights=[1 - args.tables, args.tables])
+        data = (
+            f"RegressionPrior; {100 * args.tables:.0f} % of tasks from regression tables of the "
+            "split `train` of the data pack (in every other draw a numeric column in place of the "
+            "target), without scikit-learn's own sets"
+        )
     history = meta_train(
         learner,
         source,
@@ -77,10 +80,11 @@ def main():
     save_learner(
         learner.cpu(),
         args.output,
-        data="RegressionPrior: synthetic tables alone",
+        data=data,
         recipe={
             "command": "python benchmarks/meta_train_regression.py",
             **{k: v for k, v in vars(args).items() if k not in PLACES},
+            **begun,
         },
         seed=args.seed,
         validation={

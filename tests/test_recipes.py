@@ -10,6 +10,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import meta_train_default
 import meta_train_encoder
 import meta_train_few_shot
 import meta_train_memory
@@ -17,6 +18,8 @@ import meta_train_texts
 import omniglot_splits
 from test_omniglot import official  # noqa: F401
 
+from sklearn_meta.learner import Learner
+from sklearn_meta.tasks import collate, context_task
 from sklearn_meta.weights import load_learner
 
 OMNIGLOT = Path(
@@ -97,6 +100,20 @@ def test_recipes_read_the_official_files_of_omniglot(official, monkeypatch):  # 
     _, ((_, train, valid, _),), _ = meta_train_memory.RECIPES["omniglot_mann"](args)
     assert [*train.alphabets] == ["background_A"] * 2
     assert [*valid.alphabets] == ["background_B"]
+
+
+def test_a_channel_of_ranks_begins_as_of_no_effect():
+    """Weights without it predict the same once they have it, and it can learn from there on."""
+    known = load_learner("prior")
+    config = known.config["backbone_config"] | {"ranks": True}
+    learner = Learner(backbone_config=config, head_config=known.config["head_config"])
+    assert meta_train_default.start_from(learner, "prior") == known.card["recipe"]
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    inputs = collate([context_task(X, np.arange(20) % 4 - 1, 3)])[0]
+    found = learner(**inputs)
+    torch.testing.assert_close(found, known(**inputs), rtol=1e-5, atol=1e-5)
+    found[..., 0].sum().backward()
+    assert learner.backbone.blocks[0].attention.project.weight.grad[:, -1].abs().max() > 0
 
 
 # The image encoder

@@ -82,3 +82,45 @@ def standardise(x, moments, bound=4.0):
     z = (bend(x, moments.median, moments.spread) - moments.mean) / moments.scale
     z = z.clamp(-1e6, 1e6)  # beyond, the square overflows in float32
     return z * torch.rsqrt(1 + (z / bound).square())
+
+
+class Order(NamedTuple):
+    """What ranks need of the readable rows.
+
+    Parameters
+    ----------
+    cells : tensor of shape (B, M, N)
+        Observed cells of each attribute in ascending order, then infinities.
+    count : tensor of shape (B, M, 1)
+        How many they are, 1 at least.
+    """
+
+    cells: torch.Tensor
+    count: torch.Tensor
+
+
+def order_of(x, readable):
+    """Order of the observed cells of readable rows; parameters are those of :func:`moments_of`.
+
+    Returns
+    -------
+    Order
+    """
+    observed = (~x.isnan() & readable[..., None]).transpose(1, 2)
+    cells = x.transpose(1, 2).masked_fill(~observed, math.inf).sort(-1).values
+    return Order(cells, observed.sum(-1, keepdim=True).clamp(min=1))
+
+
+def normal_scores(x, order, margin=0.02):
+    """Ranks as quantiles of the normal distribution; 0 where a cell is not observed.
+
+    The rank of a cell is the share of readable cells below it, equal ones counted by half. It
+    keeps ``margin`` from 0 and 1, so that a row beyond all that are read has a finite score.
+    """
+    cells = x.nan_to_num(0.0).transpose(1, 2).contiguous()
+    below, not_above = (
+        torch.searchsorted(order.cells, cells, right=side) for side in (False, True)
+    )
+    share = (below + not_above).to(x.dtype) / (2 * order.count)
+    scores = torch.special.ndtri(margin + (1 - 2 * margin) * share)
+    return scores.transpose(1, 2).masked_fill(x.isnan(), 0.0)
