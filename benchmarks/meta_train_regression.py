@@ -8,13 +8,21 @@ as well. Run again after a kill, it goes on.
 
 import argparse
 
+import numpy as np
 import torch
 from meta_train_default import FOLDER, PLACES, start_from, tables
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler
+from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, Tables
+from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import save_learner
+
+
+def of_columns(source):
+    """The classification tables that have a column for a target, which the sampler then draws."""
+    rng = np.random.default_rng(0)
+    return Tables({k: v for k, v in source.items() if column_as_target(v, rng) is not None})
 
 
 def main():
@@ -53,12 +61,18 @@ def main():
     begun = {"start": start_from(learner, args.start)} if args.start else {}
     source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"
     if args.tables:
-        real = tables(args.folder, "train", "regression", retarget=0.5)
-        source = Mixture([source, real], weights=[1 - args.tables, args.tables])
+        source = Mixture(
+            [
+                source,
+                tables(args.folder, "train", "regression", retarget=0.5),
+                of_columns(tables(args.folder, "train")),
+            ],
+            weights=[1 - args.tables, 0.6 * args.tables, 0.4 * args.tables],
+        )
         data = (
-            f"RegressionPrior; {100 * args.tables:.0f} % of tasks from regression tables of the "
-            "split `train` of the data pack (in every other draw a numeric column in place of the "
-            "target), without scikit-learn's own sets"
+            f"RegressionPrior; {100 * args.tables:.0f} % of tasks from tables of the split `train` "
+            "of the data pack (of regression, in every other draw a numeric column in place of the "
+            "target; of classification, always), without scikit-learn's own sets"
         )
     history = meta_train(
         learner,
