@@ -179,23 +179,23 @@ class FewShotSplit(BaseCrossValidator):
         """
         check_consistent_length(X, y)
         classes, codes = _encode(y)
-        counts = np.bincount(codes[codes != -1])
         n_test = 1 if self.n_unlabelled is None else self.n_unlabelled
         needed = self.n_shots + n_test
-        short = [f"{c!r} has {n}" for c, n in zip(classes.tolist(), counts) if n < needed]
+        counts = zip(classes.tolist(), np.bincount(codes[codes != -1]))
+        short = [f"{c!r} has {n}" for c, n in counts if n < needed]
         if short:
+            told = ", ".join(short[:5] + ["..."] * (len(short) > 5))
             raise ValueError(
                 f"every class needs {needed} labelled rows, {self.n_shots} to train on (n_shots) "
-                f"and {n_test} to test on (n_unlabelled), but class {', '.join(short)}: lower "
-                "n_shots or n_unlabelled, or leave the class out"
+                f"and {n_test} to test on (n_unlabelled), but class {told}: lower n_shots or "
+                "n_unlabelled, or leave the class out"
             )
         rng = check_random_state(self.random_state)
         marked = np.flatnonzero(codes == -1)
-        stop = None if self.n_unlabelled is None else self.n_shots + self.n_unlabelled
         for _ in range(self.n_splits):
             rows = [rng.permutation(np.flatnonzero(codes == k)) for k in range(len(classes))]
             train = np.concatenate([r[: self.n_shots] for r in rows] + [marked])
-            test = np.concatenate([r[self.n_shots : stop] for r in rows])
+            test = np.concatenate([r[self.n_shots :][: self.n_unlabelled] for r in rows])
             yield rng.permutation(train), rng.permutation(test)
 
     def get_n_splits(self, X=None, y=None, groups=None):

@@ -154,6 +154,9 @@ def test_few_shot_names_the_class_that_is_too_small():
         next(FewShotSplit(n_shots=4).split(y, y))
     train, test = next(FewShotSplit(n_shots=3).split(y, y))
     assert len(train) == 6 and len(test) == 28
+    numbers = np.arange(300) // 3  # a regression's, taken for classes
+    with pytest.raises(ValueError, match=r"class 0 has 3, 1 has 3, .* 4 has 3, \.\.\.: lower"):
+        next(FewShotSplit(n_shots=3).split(numbers, numbers))
 
 
 @pytest.mark.parametrize(
