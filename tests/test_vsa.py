@@ -33,9 +33,11 @@ def backbone(**config):
 BACKBONE = backbone()
 torch.manual_seed(0)
 LEARNERS = {
-    ranks: Learner(backbone_config={**CONFIG, "ranks": ranks}).double().eval()
-    for ranks in (False, True)
+    "values": Learner(backbone_config=CONFIG),
+    "channel of ranks": Learner(backbone_config={**CONFIG, "ranks": True}),
+    "views": Learner(backbone_config=CONFIG, views=["values", "ranks"]),
 }
+LEARNERS = {name: learner.double().eval() for name, learner in LEARNERS.items()}
 
 same = {"rtol": 0, "atol": 1e-10}
 
@@ -177,11 +179,10 @@ def test_blocks_alternate_and_the_last_is_narrow():
 # Symmetries
 
 
-@pytest.mark.parametrize("ranks", LEARNERS)
+@pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
 @given(task=drawn_tasks(inductive=True), random=st.randoms(use_true_random=False))
-def test_equivariance_over_classes(ranks, task, random):
+def test_equivariance_over_classes(learner, task, random):
     """Embeddings stay, the logits of the learner change places."""
-    learner = LEARNERS[ranks]
     inputs = tensors(task)
     code = np.array(random.sample(range(task.n_label_columns), task.n_label_columns))
     renamed = tensors(task._replace(y=code[task.y]))
@@ -194,10 +195,9 @@ def test_equivariance_over_classes(ranks, task, random):
 # Padding and batches
 
 
-@pytest.mark.parametrize("ranks", LEARNERS)
+@pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
 @given(tasks=st.lists(drawn_tasks(inductive=True), min_size=2, max_size=4))
-def test_batched_tasks_of_any_size_equal_one_by_one(ranks, tasks):
-    learner = LEARNERS[ranks]
+def test_batched_tasks_of_any_size_equal_one_by_one(learner, tasks):
     z = embed(tensors(*tasks), learner.backbone)
     with torch.no_grad():
         found = learner(**tensors(*tasks)).softmax(-1)
@@ -215,11 +215,10 @@ def test_batched_tasks_of_any_size_equal_one_by_one(ranks, tasks):
 # Memory
 
 
-@pytest.mark.parametrize("ranks", LEARNERS)
+@pytest.mark.parametrize("learner", LEARNERS.values(), ids=LEARNERS)
 @given(task=drawn_tasks(inductive=True), n_chunk=st.integers(1, 7))
-def test_memory_equals_the_full_pass(ranks, task, n_chunk):
+def test_memory_equals_the_full_pass(learner, task, n_chunk):
     """In one go, in chunks and row by row: what reads the context only needs the context only."""
-    learner = LEARNERS[ranks]
     context, new = task.context, ~task.context
     inputs = tensors(task)
     with torch.no_grad():
