@@ -1,9 +1,10 @@
 """The recipe of the default weights for regression: one command, resumable, from prior to card.
 
-    python benchmarks/meta_train_regression.py --output default_regression.safetensors
+    python benchmarks/meta_train_regression.py --output first.safetensors
 
 Meta-trained on synthetic tables alone; or, with a share of them, on the `train` tables of a folder
-as well. Run again after a kill, it goes on.
+as well; benchmarks/README.md has the arguments of the weights that are shipped. Run again after a
+kill, it goes on.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from meta_train_default import FOLDER, PLACES, start_from, tables
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, Tables
 from sklearn_meta.tasks.dataset import column_as_target
+from sklearn_meta.tasks.sources import names_in
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import save_learner
 
@@ -38,6 +40,7 @@ def main():
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--n-layers", type=int, default=3)
     parser.add_argument("--ranks", action="store_true", help="read ranks beside values")
+    parser.add_argument("--views", nargs="+", default=["values"], choices=["values", "ranks"])
     parser.add_argument("--n-kernels", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
@@ -91,10 +94,12 @@ def main():
         random_state=args.seed,
     )
     last = history[-1]
+    learner.views = args.views
     save_learner(
         learner.cpu(),
         args.output,
         data=data,
+        datasets=names_in(source),
         recipe={
             "command": "python benchmarks/meta_train_regression.py",
             **{k: v for k, v in vars(args).items() if k not in PLACES},
@@ -102,7 +107,7 @@ def main():
         },
         seed=args.seed,
         validation={
-            "tables": "RegressionPrior, tasks apart from those of training",
+            "tables": "RegressionPrior, tasks apart from those of training; values alone",
             "loss": float(last["valid_loss"]),
             "mse": float(last["valid_mse"]),
         },
