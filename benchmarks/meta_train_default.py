@@ -14,7 +14,7 @@ import torch
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import EpisodeSampler, Folder, Mixture, TablePrior, as_source, select
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import load_learner, save_learner
+from sklearn_meta.weights import save_learner
 
 #: Families of scikit-learn's own datasets; winequality is another dataset than wine.
 SCIKIT_LEARN = ("iris", "wine", "breast.w", "diabetes_sklearn", "boston", "pendigits")
@@ -22,7 +22,7 @@ SCIKIT_LEARN = ("iris", "wine", "breast.w", "diabetes_sklearn", "boston", "pendi
 FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("folder", "output", "checkpoint_dir", "start")
+PLACES = ("folder", "output", "checkpoint_dir")
 
 
 def tables(folder, split, task="classification", *, retarget=0.0):
@@ -31,36 +31,16 @@ def tables(folder, split, task="classification", *, retarget=0.0):
     return as_source(chosen, retarget=retarget)
 
 
-def start_from(learner, weights):
-    """Load weights, of which a channel of ranks may be missing: it then begins as of no effect.
-
-    Returns
-    -------
-    dict
-        Their recipe.
-    """
-    known = load_learner(weights)
-    state = known.state_dict()
-    for name, own in learner.state_dict().items():
-        if own.shape != state[name].shape:
-            state[name] = torch.nn.functional.pad(state[name], (0, 1))
-    learner.load_state_dict(state)
-    return known.card["recipe"]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", default=FOLDER, help="of tables, with an index")
     parser.add_argument("--output", default="default.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default")
-    parser.add_argument("--start", help="weights to start from; none: random ones")
     parser.add_argument("--max-steps", type=int, default=18_000)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--n-layers", type=int, default=3)
-    parser.add_argument("--max-cells", type=int, default=3000, help="of a task")
-    parser.add_argument("--ranks", action="store_true", help="read ranks beside values")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0)
@@ -80,7 +60,7 @@ def main():
     sampler = EpisodeSampler(
         n_unlabelled=(5, 60),
         max_rows=250,
-        max_cells=args.max_cells,
+        max_cells=3000,
         inductive=0.2,
         imbalanced=0.2,
         column_subset=0.4,
@@ -93,10 +73,8 @@ def main():
             "n_heads": 4,
             "head_width": args.width // 4,
             "last_width": 8,
-            "ranks": args.ranks,
         }
     )
-    begun = {"start": start_from(learner, args.start)} if args.start else {}
     history = meta_train(
         learner,
         source,
@@ -125,7 +103,6 @@ def main():
         recipe={
             "command": "python benchmarks/meta_train_default.py",
             **{k: v for k, v in vars(args).items() if k not in PLACES},
-            **begun,
         },
         seed=args.seed,
         validation={

@@ -11,14 +11,33 @@ import argparse
 
 import numpy as np
 import torch
-from meta_train_default import FOLDER, PLACES, start_from, tables
+from meta_train_default import FOLDER, tables
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, Tables
+from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, Tables, names_in
 from sklearn_meta.tasks.dataset import column_as_target
-from sklearn_meta.tasks.sources import names_in
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
+from sklearn_meta.weights import load_learner, save_learner
+
+#: Arguments that say where things are on one machine; they do not belong on a card.
+PLACES = ("folder", "output", "checkpoint_dir", "start")
+
+
+def start_from(learner, weights):
+    """Load weights, of which a channel of ranks may be missing: it then begins as of no effect.
+
+    Returns
+    -------
+    dict
+        Their recipe.
+    """
+    known = load_learner(weights)
+    state = known.state_dict()
+    for name, own in learner.state_dict().items():
+        if own.shape != state[name].shape:
+            state[name] = torch.nn.functional.pad(state[name], (0, 1))
+    learner.load_state_dict(state)
+    return known.card["recipe"]
 
 
 def of_columns(source):
@@ -27,7 +46,7 @@ def of_columns(source):
     return Tables({k: v for k, v in source.items() if column_as_target(v, rng) is not None})
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="default_regression.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default_regression")
@@ -44,7 +63,7 @@ def main():
     parser.add_argument("--n-kernels", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)

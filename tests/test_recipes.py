@@ -10,10 +10,10 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-import meta_train_default
 import meta_train_encoder
 import meta_train_few_shot
 import meta_train_memory
+import meta_train_regression
 import meta_train_texts
 import omniglot_splits
 from test_omniglot import official  # noqa: F401
@@ -107,13 +107,32 @@ def test_a_channel_of_ranks_begins_as_of_no_effect():
     known = load_learner("prior")
     config = known.config["backbone_config"] | {"ranks": True}
     learner = Learner(backbone_config=config, head_config=known.config["head_config"])
-    assert meta_train_default.start_from(learner, "prior") == known.card["recipe"]
+    assert meta_train_regression.start_from(learner, "prior") == known.card["recipe"]
     X = np.random.default_rng(0).standard_normal((20, 4))
     inputs = collate([context_task(X, np.arange(20) % 4 - 1, 3)])[0]
     found = learner(**inputs)
     torch.testing.assert_close(found, known(**inputs), rtol=1e-5, atol=1e-5)
     found[..., 0].sum().backward()
     assert learner.backbone.blocks[0].attention.project.weight.grad[:, -1].abs().max() > 0
+
+
+def test_the_regression_recipe_goes_on_from_weights_and_says_so(tmp_path, monkeypatch):
+    """All but the training itself, of which an epoch takes minutes."""
+    monkeypatch.chdir(tmp_path)
+    history = [{"valid_loss": 1.5, "valid_mse": 1.6}]
+    monkeypatch.setattr(meta_train_regression, "meta_train", lambda *args, **settings: history)
+    few = ["--width", "8", "--n-layers", "1"]
+    meta_train_regression.main([*few, "--output", "first.safetensors"])
+    more = ["--start", "first.safetensors", "--ranks", "--views", "values", "ranks"]
+    meta_train_regression.main([*few, *more, "--output", "second.safetensors"])
+    first, second = (load_learner(f"{name}.safetensors") for name in ("first", "second"))
+    assert (first.views, second.views) == (["values"], ["values", "ranks"])
+    assert second.card["recipe"]["start"] == first.card["recipe"]
+    assert second.card["datasets"] == ["RegressionPrior"]
+    for name, tensor in first.state_dict().items():
+        found = second.state_dict()[name]
+        assert torch.equal(found[..., : tensor.shape[-1]], tensor)
+        assert not found[..., tensor.shape[-1] :].any()
 
 
 # The image encoder
