@@ -1,49 +1,23 @@
 """The recipe of the default weights for regression: one command, resumable, from prior to card.
 
-    python benchmarks/meta_train_regression.py --output first.safetensors
+    python benchmarks/meta_train_regression.py --output default_regression.safetensors
 
 Meta-trained on synthetic tables alone; or, with a share of them, on the `train` tables of a folder
-as well; benchmarks/README.md has the arguments of the weights that are shipped. Run again after a
-kill, it goes on.
+as well. Run again after a kill, it goes on.
 """
 
 import argparse
 
-import numpy as np
 import torch
 from meta_train_default import FOLDER, tables
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, Tables, names_in
-from sklearn_meta.tasks.dataset import column_as_target
+from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, names_in
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
 PLACES = ("folder", "output", "checkpoint_dir", "start")
-
-
-def start_from(learner, weights):
-    """Load weights, of which a channel of ranks may be missing: it then begins as of no effect.
-
-    Returns
-    -------
-    dict
-        Their recipe.
-    """
-    known = load_learner(weights)
-    state = known.state_dict()
-    for name, own in learner.state_dict().items():
-        if own.shape != state[name].shape:
-            state[name] = torch.nn.functional.pad(state[name], (0, 1))
-    learner.load_state_dict(state)
-    return known.card["recipe"]
-
-
-def of_columns(source):
-    """The classification tables that have a column for a target, which the sampler then draws."""
-    rng = np.random.default_rng(0)
-    return Tables({k: v for k, v in source.items() if column_as_target(v, rng) is not None})
 
 
 def main(arguments=None):
@@ -58,8 +32,6 @@ def main(arguments=None):
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--n-layers", type=int, default=3)
-    parser.add_argument("--ranks", action="store_true", help="read ranks beside values")
-    parser.add_argument("--views", nargs="+", default=["values"], choices=["values", "ranks"])
     parser.add_argument("--n-kernels", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
@@ -76,25 +48,22 @@ def main(arguments=None):
             "n_heads": 4,
             "head_width": args.width // 4,
             "last_width": 8,
-            "ranks": args.ranks,
         },
         head_config={"n_kernels": args.n_kernels},
     )
-    begun = {"start": start_from(learner, args.start)} if args.start else {}
+    begun = {}
+    if args.start:
+        known = load_learner(args.start)
+        learner.load_state_dict(known.state_dict())
+        begun["start"] = known.card["recipe"]
     source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"
     if args.tables:
-        source = Mixture(
-            [
-                source,
-                tables(args.folder, "train", "regression", retarget=0.5),
-                of_columns(tables(args.folder, "train")),
-            ],
-            weights=[1 - args.tables, 0.6 * args.tables, 0.4 * args.tables],
-        )
+        real = tables(args.folder, "train", "regression", retarget=0.5)
+        source = Mixture([source, real], weights=[1 - args.tables, args.tables])
         data = (
-            f"RegressionPrior; {100 * args.tables:.0f} % of tasks from tables of the split `train` "
-            "of the data pack (of regression, in every other draw a numeric column in place of the "
-            "target; of classification, always), without scikit-learn's own sets"
+            f"RegressionPrior; {100 * args.tables:.0f} % of tasks from regression tables of the "
+            "split `train` of the data pack (in every other draw a numeric column in place of the "
+            "target), without scikit-learn's own sets"
         )
     history = meta_train(
         learner,
@@ -113,7 +82,6 @@ def main(arguments=None):
         random_state=args.seed,
     )
     last = history[-1]
-    learner.views = args.views
     save_learner(
         learner.cpu(),
         args.output,
@@ -126,7 +94,7 @@ def main(arguments=None):
         },
         seed=args.seed,
         validation={
-            "tables": "RegressionPrior, tasks apart from those of training; values alone",
+            "tables": "RegressionPrior, tasks apart from those of training",
             "loss": float(last["valid_loss"]),
             "mse": float(last["valid_mse"]),
         },

@@ -28,12 +28,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.backbones import VSA
-from sklearn_meta.backbones.standardisation import (
-    moments_of,
-    normal_scores,
-    order_of,
-    standardise,
-)
+from sklearn_meta.backbones.standardisation import moments_of, standardise
 from sklearn_meta.weights import available_weights, load_learner
 
 #: (rows, columns) of the tasks the backbone reads.
@@ -156,9 +151,8 @@ def ours(backbone, x, labels):
 
 def einsum(backbone, x, labels):
     """The same by Eq. (1)-(8) of paper 000 with the same weights, one einsum a formula."""
-    every = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-    scores = normal_scores(x, order_of(x, every)) if backbone.config["ranks"] else None
-    z = backbone.input_tensor(standardise(x, moments_of(x, every)), labels, scores)[0]
+    moments = moments_of(x, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
+    z = backbone.input_tensor(standardise(x, moments), labels)[0]
     for block in backbone.blocks:
         if block.mode == "examples":
             o = einsum_attention(block.attention, z)

@@ -279,14 +279,14 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         learner = self._module(self._learner())
         if self.transductive:
             (task,) = self._tasks_with(X, self._encoder_with(X), len(X))
+            inputs = self._inputs([task])
             with self._autocast():
-                output, cov = learner.predict_jointly(
-                    **self._inputs([task]), n_context=len(self.X_)
-                )
+                z, _ = learner.backbone(**inputs)
+            state = learner.head.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
+            z = z[:, len(self.X_) :]
+            output = learner.head(z, state)[0]
         else:
-            state, masks = self._context
-            rows = torch.from_numpy(self._encode(self.encoder_, X)).to(self._device())
-            with self._autocast():
-                output, cov = learner.continue_jointly(state, rows[None], **masks)
-        cov = cov[0].double().cpu().numpy().transpose(1, 2, 0)
-        return output[0], (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding
+            z, output = self._read_rows(X)
+            z, (_, state) = z[None], self._context[0]
+        cov = learner.head.covariance(z, state)[0].double().cpu().numpy().transpose(1, 2, 0)
+        return output, (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding

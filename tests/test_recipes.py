@@ -18,13 +18,14 @@ import meta_train_texts
 import omniglot_splits
 from test_omniglot import official  # noqa: F401
 
-from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import collate, context_task
+from sklearn_meta.tasks import as_source
 from sklearn_meta.weights import load_learner
 
 OMNIGLOT = Path(
     os.environ.get("SKLEARN_META_OMNIGLOT") or Path(__file__).parents[1] / "../shared/data/omniglot"
 )
+
+TABLES = as_source({"rain": (np.eye(12, 3), np.linspace(0.0, 1.0, 12))})
 
 SCRIPTS = {
     "default_mann": meta_train_memory,
@@ -102,37 +103,22 @@ def test_recipes_read_the_official_files_of_omniglot(official, monkeypatch):  # 
     assert [*valid.alphabets] == ["background_B"]
 
 
-def test_a_channel_of_ranks_begins_as_of_no_effect():
-    """Weights without it predict the same once they have it, and it can learn from there on."""
-    known = load_learner("prior")
-    config = known.config["backbone_config"] | {"ranks": True}
-    learner = Learner(backbone_config=config, head_config=known.config["head_config"])
-    assert meta_train_regression.start_from(learner, "prior") == known.card["recipe"]
-    X = np.random.default_rng(0).standard_normal((20, 4))
-    inputs = collate([context_task(X, np.arange(20) % 4 - 1, 3)])[0]
-    found = learner(**inputs)
-    torch.testing.assert_close(found, known(**inputs), rtol=1e-5, atol=1e-5)
-    found[..., 0].sum().backward()
-    assert learner.backbone.blocks[0].attention.project.weight.grad[:, -1].abs().max() > 0
-
-
-def test_the_regression_recipe_goes_on_from_weights_and_says_so(tmp_path, monkeypatch):
+def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_path, monkeypatch):
     """All but the training itself, of which an epoch takes minutes."""
     monkeypatch.chdir(tmp_path)
     history = [{"valid_loss": 1.5, "valid_mse": 1.6}]
     monkeypatch.setattr(meta_train_regression, "meta_train", lambda *args, **settings: history)
+    monkeypatch.setattr(meta_train_regression, "tables", lambda *args, **settings: TABLES)
     few = ["--width", "8", "--n-layers", "1"]
     meta_train_regression.main([*few, "--output", "first.safetensors"])
-    more = ["--start", "first.safetensors", "--ranks", "--views", "values", "ranks"]
-    meta_train_regression.main([*few, *more, "--output", "second.safetensors"])
+    more = ["--start", "first.safetensors", "--tables", "0.5", "--output", "second.safetensors"]
+    meta_train_regression.main([*few, *more])
     first, second = (load_learner(f"{name}.safetensors") for name in ("first", "second"))
-    assert (first.views, second.views) == (["values"], ["values", "ranks"])
+    assert all(map(torch.equal, first.state_dict().values(), second.state_dict().values()))
+    assert first.card["data"] == "RegressionPrior: synthetic tables alone"
+    assert second.card["data"].startswith("RegressionPrior; 50 % of tasks")
+    assert second.card["datasets"] == ["RegressionPrior", "rain"]
     assert second.card["recipe"]["start"] == first.card["recipe"]
-    assert second.card["datasets"] == ["RegressionPrior"]
-    for name, tensor in first.state_dict().items():
-        found = second.state_dict()[name]
-        assert torch.equal(found[..., : tensor.shape[-1]], tensor)
-        assert not found[..., tensor.shape[-1] :].any()
 
 
 # The image encoder

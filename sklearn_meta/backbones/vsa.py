@@ -10,7 +10,7 @@ import math
 import torch
 from torch import nn
 
-from .standardisation import moments_of, normal_scores, order_of, standardise
+from .standardisation import moments_of, standardise
 
 
 class MVSA(nn.Module):
@@ -166,9 +166,6 @@ class VSA(nn.Module):
         Ablations w/oObsInd and w/oAttLabInd: leave out channel 2, or channels 3 and 4, of Eq. (5).
     residual, layer_norm : bool, default=True
         Ablations w/oRes and w/oLN.
-    ranks : bool, default=False
-        A channel more than Eq. (5), not in the paper: the normal score of a cell's rank in its
-        column, so that a model need not choose between values and their order.
 
     References
     ----------
@@ -190,7 +187,6 @@ class VSA(nn.Module):
         kind_indicator=True,
         residual=True,
         layer_norm=True,
-        ranks=False,
     ):
         super().__init__()
         modes = ["examples"] * example_attention + ["attributes"] * attribute_attention
@@ -208,10 +204,9 @@ class VSA(nn.Module):
             "kind_indicator": kind_indicator,
             "residual": residual,
             "layer_norm": layer_norm,
-            "ranks": ranks,
         }
         modes = modes * n_layers
-        channels = 1 + observed_indicator + 2 * kind_indicator + ranks
+        channels = 1 + observed_indicator + 2 * kind_indicator
         widths_in = [channels] + [width] * (len(modes) - 1)
         widths_out = [width] * (len(modes) - 1) + [last_width]
         self.blocks = nn.ModuleList(
@@ -249,28 +244,21 @@ class VSA(nn.Module):
         z : tensor of shape (B, N, M, last_width)
             Embeddings; zero at padded attributes, and at those constant over readable rows.
         memory : list
-            What later rows need of this call: standardisation and order, then one tuple a block.
+            What later rows need of this call: the standardisation, then one tuple a block.
         """
-        if memory is None:
-            order = order_of(x, readable) if self.config["ranks"] else None
-            memory = [moments_of(x, readable), order] + [None] * len(self.blocks)
-        moments, order, *blocks = memory
-        scores = None if order is None else normal_scores(x, order)
-        z = self.input_tensor(standardise(x, moments), labels, scores)
+        moments, *blocks = memory or [moments_of(x, readable)] + [None] * len(self.blocks)
+        z = self.input_tensor(standardise(x, moments), labels)
         columns = columns & moments.varied  # nothing can be read off a constant or unseen attribute
         slices = torch.cat([columns, classes], dim=1)
-        remembered = [moments, order]
+        remembered = [moments]
         for block, block_memory in zip(self.blocks, blocks, strict=True):
             z, block_memory = block(z, readable, slices, block_memory)
             remembered.append(block_memory)
         z = z[:, :, : x.shape[2]]  # only the attributes make the embedding
         return z.masked_fill(~columns[:, None, :, None], 0), remembered
 
-    def input_tensor(self, x, labels, scores=None):
-        """Tensor Z^(1) of Eq. (5): value, observed?, attribute?, label?; (B, N, S, channels).
-
-        With scores of ranks (B, N, M) they are one channel more, where labels are told again.
-        """
+    def input_tensor(self, x, labels):
+        """Tensor Z^(1) of Eq. (5): value, observed?, attribute?, label?; (B, N, S, channels)."""
         cells = torch.cat([x, labels.to(x.dtype)], dim=2)
         channels = [cells.nan_to_num(0.0)]
         if self.config["observed_indicator"]:
@@ -279,7 +267,5 @@ class VSA(nn.Module):
             is_label = torch.arange(cells.shape[2], device=x.device) >= x.shape[2]
             is_label = is_label.to(x.dtype).expand(cells.shape)
             channels += [1 - is_label, is_label]
-        if scores is not None:
-            channels.append(torch.cat([scores, labels.to(x.dtype).nan_to_num(0.0)], dim=2))
         z = torch.stack(channels, dim=-1)
         return z.to(self.blocks[0].attention.project.weight.dtype)

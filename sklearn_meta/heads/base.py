@@ -66,11 +66,6 @@ class ClassificationHead(Head):
         hit = (logits.argmax(-1) == target) & asked
         return hit.sum(1) / asked.sum(1).clamp(min=1)
 
-    @staticmethod
-    def average(logits):
-        """Logarithm of the mean probabilities of views: (V, B, N, C) to (B, N, C)."""
-        return logits.log_softmax(-1).logsumexp(0) - math.log(len(logits))
-
 
 class RegressionHead(Head):
     """A head whose output are mean and variance of each target, stacked: (B, N, C, 2)."""
@@ -101,19 +96,6 @@ class RegressionHead(Head):
         asked = ~target.isnan()
         error = (target.nan_to_num() - output[..., 0]).square().masked_fill(~asked, 0)
         return error.sum((1, 2)) / asked.sum((1, 2)).clamp(min=1)
-
-    @staticmethod
-    def average(output):
-        """Mean and variance of the mixture of views in equal parts: (V, B, N, C, 2) without V."""
-        mean, variance = output.unbind(-1)
-        return torch.stack([mean.mean(0), variance.mean(0) + mean.var(0, correction=0)], dim=-1)
-
-    @staticmethod
-    def average_covariance(covariance, output):
-        """Covariance of that mixture: (V, B, C, N, N) and (V, B, N, C, 2) to (B, C, N, N)."""
-        deviation = output[..., 0] - output[..., 0].mean(0)
-        between = torch.einsum("vbnc,vbmc->bcnm", deviation, deviation) / len(output)
-        return covariance.mean(0) + between
 
 
 class Labelled(NamedTuple):
