@@ -12,7 +12,15 @@ import os
 import torch
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import EpisodeSampler, Folder, Mixture, TablePrior, as_source, select
+from sklearn_meta.tasks import (
+    EpisodeSampler,
+    Folder,
+    Mixture,
+    TablePrior,
+    as_source,
+    names_in,
+    select,
+)
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import save_learner
 
@@ -100,6 +108,7 @@ def main():
         data="TablePrior; classification and regression tables of the split `train` of the data "
         "pack (targets of regression tables and, for 30 % of draws, a numeric column in place of "
         "the target cut into classes); without scikit-learn's own sets",
+        datasets=names_in(source),
         recipe={
             "command": "python benchmarks/meta_train_default.py",
             **{k: v for k, v in vars(args).items() if k not in PLACES},

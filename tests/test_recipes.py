@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import meta_train_default
 import meta_train_encoder
 import meta_train_few_shot
 import meta_train_memory
@@ -101,6 +103,18 @@ def test_recipes_read_the_official_files_of_omniglot(official, monkeypatch):  # 
     _, ((_, train, valid, _),), _ = meta_train_memory.RECIPES["omniglot_mann"](args)
     assert [*train.alphabets] == ["background_A"] * 2
     assert [*valid.alphabets] == ["background_B"]
+
+
+def test_the_default_card_lists_the_tables_of_training_and_no_others():
+    listed = load_learner("default").card["datasets"]
+    assert not set(meta_train_default.SCIKIT_LEARN) & set(listed)
+    folder = Path(meta_train_default.FOLDER)
+    if not (folder / "index.csv").is_file():
+        pytest.skip("the real tables are not here")
+    index = pd.read_csv(folder / "index.csv", dtype=str, keep_default_na=False)
+    assert set(listed) - {"TablePrior"} <= set(index["name"][index["split"] == "train"])
+    assert not set(listed) & set(index["name"][index["split"] != "train"])
+    assert len(listed) > 200
 
 
 def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_path, monkeypatch):
