@@ -13,7 +13,7 @@ as it is. Run again after a kill, it goes on.
 import argparse
 
 from paper_003_tasks import Encoded
-from recipe import DRAWINGS, Stage, add_arguments, begin, drawn, parse, save, sources, train
+from recipe import DRAWINGS, Stage, add_arguments, drawn, parse, save, sources, start_from, train
 
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import NWayKShot, TableEpisodes, TablePrior, Vectors
@@ -98,7 +98,7 @@ def parse_arguments(arguments=None):
 def main(arguments=None):
     args = parse_arguments(arguments)
     learner, trained, stage, data = RECIPES[args.weights](args)
-    begin(learner, args)
+    start_from(learner, args.begin)
     save(learner, train(trained, stage, args, n_validation=20), args, data)
 
 

@@ -10,7 +10,7 @@ alphabets of Omniglot's split "train". Run again after a kill, it goes on.
 import argparse
 
 import numpy as np
-from recipe import DRAWINGS, Stage, add_arguments, begin, drawn, parse, save, sources, train
+from recipe import DRAWINGS, Stage, add_arguments, drawn, parse, save, sources, start_from, train
 from sklearn.datasets import make_blobs
 
 from sklearn_meta.memory_learner import MemoryLearner
@@ -110,7 +110,7 @@ def parse_arguments(arguments=None):
 def main(arguments=None):
     args = parse_arguments(arguments)
     learner, stages, data = RECIPES[args.weights](args)
-    begin(learner, args)
+    start_from(learner, args.begin)
     if args.fast:
         learner.backbone.access.compile(dynamic=False)
     for i, stage in enumerate(stages):

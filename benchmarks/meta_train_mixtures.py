@@ -10,17 +10,18 @@ goes on.
 import argparse
 
 import torch
+from recipe import start_from
 
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import MixturePrior, MixtureSampler, MixtureSets
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import load_learner, save_learner
+from sklearn_meta.weights import save_learner
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("output", "checkpoint_dir")
+PLACES = ("output", "checkpoint_dir", "start")
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="default_mixture.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default_mixture")
@@ -33,13 +34,12 @@ def main():
     parser.add_argument("--n-rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     learner = MixtureLearner(backbone_config={"width": args.width, "n_rounds": args.n_rounds})
-    if args.start:
-        learner.load_state_dict(load_learner(args.start).state_dict())
+    begun = start_from(learner, args.start)
     source = MixtureSets() if args.protocol else MixturePrior()
     kinds = ("diag", "full")
     sampler = MixtureSampler(kinds, other_k=0) if args.protocol else MixtureSampler()
@@ -68,6 +68,7 @@ def main():
         recipe={
             "command": "python benchmarks/meta_train_mixtures.py",
             **{k: v for k, v in vars(args).items() if k not in PLACES},
+            **begun,
         },
         seed=args.seed,
         validation={

@@ -10,11 +10,12 @@ import argparse
 
 import torch
 from meta_train_default import FOLDER, tables
+from recipe import start_from
 
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, names_in
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import load_learner, save_learner
+from sklearn_meta.weights import save_learner
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
 PLACES = ("folder", "output", "checkpoint_dir", "start")
@@ -51,11 +52,7 @@ def main(arguments=None):
         },
         head_config={"n_kernels": args.n_kernels},
     )
-    begun = {}
-    if args.start:
-        known = load_learner(args.start)
-        learner.load_state_dict(known.state_dict())
-        begun["start"] = known.card["recipe"]
+    begun = start_from(learner, args.start)
     source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"
     if args.tables:
         real = tables(args.folder, "train", "regression", retarget=0.5)

@@ -59,16 +59,17 @@ def parse(parser, arguments=None):
     these very settings: a checkpoint itself does not know all of them.
     """
     args = parser.parse_args(arguments)
-    if args.weights.startswith("omniglot") and not args.omniglot:
-        parser.error("--omniglot is needed: a folder, such as that of tasks.fetch_omniglot()")
-    if not args.weights.startswith("omniglot"):
+    if args.weights.startswith("omniglot"):
+        if not args.omniglot:
+            parser.error("--omniglot is needed: a folder, such as that of tasks.fetch_omniglot()")
+    else:
         for name in ("stretch", "warp"):
             if getattr(args, name) != parser.get_default(name):
                 parser.error(f"--{name} changes drawings, and {args.weights} is not trained on any")
             delattr(args, name)  # the card would tell it
     given = {k: v for k, v in vars(args).items() if k not in PLACES}
     cards = {k: load_learner(given[k]).card for k in BEGUN if given.get(k)}
-    args.begun = {k: card.get("recipe", card["sha256"]) for k, card in cards.items()}
+    args.begun = {k: told_of(card) for k, card in cards.items()}
     if args.checkpoint_dir is None:
         settings = json.dumps(given | {k: card["sha256"] for k, card in cards.items()})
         digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
@@ -78,10 +79,24 @@ def parse(parser, arguments=None):
     return args
 
 
-def begin(learner, args):
-    """Load the weights that training goes on from, if there are some."""
-    if args.begin:
-        learner.load_state_dict(load_learner(args.begin).state_dict())
+def start_from(learner, weights):
+    """Load the weights that training goes on from, if there are some.
+
+    Returns
+    -------
+    dict
+        What a card tells of them: their recipe, and not where they lie.
+    """
+    if not weights:
+        return {}
+    known = load_learner(weights)
+    learner.load_state_dict(known.state_dict())
+    return {"start": told_of(known.card)}
+
+
+def told_of(card):
+    """What the card of new weights tells of those they were made from."""
+    return card.get("recipe", card["sha256"])
 
 
 def drawn(args, **settings):

@@ -15,6 +15,7 @@ import meta_train_default
 import meta_train_encoder
 import meta_train_few_shot
 import meta_train_memory
+import meta_train_mixtures
 import meta_train_regression
 import meta_train_texts
 import omniglot_splits
@@ -133,6 +134,20 @@ def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_pat
     assert second.card["data"].startswith("RegressionPrior; 50 % of tasks")
     assert second.card["datasets"] == ["RegressionPrior", "rain"]
     assert second.card["recipe"]["start"] == first.card["recipe"]
+
+
+def test_the_mixture_recipe_tells_the_recipe_it_goes_on_from_and_no_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    history = [{"valid_loss": 1.5, "valid_nll": 1.6}]
+    monkeypatch.setattr(meta_train_mixtures, "meta_train", lambda *args, **settings: history)
+    few = ["--width", "8", "--n-rounds", "1"]
+    meta_train_mixtures.main([*few, "--output", "first.safetensors"])
+    more = ["--start", str(tmp_path / "first.safetensors"), "--output", "second.safetensors"]
+    meta_train_mixtures.main([*few, *more])
+    first, second = (load_learner(f"{name}.safetensors") for name in ("first", "second"))
+    assert all(map(torch.equal, first.state_dict().values(), second.state_dict().values()))
+    assert second.card["recipe"]["start"] == first.card["recipe"]
+    assert str(tmp_path) not in str(second.card)
 
 
 # The image encoder
