@@ -19,13 +19,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from .callbacks import MovingAverage, Patience, Progress, StratumScores
 from .checkpoint import Checkpoint
 from .distributed import processes
+from .optimizers import OPTIMIZERS
 from .tasks import batches, names_in
-
-OPTIMIZERS = {
-    "adagrad": (torch.optim.Adagrad, {}),
-    "adamw": (torch.optim.AdamW, {}),
-    "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "momentum": 0.9}),
-}
 
 #: How the learning rate may run.
 SCHEDULES = ("cosine", "noam", "constant")
@@ -78,8 +73,9 @@ def meta_train(
     batch_size : int, default=8
         Tasks a step, of all processes together.
     learning_rate, weight_decay : float, default=2e-3 and 0.01
-    optimizer : {"adagrad", "adamw", "rmsprop"}, default="adamw"
-        RMSprop has the decay of 0.95 and the momentum of 0.9 of paper 002.
+    optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
+        RMSprop has the decay of 0.95 and the momentum of 0.9 of paper 002; Muon is
+        :class:`sklearn_meta.optimizers.MuonAdamW`.
     schedule : {"cosine", "noam", "constant"}, default="cosine"
         How the learning rate runs after ``n_warmup`` steps: to zero along a cosine, with the
         inverse square root of the steps (Vaswani et al., 2017; section 3.5 of paper 003), or not.

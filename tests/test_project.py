@@ -41,6 +41,7 @@ MUST_NOT_IMPORT = {
     "tasks": ["backbones", "heads", "learner", "training", *ABOVE_TRAINING],
     "training": ABOVE_TRAINING,
     "callbacks": ["learner", "tasks", "training", *ABOVE_TRAINING],
+    "optimizers": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "checkpoint": ["learner", "tasks", "training", *ABOVE_TRAINING],
     "distributed": ["callbacks", "learner", "tasks", "training", *ABOVE_TRAINING],
     "tables": ["semi_supervised", "gaussian_process", *COMMAND_LINE],

@@ -357,8 +357,14 @@ def test_the_state_of_the_lowest_validation_loss_remains(tmp_path, resumed):
 )
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"validation_source": None}, {"ema_decay": 0.8}, {"ema_decay": 0.8, "keep": "last"}],
-    ids=["best", "last", "best average", "last average"],
+    [
+        {},
+        {"validation_source": None},
+        {"ema_decay": 0.8},
+        {"ema_decay": 0.8, "keep": "last"},
+        {"optimizer": "muon"},
+    ],
+    ids=["best", "last", "best average", "last average", "muon"],
 )
 def test_resumed_equals_uninterrupted(tmp_path, callback, settings):
     callback.steps = 0

@@ -1,0 +1,78 @@
+"""The optimisers of meta-training, by name."""
+
+import torch
+
+#: Sides of a matrix from which its gradient has directions worth making equal.
+LEAST_SIDE = 8
+
+
+class MuonAdamW(torch.optim.Optimizer):
+    """Muon for the matrices of a network and AdamW for all else, at one rate.
+
+    Muon steps by a matrix with the gradient's directions, all of them equally long. Its updates
+    are scaled to the size of AdamW's ("match_rms_adamw"), so that both share rate and decay.
+
+    Parameters
+    ----------
+    params : iterable of Parameter, or of dict
+        Those of two dimensions, each 8 or more, are Muon's.
+    lr, weight_decay : float, default=1e-3 and 0.01
+
+    References
+    ----------
+    K. Jordan et al. Muon: an optimizer for hidden layers in neural networks. 2024.
+    J. Liu et al. Muon is scalable for LLM training. 2025.
+    """
+
+    def __init__(self, params, lr=1e-3, weight_decay=0.01):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        of_muon = [_part(group, matrices=True) for group in self.param_groups]
+        of_adamw = [_part(group, matrices=False) for group in self.param_groups]
+        self._parts = [
+            torch.optim.Muon(of_muon, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(of_adamw),
+        ]
+        self.param_groups = [group for part in self._parts for group in part.param_groups]
+        self._share()
+
+    def _share(self):
+        """State and groups stand here, where schedules and checkpoints look for them."""
+        begin = 0
+        for part in self._parts:
+            end = begin + len(part.param_groups)
+            part.state, part.param_groups = self.state, self.param_groups[begin:end]
+            begin = end
+
+    def step(self, closure=None):
+        """One step of both; the loss if ``closure`` computes it."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self._parts:
+            part.step()
+        return loss
+
+    def load_state_dict(self, state_dict):
+        """Take up the state of an earlier run."""
+        super().load_state_dict(state_dict)
+        self._share()
+
+
+def _part(group, *, matrices):
+    """One group's settings with its matrices alone, or with all else."""
+    chosen = [p for p in group["params"] if matrices == _is_matrix(p)]
+    return {**group, "params": chosen}
+
+
+def _is_matrix(parameter):
+    return parameter.ndim == 2 and min(parameter.shape) >= LEAST_SIDE
+
+
+#: Class and settings of each name.
+OPTIMIZERS = {
+    "adagrad": (torch.optim.Adagrad, {}),
+    "adamw": (torch.optim.AdamW, {}),
+    "muon": (MuonAdamW, {}),
+    "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "momentum": 0.9}),
+}
