@@ -2,23 +2,34 @@
 
     python benchmarks/meta_train_regression.py --output default_regression.safetensors
 
-Meta-trained on synthetic tables alone; or, with a share of them, on the `train` tables of a folder
-as well. Run again after a kill, it goes on.
+Meta-trained on synthetic tables and on the `train` tables of a folder (``--tables 0``: on synthetic
+ones alone). Run again after a kill, it goes on.
 """
 
 import argparse
 
+import numpy as np
 import torch
 from meta_train_default import FOLDER, tables
 from recipe import start_from
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, names_in
+from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source, names_in
+from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import save_learner
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
 PLACES = ("folder", "output", "checkpoint_dir", "start")
+
+
+def real_tables(folder):
+    """The `train` tables: targets of regression, and numeric columns of all of them."""
+    classes = tables(folder, "train")
+    usable = {n: t for n, t in classes.items() if column_as_target(t, np.random.default_rng(0))}
+    return Mixture(
+        [tables(folder, "train", "regression", retarget=0.5), as_source(usable)], weights=[0.7, 0.3]
+    )
 
 
 def main(arguments=None):
@@ -27,12 +38,14 @@ def main(arguments=None):
     parser.add_argument("--checkpoint-dir", default="checkpoints/default_regression")
     parser.add_argument("--start", help="weights to start from; none: random ones")
     parser.add_argument("--folder", default=FOLDER, help="of tables, with an index")
-    parser.add_argument("--tables", type=float, default=0.0, help="share of tasks from real tables")
-    parser.add_argument("--max-steps", type=int, default=8000)
+    parser.add_argument("--tables", type=float, default=0.5, help="share of tasks from real tables")
+    parser.add_argument("--max-steps", type=int, default=10_000)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--learning-rate", type=float, default=8e-3)
+    parser.add_argument("--optimizer", default="muon")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--n-layers", type=int, default=3)
+    parser.add_argument("--layer-norm", action="store_true", help="as the paper has it")
     parser.add_argument("--n-kernels", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
@@ -49,18 +62,19 @@ def main(arguments=None):
             "n_heads": 4,
             "head_width": args.width // 4,
             "last_width": 8,
+            "layer_norm": args.layer_norm,
         },
         head_config={"n_kernels": args.n_kernels},
     )
     begun = start_from(learner, args.start)
     source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"
     if args.tables:
-        real = tables(args.folder, "train", "regression", retarget=0.5)
+        real = real_tables(args.folder)
         source = Mixture([source, real], weights=[1 - args.tables, args.tables])
         data = (
-            f"RegressionPrior; {100 * args.tables:.0f} % of tasks from regression tables of the "
-            "split `train` of the data pack (in every other draw a numeric column in place of the "
-            "target), without scikit-learn's own sets"
+            f"RegressionPrior; {100 * args.tables:.0f} % of tasks from tables of the split `train` "
+            "of the data pack (of regression tables the target or, in every other draw, a numeric "
+            "column; of classification tables a numeric column), without scikit-learn's own sets"
         )
     history = meta_train(
         learner,
@@ -70,6 +84,7 @@ def main(arguments=None):
         max_steps=args.max_steps,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
+        optimizer=args.optimizer,
         n_warmup=300,
         eval_every=250,
         n_validation=8,

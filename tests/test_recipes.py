@@ -28,7 +28,20 @@ OMNIGLOT = Path(
     os.environ.get("SKLEARN_META_OMNIGLOT") or Path(__file__).parents[1] / "../shared/data/omniglot"
 )
 
-TABLES = as_source({"rain": (np.eye(12, 3), np.linspace(0.0, 1.0, 12))})
+TABLES = {
+    "regression": as_source({"rain": (np.eye(12, 3), np.linspace(0.0, 1.0, 12))}),
+    "classification": as_source(
+        {
+            "sun": (np.random.default_rng(0).random((12, 3)), np.arange(12) % 2),
+            "flags": (np.eye(12, 3), np.arange(12) % 2),  # no column can be a target
+        }
+    ),
+}
+
+
+def small_tables(folder, split, task="classification", **settings):
+    return TABLES[task]
+
 
 SCRIPTS = {
     "default_mann": meta_train_memory,
@@ -123,16 +136,16 @@ def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_pat
     monkeypatch.chdir(tmp_path)
     history = [{"valid_loss": 1.5, "valid_mse": 1.6}]
     monkeypatch.setattr(meta_train_regression, "meta_train", lambda *args, **settings: history)
-    monkeypatch.setattr(meta_train_regression, "tables", lambda *args, **settings: TABLES)
+    monkeypatch.setattr(meta_train_regression, "tables", small_tables)
     few = ["--width", "8", "--n-layers", "1"]
-    meta_train_regression.main([*few, "--output", "first.safetensors"])
-    more = ["--start", "first.safetensors", "--tables", "0.5", "--output", "second.safetensors"]
+    meta_train_regression.main([*few, "--tables", "0", "--output", "first.safetensors"])
+    more = ["--start", "first.safetensors", "--output", "second.safetensors"]
     meta_train_regression.main([*few, *more])
     first, second = (load_learner(f"{name}.safetensors") for name in ("first", "second"))
     assert all(map(torch.equal, first.state_dict().values(), second.state_dict().values()))
     assert first.card["data"] == "RegressionPrior: synthetic tables alone"
     assert second.card["data"].startswith("RegressionPrior; 50 % of tasks")
-    assert second.card["datasets"] == ["RegressionPrior", "rain"]
+    assert second.card["datasets"] == ["RegressionPrior", "rain", "sun"]
     assert second.card["recipe"]["start"] == first.card["recipe"]
 
 

@@ -20,6 +20,7 @@ from sklearn_meta.heads import (
     LinearRegressor,
 )
 from sklearn_meta.heads.base import RegressionHead
+from sklearn_meta.heads.gaussian_process import factorise
 
 # The head of outlier detection, which reads no labels, has its own tests.
 ALL = [(task, name) for task in ("classification", "regression") for name in HEADS[task]]
@@ -170,6 +171,22 @@ def test_padding_and_batch_change_nothing_and_state_serves_later_rows(task, name
         one = [tensor[b : b + 1] for tensor in (z, labels, classes, readable)]
         alone = head(new[b : b + 1], head.adapt(*one))[0]
         torch.testing.assert_close(alone, later[b], rtol=0, atol=1e-8)
+
+
+def test_a_matrix_that_rounding_made_indefinite_is_mended_and_the_others_are_left():
+    # Of rank three but for the rounding: eigenvalues a little below zero.
+    z = 1e3 * torch.randn(2, 9, 3)
+    singular = z @ z.transpose(1, 2) - 0.5 * torch.eye(9)
+    definite = torch.eye(9)[None] + 0.1
+    assert (torch.linalg.cholesky_ex(singular).info > 0).all()
+    factor = factorise(torch.cat([singular, definite]))
+    torch.testing.assert_close(factor[2:], torch.linalg.cholesky(definite), rtol=0, atol=0)
+    again = factor[:2] @ factor[:2].transpose(1, 2)
+    largest = singular.diagonal(dim1=1, dim2=2).amax()
+    torch.testing.assert_close(again, singular, rtol=0, atol=2e-4 * largest.item())
+    for bad in (torch.full((3, 3), torch.nan), -torch.eye(3)):
+        with pytest.raises(ValueError, match="not positive definite.*lower the learning rate"):
+            factorise(bad)
 
 
 @pytest.mark.parametrize(("task", "name"), ALL)

@@ -8,6 +8,43 @@ from torch import nn
 from .base import RegressionHead, labelled_rows, squared_distances
 
 
+def factorise(covariance, n_tries=6):
+    """Cholesky factors; where rounding made a matrix indefinite, its diagonal is raised.
+
+    By a millionth of the largest variance first, and by ten times as much each time it was too
+    little: far apart embeddings round distances by more than any jitter fit for the others.
+
+    Parameters
+    ----------
+    covariance : tensor of shape (..., L, L)
+    n_tries : int, default=6
+
+    Returns
+    -------
+    tensor of shape (..., L, L)
+
+    Raises
+    ------
+    ValueError
+        If a matrix is indefinite still, as one with NaN is.
+    """
+    factor, failed = torch.linalg.cholesky_ex(covariance)
+    if not failed.any():
+        return factor
+    identity = torch.eye(covariance.shape[-1]).to(covariance)
+    largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).detach()
+    raised = torch.zeros_like(largest)
+    for power in range(n_tries):
+        raised = torch.where(failed > 0, 10.0 ** (power - 6) * largest, raised)
+        factor, failed = torch.linalg.cholesky_ex(covariance + raised[..., None, None] * identity)
+        if not failed.any():
+            return factor
+    raise ValueError(
+        "A kernel matrix is not positive definite: embeddings are too large or not finite. "
+        "While meta-training, lower the learning rate."
+    )
+
+
 class GaussianProcess(RegressionHead):
     """Gaussian process regression with an RBF kernel on embeddings, Eq. (11) of paper 000.
 
@@ -91,7 +128,7 @@ class GaussianProcess(RegressionHead):
             # Rounding of large entries, as linear kernels have them, may exceed the jitter.
             largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True).detach()
             diagonal = diagonal + torch.finfo(dtype).eps * diagonal.shape[-1] * largest
-            factor = torch.linalg.cholesky(covariance + torch.diag_embed(diagonal))
+            factor = factorise(covariance + torch.diag_embed(diagonal))
             targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
             weights = torch.cholesky_solve(targets, factor)
             # log p(y): the term in 2 pi is the same for every set of hyperparameters.
