@@ -30,7 +30,7 @@ SCIKIT_LEARN = ("iris", "wine", "breast.w", "diabetes_sklearn", "boston", "pendi
 FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("folder", "output", "checkpoint_dir")
+PLACES = ("folder", "output", "checkpoint_dir", "start")
 
 
 def tables(folder, split, task="classification", *, retarget=0.0):
@@ -39,20 +39,41 @@ def tables(folder, split, task="classification", *, retarget=0.0):
     return as_source(chosen, retarget=retarget)
 
 
+def add_arguments(parser, name, *, max_steps, batch_size, learning_rate):
+    """The arguments of both recipes of tables; ``name`` is that of the weights."""
+    add = parser.add_argument
+    add("--folder", default=FOLDER, help="of tables, with an index")
+    add("--output", default=f"{name}.safetensors")
+    add("--checkpoint-dir", default=f"checkpoints/{name}")
+    add("--max-steps", type=int, default=max_steps)
+    add("--batch-size", type=int, default=batch_size)
+    add("--learning-rate", type=float, default=learning_rate)
+    add("--optimizer", default="muon")
+    add("--width", type=int, default=64)
+    add("--n-layers", type=int, default=3)
+    add("--layer-norm", action="store_true", help="as the paper has it")
+    add("--seed", type=int, default=0)
+    add("--device", default="cpu")
+
+
+def backbone_config(args):
+    """Of the backbone "vsa" that both recipes train."""
+    return {
+        "width": args.width,
+        "n_layers": args.n_layers,
+        "n_heads": 4,
+        "head_width": args.width // 4,
+        "last_width": 8,
+        "layer_norm": args.layer_norm,
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", default=FOLDER, help="of tables, with an index")
-    parser.add_argument("--output", default="default.safetensors")
-    parser.add_argument("--checkpoint-dir", default="checkpoints/default")
-    parser.add_argument("--max-steps", type=int, default=18_000)
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--n-layers", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=0)
+    add_arguments(parser, "default", max_steps=10_000, batch_size=16, learning_rate=6e-3)
+    parser.add_argument("--max-cells", type=int, default=5000, help="rows x columns of a task")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
@@ -68,21 +89,13 @@ def main():
     sampler = EpisodeSampler(
         n_unlabelled=(5, 60),
         max_rows=250,
-        max_cells=3000,
+        max_cells=args.max_cells,
         inductive=0.2,
         imbalanced=0.2,
         column_subset=0.4,
         missing=0.1,
     )
-    learner = Learner(
-        backbone_config={
-            "width": args.width,
-            "n_layers": args.n_layers,
-            "n_heads": 4,
-            "head_width": args.width // 4,
-            "last_width": 8,
-        }
-    )
+    learner = Learner(backbone_config=backbone_config(args))
     history = meta_train(
         learner,
         source,
@@ -91,6 +104,7 @@ def main():
         max_steps=args.max_steps,
         batch_size=args.batch_size,
         learning_rate=args.learning_rate,
+        optimizer=args.optimizer,
         n_warmup=500,
         eval_every=500,
         n_validation=32,

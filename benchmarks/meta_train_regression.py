@@ -10,7 +10,7 @@ import argparse
 
 import numpy as np
 import torch
-from meta_train_default import FOLDER, tables
+from meta_train_default import PLACES, add_arguments, backbone_config, tables
 from recipe import start_from
 
 from sklearn_meta.learner import Learner
@@ -18,9 +18,6 @@ from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_s
 from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import save_learner
-
-#: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("folder", "output", "checkpoint_dir", "start")
 
 
 def real_tables(folder):
@@ -34,21 +31,10 @@ def real_tables(folder):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", default="default_regression.safetensors")
-    parser.add_argument("--checkpoint-dir", default="checkpoints/default_regression")
+    add_arguments(parser, "default_regression", max_steps=10_000, batch_size=32, learning_rate=4e-3)
     parser.add_argument("--start", help="weights to start from; none: random ones")
-    parser.add_argument("--folder", default=FOLDER, help="of tables, with an index")
     parser.add_argument("--tables", type=float, default=0.5, help="share of tasks from real tables")
-    parser.add_argument("--max-steps", type=int, default=10_000)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=8e-3)
-    parser.add_argument("--optimizer", default="muon")
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--n-layers", type=int, default=3)
-    parser.add_argument("--layer-norm", action="store_true", help="as the paper has it")
     parser.add_argument("--n-kernels", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
     args = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
@@ -56,14 +42,7 @@ def main(arguments=None):
     learner = Learner(
         head="gp",
         task="regression",
-        backbone_config={
-            "width": args.width,
-            "n_layers": args.n_layers,
-            "n_heads": 4,
-            "head_width": args.width // 4,
-            "last_width": 8,
-            "layer_norm": args.layer_norm,
-        },
+        backbone_config=backbone_config(args),
         head_config={"n_kernels": args.n_kernels},
     )
     begun = start_from(learner, args.start)

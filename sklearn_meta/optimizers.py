@@ -9,14 +9,15 @@ LEAST_SIDE = 8
 class MuonAdamW(torch.optim.Optimizer):
     """Muon for the matrices of a network and AdamW for all else, at one rate.
 
-    Muon steps by a matrix with the gradient's directions, all of them equally long. Its updates
-    are scaled to the size of AdamW's ("match_rms_adamw"), so that both share rate and decay.
+    Muon steps by a matrix with the gradient's directions, all of them equally long. A square
+    matrix of 64 x 64 is moved an eighth as far as by AdamW at the same rate, so the rate can be
+    high, as kernels and temperatures of heads need it to get anywhere.
 
     Parameters
     ----------
     params : iterable of Parameter, or of dict
         Those of two dimensions, each 8 or more, are Muon's.
-    lr, weight_decay : float, default=1e-3 and 0.01
+    lr, weight_decay : float, default=4e-3 and 0.01
 
     References
     ----------
@@ -24,12 +25,12 @@ class MuonAdamW(torch.optim.Optimizer):
     J. Liu et al. Muon is scalable for LLM training. 2025.
     """
 
-    def __init__(self, params, lr=1e-3, weight_decay=0.01):
+    def __init__(self, params, lr=4e-3, weight_decay=0.01):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
         of_muon = [_part(group, matrices=True) for group in self.param_groups]
         of_adamw = [_part(group, matrices=False) for group in self.param_groups]
         self._parts = [
-            torch.optim.Muon(of_muon, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.Muon(of_muon),
             torch.optim.AdamW(of_adamw),
         ]
         self.param_groups = [group for part in self._parts for group in part.param_groups]

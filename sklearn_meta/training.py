@@ -122,9 +122,11 @@ def meta_train(
     Raises
     ------
     ValueError
-        If the checkpoint is not one of this learner and schedule, or the processes cannot share
-        a batch equally.
+        If there is no such optimizer, the checkpoint is not one of this learner and schedule, or
+        the processes cannot share a batch equally.
     """
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {optimizer!r}.")
     shared = processes(device)
     if batch_size % shared.count:
         raise ValueError(

@@ -160,6 +160,7 @@ def test_what_cannot_be_is_a_wrong_argument(here, capsys, command, message):
 
 def test_meta_fit_saves_weights_with_a_card(here, capsys):
     more = ("--validation", "./tables", "--exclude", "iris", "--n-shots", "1,2", "--json")
+    more += ("--optimizer", "muon")
     assert call(*meta_fit_prior("mine.safetensors", *more, collections=["tables@0.7"])) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
@@ -174,6 +175,7 @@ def test_meta_fit_saves_weights_with_a_card(here, capsys):
         {"collection": "tables", "share": 0.7, "datasets": ["wine"]},
     ]
     assert card["recipe"]["n_shots"] == [1, 2] and card["recipe"]["learning_rate"] == 1e-3
+    assert card["recipe"]["optimizer"] == "muon"
     assert card["validation"]["tables"] == "tables"
     assert 0 < card["validation"]["loss"] and 0 <= card["validation"]["accuracy"] <= 1
     changed = load_learner(here / "mine.safetensors").state_dict()

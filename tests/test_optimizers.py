@@ -34,9 +34,7 @@ def test_matrices_are_muons_and_the_rest_adamws():
     optimizer = MuonAdamW(ours.parameters(), lr=1e-2, weight_decay=0.1)
     (loss,) = take_steps(optimizer, ours, 1)
     take_steps(torch.optim.AdamW(adamw.parameters(), lr=1e-2, weight_decay=0.1), adamw, 1)
-    part = torch.optim.Muon(
-        [muon[0].weight], lr=1e-2, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
-    )
+    part = torch.optim.Muon([muon[0].weight], lr=1e-2, weight_decay=0.1)
     assert take_steps(part, muon, 1) == [loss]
     torch.testing.assert_close(ours[0].weight, muon[0].weight, rtol=0, atol=0)
     rest = ["0.bias", "2.weight", "2.bias"]
@@ -46,12 +44,12 @@ def test_matrices_are_muons_and_the_rest_adamws():
     assert not torch.equal(ours[0].weight, adamw[0].weight)
 
 
-def test_a_step_of_muon_is_of_adamws_size():
+def test_all_directions_of_a_matrix_move_alike():
     model, rate = network(), 1e-2
     before = model[0].weight.detach().clone()
     take_steps(MuonAdamW(model.parameters(), lr=rate, weight_decay=0), model, 1)
-    moved = (model[0].weight.detach() - before).square().mean().sqrt()
-    assert 0.1 * rate < moved < 0.3 * rate  # AdamW's, in the long run, are some 0.2 rates
+    moved = torch.linalg.svdvals(model[0].weight.detach() - before) / rate
+    assert (moved > 0.5).all() and (moved < 2).all()
 
 
 def test_schedules_reach_both():

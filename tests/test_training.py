@@ -263,6 +263,11 @@ def test_noam_rises_linearly_and_falls_with_the_root_of_the_steps():
         rate_at(0, 10, 2, schedule="step")
 
 
+def test_an_unknown_optimizer_is_refused():
+    with pytest.raises(ValueError, match="optimizer must be one of.*'muon'.*got 'sgd'"):
+        train(optimizer="sgd")
+
+
 # Callbacks, stopping and the best state
 
 

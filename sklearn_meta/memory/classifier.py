@@ -267,7 +267,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         curriculum : int, default=None
             Sequences after which the largest number of classes grows by one, 10,000 in the paper;
             None lets it stay.
-        optimizer : {"adamw", "rmsprop"}, default="adamw"
+        optimizer : {"adamw", "muon", "rmsprop"}, default="adamw"
             "rmsprop" is the paper's, for which ``learning_rate=1e-4``.
         validation_datasets, max_steps, batch_size, learning_rate, **settings
             As there.

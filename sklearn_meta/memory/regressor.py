@@ -193,7 +193,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             :class:`sklearn_meta.tasks.GaussianProcessPrior` for a network of vectors.
         n_rows : (int, int), default=(20, 150)
             Range of the length of a sequence.
-        optimizer : {"adamw", "rmsprop"}, default="adamw"
+        optimizer : {"adamw", "muon", "rmsprop"}, default="adamw"
         validation_datasets, max_steps, batch_size, learning_rate, **settings
             As there.
 
