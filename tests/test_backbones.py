@@ -15,7 +15,7 @@ from sklearn_meta.backbones.att_hml import EncoderLayer, SetTransformer
 from sklearn_meta.backbones.deep_sets import DeepSet, labelled_rows, observed_cells
 from sklearn_meta.backbones.exchangeable import ExchangeableLayer
 from sklearn_meta.backbones.maml import prototype_loss, ridge_loss
-from sklearn_meta.backbones.standardisation import moments_of
+from sklearn_meta.backbones.standardisation import moments_of, standardise
 
 #: Small, and none of it a default.
 CONFIGS = {
@@ -38,6 +38,7 @@ def build(name, **config):
 
 MODELS = {name: build(name) for name in BACKBONES}
 MODELS["maml of regression"] = build("maml", inner="regression")
+MODELS["vsa with attributes"] = build("vsa", attributes=True)
 
 every = pytest.mark.parametrize("name", MODELS)
 
@@ -141,7 +142,7 @@ def test_what_is_read(name):
     # Two unlabelled rows exchange a cell, so no attribute has other moments.
     inputs["x"][0, [0, 3], 0] = inputs["x"][0, [3, 0], 0]
     moved = (embed(name, inputs) - z)[0, 1:3].abs().max()
-    assert moved > 1e-6 if name in {"vsa", "exchangeable"} else moved < 1e-9
+    assert moved > 1e-6 if name.split()[0] in {"vsa", "exchangeable"} else moved < 1e-9
 
 
 # Padding and batches
@@ -324,6 +325,15 @@ def test_single_precision_and_autocast(name):
 
 
 # The equations of the rivals
+
+
+def test_attributes_are_handed_on_beside_the_embedding():
+    task = fixed_task()
+    plain, both = embed("vsa", task), embed("vsa with attributes", task)
+    torch.testing.assert_close(both[..., :-1], plain, **same)
+    x = standardise(task["x"], moments_of(task["x"], task["readable"]))
+    expected = x.nan_to_num(0) / math.sqrt(x.shape[2])
+    torch.testing.assert_close(both[..., -1], expected, **same)
 
 
 def test_deep_set_is_phi_mean_rho():

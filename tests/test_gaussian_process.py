@@ -32,11 +32,12 @@ EXPECTED_FAILURES = {
 def small_learner(seed=0, head="gp"):
     """Random weights: properties hold for any, and these are quick."""
     torch.manual_seed(seed)
+    small = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2}
     return Learner(
         "vsa",
         head,
         task="regression",
-        backbone_config={"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2},
+        backbone_config={**small, "attributes": head == "gp_attributes"},
         head_config={"n_kernels": 2, "length_scale": 1.0},  # 1: so that rows are told apart
     ).requires_grad_(False)
 

@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 X_GOOD = RNG.standard_normal((20, 3))
 Y_GOOD = X_GOOD[:, 0] + 0.1 * RNG.standard_normal(20)
 BOTH = pytest.mark.parametrize("transductive", [True, False])
-HEADS = pytest.mark.parametrize("head", ["gp", "linear"])
+HEADS = pytest.mark.parametrize("head", ["gp", "gp_attributes", "linear"])
 
 
 def regressor(transductive=True, head="gp", dtype="float32"):

@@ -14,6 +14,7 @@ from sklearn.linear_model import RidgeClassifier
 
 from sklearn_meta.heads import (
     HEADS,
+    AttributeGaussianProcess,
     GaussianProcess,
     LabelPropagation,
     LinearClassifier,
@@ -83,6 +84,34 @@ def test_one_kernel_is_scikit_learns_gaussian_process(kind, context, seed):
         np.testing.assert_allclose(mean[b, :, 0], expected, atol=1e-6)
         np.testing.assert_allclose(cov[b, 0], expected_cov, atol=1e-6)
         np.testing.assert_allclose(variance[b, :, 0], np.diag(expected_cov), atol=1e-6)
+
+
+@given(drawn_contexts(), st.integers(0, 99))
+def test_kernel_of_embeddings_and_attributes_is_the_sum_of_three_of_scikit_learns(context, seed):
+    head = shaken(AttributeGaussianProcess(n_kernels=1, length_scale=2.0), seed)
+    amplitude, linear, direct = (
+        getattr(head, f"log_{name}").exp().item() for name in ("amplitude", "linear", "direct")
+    )
+    z, labels, classes, readable = context
+    labels, classes = labels[..., :1], classes[:, :1]
+    state = head.adapt(z, labels, classes, readable)
+    mean, variance = head(z, state).unbind(-1)
+    cov = head.covariance(z, state)
+    for b in range(len(z)):
+        embeddings, attributes = z[b, ..., :-1].flatten(1).numpy(), z[b, ..., -1].numpy()
+        expected = linear * DotProduct(0.0)(attributes)
+        expected += direct * RBF(head.log_direct_scale.exp().item())(attributes)
+        # Of width one, embeddings are nothing but attributes.
+        alike = RBF(head.log_length_scale.exp().item())
+        expected += amplitude * (alike(embeddings) if embeddings.shape[1] else 1.0)
+        noise, known = head.noise().item() * np.eye(len(expected)), ~labels[b, :, 0].isnan().numpy()
+        weights = np.linalg.solve((expected + noise)[known][:, known], expected[known])
+        own = expected - expected[:, known] @ weights + noise
+        np.testing.assert_allclose(
+            mean[b, :, 0], weights.T @ labels[b, :, 0].numpy()[known], atol=1e-6
+        )
+        np.testing.assert_allclose(cov[b, 0], own, atol=1e-6)
+        np.testing.assert_allclose(variance[b, :, 0], np.diag(own), atol=1e-6)
 
 
 @given(drawn_contexts(), st.integers(0, 99))

@@ -166,6 +166,9 @@ class VSA(nn.Module):
         Ablations w/oObsInd and w/oAttLabInd: leave out channel 2, or channels 3 and 4, of Eq. (5).
     residual, layer_norm : bool, default=True
         Ablations w/oRes and w/oLN.
+    attributes : bool, default=False
+        Whether the embedding has the standardised attribute as a last channel, divided by the
+        square root of their number. Not in the paper; the head "gp_attributes" reads it.
 
     References
     ----------
@@ -187,6 +190,7 @@ class VSA(nn.Module):
         kind_indicator=True,
         residual=True,
         layer_norm=True,
+        attributes=False,
     ):
         super().__init__()
         modes = ["examples"] * example_attention + ["attributes"] * attribute_attention
@@ -204,6 +208,7 @@ class VSA(nn.Module):
             "kind_indicator": kind_indicator,
             "residual": residual,
             "layer_norm": layer_norm,
+            "attributes": attributes,
         }
         modes = modes * n_layers
         channels = 1 + observed_indicator + 2 * kind_indicator
@@ -216,7 +221,7 @@ class VSA(nn.Module):
 
     def n_embedding(self, n_columns):
         """Length of the embedding of a row with ``n_columns`` attributes, an int."""
-        return n_columns * self.config["last_width"]
+        return n_columns * (self.config["last_width"] + self.config["attributes"])
 
     def forward(self, x, labels, readable, columns, classes, memory=None):
         """Embed the rows of a batch of tasks.
@@ -241,13 +246,14 @@ class VSA(nn.Module):
 
         Returns
         -------
-        z : tensor of shape (B, N, M, last_width)
+        z : tensor of shape (B, N, M, last_width), or one more with ``attributes``
             Embeddings; zero at padded attributes, and at those constant over readable rows.
         memory : list
             What later rows need of this call: the standardisation, then one tuple a block.
         """
         moments, *blocks = memory or [moments_of(x, readable)] + [None] * len(self.blocks)
-        z = self.input_tensor(standardise(x, moments), labels)
+        x = standardise(x, moments)
+        z = self.input_tensor(x, labels)
         columns = columns & moments.varied  # nothing can be read off a constant or unseen attribute
         slices = torch.cat([columns, classes], dim=1)
         remembered = [moments]
@@ -255,6 +261,9 @@ class VSA(nn.Module):
             z, block_memory = block(z, readable, slices, block_memory)
             remembered.append(block_memory)
         z = z[:, :, : x.shape[2]]  # only the attributes make the embedding
+        if self.config["attributes"]:
+            scale = columns.sum(1).clamp(min=1).to(x.dtype).rsqrt()[:, None, None]
+            z = torch.cat([z.to(x.dtype), (x.nan_to_num(0.0) * scale)[..., None]], dim=-1)
         return z.masked_fill(~columns[:, None, :, None], 0), remembered
 
     def input_tensor(self, x, labels):

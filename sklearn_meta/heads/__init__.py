@@ -1,7 +1,7 @@
 """Heads: what turns a backbone's embeddings into predictions, in closed form."""
 
 from .crf import LinearChainCRF
-from .gaussian_process import GaussianProcess
+from .gaussian_process import AttributeGaussianProcess, GaussianProcess
 from .label_propagation import LabelPropagation
 from .label_words import GaussianTargets, OneHotLabels, StringLabels
 from .learned_moments import LearnedMoments
@@ -18,7 +18,11 @@ HEADS = {
         "label_propagation": LabelPropagation,
         "linear": LinearClassifier,
     },
-    "regression": {"gp": GaussianProcess, "linear": LinearRegressor},
+    "regression": {
+        "gp": GaussianProcess,
+        "gp_attributes": AttributeGaussianProcess,
+        "linear": LinearRegressor,
+    },
     "outlier_detection": {"odd_one_out": OddOneOut},
     "online_classification": {"onehot": OneHotLabels, "string": StringLabels},
     "online_regression": {"gaussian": GaussianTargets},
@@ -29,6 +33,7 @@ HEADS = {
 
 __all__ = [
     "HEADS",
+    "AttributeGaussianProcess",
     "CRFLayer",
     "GaussianProcess",
     "GaussianTargets",

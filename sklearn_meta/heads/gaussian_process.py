@@ -88,12 +88,13 @@ class GaussianProcess(RegressionHead):
         self.log_prior = nn.Parameter(torch.zeros(n_kernels))
 
     def kernel(self, a, b):
-        """RBF kernels of rows (B, I, D) and (B, J, D): (B, K, I, J)."""
-        distances = squared_distances(a, b)[:, None] / self._square(self.log_length_scale)
+        """RBF kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
+        distances = squared_distances(a.flatten(2), b.flatten(2))[:, None]
+        distances = distances / self._square(self.log_length_scale)
         return torch.exp(-0.5 * distances) * self.log_amplitude.exp()[:, None, None]
 
     def prior_variance(self, z):
-        """Kernels of rows (B, I, D) with themselves: (B, K, I)."""
+        """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""
         return self.log_amplitude.exp()[:, None].expand(len(z), -1, z.shape[1])
 
     def noise(self):
@@ -109,7 +110,7 @@ class GaussianProcess(RegressionHead):
 
         Returns
         -------
-        z : tensor of shape (B, L, D)
+        z : tensor of shape (B, L, M, H)
             Embeddings of the labelled rows.
         factor : tensor of shape (B, K, L, L)
         weights : tensor of shape (B, K, L, C)
@@ -121,8 +122,9 @@ class GaussianProcess(RegressionHead):
         dtype = self.log_noise.dtype
         with torch.autocast(z.device.type, enabled=False):
             rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
+            labelled = rows.z.unflatten(-1, z.shape[2:])
             pairs = (rows.known[:, :, None] & rows.known[:, None])[:, None]
-            covariance = self.kernel(rows.z, rows.z).masked_fill(~pairs, 0)
+            covariance = self.kernel(labelled, labelled).masked_fill(~pairs, 0)
             # A padded row has variance one and nothing to do with the others: its log is zero.
             diagonal = torch.where(rows.known[:, None], self.noise()[:, None], 1.0)
             # Rounding of large entries, as linear kernels have them, may exceed the jitter.
@@ -136,13 +138,13 @@ class GaussianProcess(RegressionHead):
             log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
             n_targets = classes.sum(1, keepdim=True)
             log_posterior = (self.log_prior - 0.5 * (fit + n_targets * log_det)).log_softmax(-1)
-        return rows.z, factor, weights, log_posterior, rows.known
+        return labelled, factor, weights, log_posterior, rows.known
 
     def forward(self, z, state):
         """Mean and variance of Eq. (11), noise included: (B, N, M, H) to (B, N, C, 2)."""
         with torch.autocast(z.device.type, enabled=False):
             means, explained, share = self._posterior(z, state)
-            left = self.prior_variance(z.flatten(2).to(means.dtype)) - explained.square().sum(-2)
+            left = self.prior_variance(z.to(means.dtype)) - explained.square().sum(-2)
             variances = (left.clamp(min=0) + self.noise()[:, None])[..., None]  # (B, K, N, 1)
             mean = (share * means).sum(1)
             variance = (share * (variances + (means - mean[:, None]).square())).sum(1)
@@ -152,7 +154,7 @@ class GaussianProcess(RegressionHead):
         """Covariance of the rows' targets, noise included: (B, N, M, H) to (B, C, N, N)."""
         with torch.autocast(z.device.type, enabled=False):
             means, explained, share = self._posterior(z, state)
-            rows = z.flatten(2).to(means.dtype)
+            rows = z.to(means.dtype)
             own = self.kernel(rows, rows) - explained.transpose(-1, -2) @ explained  # (B, K, N, N)
             own = own + self.noise()[:, None, None] * torch.eye(z.shape[1]).to(own)
             within = (share * own).sum(1)
@@ -163,7 +165,47 @@ class GaussianProcess(RegressionHead):
     def _posterior(self, z, state):
         """Means (B, K, N, C), factor^-1 k_n (B, K, L, N), and shares (B, K, 1, 1) of the sets."""
         labelled, factor, weights, log_posterior, known = state
-        cross = self.kernel(z.flatten(2).to(labelled.dtype), labelled)
+        cross = self.kernel(z.to(labelled.dtype), labelled)
         cross = cross.masked_fill(~known[:, None, None], 0)  # (B, K, N, L)
         explained = torch.linalg.solve_triangular(factor, cross.transpose(-1, -2), upper=False)
         return cross @ weights, explained, log_posterior.exp()[..., None, None]
+
+
+class AttributeGaussianProcess(GaussianProcess):
+    """Gaussian process on embeddings and on the attributes themselves.
+
+    To the RBF kernel of Eq. (11) are added a linear and an RBF kernel of the last channel of the
+    embedding, in which a backbone with ``attributes=True`` hands on the standardised attributes:
+    a plain function of them need not be found by the network. Amplitudes are learned while
+    meta-training, as is the second length scale. Not in the paper.
+
+    Parameters
+    ----------
+    n_kernels, length_scale, noise, jitter
+        As of :class:`GaussianProcess`.
+
+    Attributes
+    ----------
+    log_linear, log_direct, log_direct_scale : Parameter of shape (n_kernels,)
+        Logarithms of the linear kernel's variance, and of the variance and the length scale of the
+        RBF kernel of attributes.
+    """
+
+    def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
+        super().__init__(n_kernels=n_kernels, length_scale=length_scale, noise=noise, jitter=jitter)
+        self.log_linear = nn.Parameter(torch.linspace(math.log(0.1), math.log(0.5), n_kernels))
+        self.log_direct = nn.Parameter(torch.full((n_kernels,), math.log(0.1)))
+        self.log_direct_scale = nn.Parameter(torch.zeros(n_kernels))
+
+    def kernel(self, a, b):
+        """Sum of three kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
+        u, v = a[..., -1], b[..., -1]
+        linear = (u @ v.transpose(1, 2))[:, None] * self.log_linear.exp()[:, None, None]
+        distances = squared_distances(u, v)[:, None] / self._square(self.log_direct_scale)
+        direct = torch.exp(-0.5 * distances) * self.log_direct.exp()[:, None, None]
+        return super().kernel(a[..., :-1], b[..., :-1]) + linear + direct
+
+    def prior_variance(self, z):
+        """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""
+        linear = z[..., -1].square().sum(-1)[:, None] * self.log_linear.exp()[:, None]
+        return super().prior_variance(z) + linear + self.log_direct.exp()[:, None]

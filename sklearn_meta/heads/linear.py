@@ -71,11 +71,13 @@ class LinearRegressor(GaussianProcess):
     """
 
     def kernel(self, a, b):
-        """Linear kernels of rows (B, I, D) and (B, J, D): (B, K, I, J)."""
-        product = (a @ b.transpose(1, 2))[:, None] / self._square(self.log_length_scale)
+        """Linear kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
+        product = (a.flatten(2) @ b.flatten(2).transpose(1, 2))[:, None] / self._square(
+            self.log_length_scale
+        )
         return (1 + product) * self.log_amplitude.exp()[:, None, None]
 
     def prior_variance(self, z):
-        """Kernels of rows (B, I, D) with themselves: (B, K, I)."""
-        product = z.square().sum(-1)[:, None] / self._square(self.log_length_scale)[..., 0]
+        """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""
+        product = z.square().sum((-1, -2))[:, None] / self._square(self.log_length_scale)[..., 0]
         return (1 + product) * self.log_amplitude.exp()[:, None]
