@@ -29,9 +29,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         a file or folder, a hub id ``"owner/name@revision"`` (see
         :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
         ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
-    head : {"gp", "linear"}, default=None
+    head : {"gp", "gp_attributes", "linear"}, default=None
         How embeddings become predictions; None is the head the weights were trained with, and
-        ``"gp"`` for an architecture without weights.
+        ``"gp"``, the paper's, for an architecture without weights.
     transductive : bool, default=True
         Whether the rows given to ``predict`` act as unlabelled data for each other. If False,
         every row is predicted from the context of ``fit`` alone, so its answer does not depend
