@@ -39,7 +39,7 @@ def tables(folder, split, task="classification", *, retarget=0.0):
     return as_source(chosen, retarget=retarget)
 
 
-def add_arguments(parser, name, *, max_steps, batch_size, learning_rate):
+def add_arguments(parser, name, *, max_steps, batch_size, learning_rate, optimizer):
     """The arguments of both recipes of tables; ``name`` is that of the weights."""
     add = parser.add_argument
     add("--folder", default=FOLDER, help="of tables, with an index")
@@ -48,10 +48,9 @@ def add_arguments(parser, name, *, max_steps, batch_size, learning_rate):
     add("--max-steps", type=int, default=max_steps)
     add("--batch-size", type=int, default=batch_size)
     add("--learning-rate", type=float, default=learning_rate)
-    add("--optimizer", default="muon")
+    add("--optimizer", default=optimizer)
     add("--width", type=int, default=64)
     add("--n-layers", type=int, default=3)
-    add("--layer-norm", action="store_true", help="as the paper has it")
     add("--seed", type=int, default=0)
     add("--device", default="cpu")
 
@@ -64,14 +63,20 @@ def backbone_config(args):
         "n_heads": 4,
         "head_width": args.width // 4,
         "last_width": 8,
-        "layer_norm": args.layer_norm,
     }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(parser, "default", max_steps=10_000, batch_size=16, learning_rate=6e-3)
-    parser.add_argument("--max-cells", type=int, default=5000, help="rows x columns of a task")
+    add_arguments(
+        parser,
+        "default",
+        max_steps=18_000,
+        batch_size=16,
+        learning_rate=1e-3,
+        optimizer="adamw",
+    )
+    parser.add_argument("--max-cells", type=int, default=3000, help="rows x columns of a task")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0)
     args = parser.parse_args()

@@ -31,7 +31,14 @@ def real_tables(folder):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(parser, "default_regression", max_steps=5500, batch_size=32, learning_rate=5e-3)
+    add_arguments(
+        parser,
+        "default_regression",
+        max_steps=5500,
+        batch_size=32,
+        learning_rate=5e-3,
+        optimizer="muon",
+    )
     parser.add_argument("--start", help="weights to start from; none: random ones")
     parser.add_argument("--tables", type=float, default=0.5, help="share of tasks from real tables")
     parser.add_argument("--n-kernels", type=int, default=8)
@@ -42,7 +49,7 @@ def main(arguments=None):
     learner = Learner(
         head="gp_attributes",
         task="regression",
-        backbone_config={**backbone_config(args), "attributes": True},
+        backbone_config={**backbone_config(args), "layer_norm": False, "attributes": True},
         head_config={"n_kernels": args.n_kernels},
     )
     begun = start_from(learner, args.start)
