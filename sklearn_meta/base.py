@@ -95,8 +95,8 @@ class MetaEstimator(BaseEstimator):
         learning_rate : float, default=1e-3
             Its peak; it warms up and falls along a cosine.
         optimizer : {"adamw", "muon"}, default="adamw"
-            "muon" needs far fewer steps from random weights, of a backbone "vsa" at a rate of
-            4e-3; see :class:`sklearn_meta.optimizers.MuonAdamW`.
+            "muon", at 5e-3, made the default weights for regression; see
+            :class:`sklearn_meta.optimizers.MuonAdamW`.
         eval_every : int, default=500
             Steps between validations, and between checkpoints.
         patience : int, default=10

@@ -17,7 +17,7 @@ class MuonAdamW(torch.optim.Optimizer):
     ----------
     params : iterable of Parameter, or of dict
         Those of two dimensions, each 8 or more, are Muon's.
-    lr, weight_decay : float, default=4e-3 and 0.01
+    lr, weight_decay : float, default=5e-3 and 0.01
 
     References
     ----------
@@ -25,7 +25,7 @@ class MuonAdamW(torch.optim.Optimizer):
     J. Liu et al. Muon is scalable for LLM training. 2025.
     """
 
-    def __init__(self, params, lr=4e-3, weight_decay=0.01):
+    def __init__(self, params, lr=5e-3, weight_decay=0.01):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
         of_muon = [_part(group, matrices=True) for group in self.param_groups]
         of_adamw = [_part(group, matrices=False) for group in self.param_groups]

@@ -230,7 +230,10 @@ def test_batch_of_one_and_several_targets_and_of_nothing():
         ({"backbone": Learner()}, "meta-trained for classification"),
         ({"head": "oracle"}, "head"),
         ({"head": "prototypes"}, "'head' parameter of MetaGPRegressor must be"),
-        ({"head": "linear"}, "head='linear' asked for, but .* meta-trained with head='gp'"),
+        (
+            {"head": "linear"},
+            "head='linear' asked for, but .* meta-trained with head='gp_attributes'",
+        ),
         ({"chunk_size": 0}, "chunk_size"),
         ({"dtype": "int8"}, "dtype"),
     ],
