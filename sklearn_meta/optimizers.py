@@ -29,10 +29,7 @@ class MuonAdamW(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
         of_muon = [_part(group, matrices=True) for group in self.param_groups]
         of_adamw = [_part(group, matrices=False) for group in self.param_groups]
-        self._parts = [
-            torch.optim.Muon(of_muon),
-            torch.optim.AdamW(of_adamw),
-        ]
+        self._parts = [torch.optim.Muon(of_muon), torch.optim.AdamW(of_adamw)]
         self.param_groups = [group for part in self._parts for group in part.param_groups]
         self._share()
 

@@ -20,8 +20,7 @@ from sklearn_meta.heads import (
     LinearClassifier,
     LinearRegressor,
 )
-from sklearn_meta.heads.base import RegressionHead
-from sklearn_meta.heads.gaussian_process import factorise
+from sklearn_meta.heads.base import RegressionHead, factorise
 
 # The head of outlier detection, which reads no labels, has its own tests.
 ALL = [(task, name) for task in ("classification", "regression") for name in HEADS[task]]
@@ -65,16 +64,20 @@ def by_scikit_learn(head, kernel, z, labels):
     return mean, cov + noise * np.eye(len(rows))
 
 
+def predicted(head, context):
+    """Embeddings and labels of a context's first target, and what the head says of every row."""
+    z, labels, classes, readable = context
+    labels, classes = labels[..., :1], classes[:, :1]
+    state = head.adapt(z, labels, classes, readable)
+    return z, labels, *head(z, state).unbind(-1), head.covariance(z, state)
+
+
 @pytest.mark.parametrize("kind", [GaussianProcess, LinearRegressor])
 @given(drawn_contexts(), st.integers(0, 99))
 def test_one_kernel_is_scikit_learns_gaussian_process(kind, context, seed):
     head = shaken(kind(n_kernels=1, length_scale=2.0), seed)
     amplitude, scale = head.log_amplitude.exp().item(), head.log_length_scale.exp().item()
-    z, labels, classes, readable = context
-    labels, classes = labels[..., :1], classes[:, :1]
-    state = head.adapt(z, labels, classes, readable)
-    mean, variance = head(z, state).unbind(-1)
-    cov = head.covariance(z, state)
+    z, labels, mean, variance, cov = predicted(head, context)
     for b in range(len(z)):
         if kind is GaussianProcess:
             kernel, rows = ConstantKernel(amplitude) * RBF(scale), z[b]
@@ -92,11 +95,7 @@ def test_kernel_of_embeddings_and_attributes_is_the_sum_of_three_of_scikit_learn
     amplitude, linear, direct = (
         getattr(head, f"log_{name}").exp().item() for name in ("amplitude", "linear", "direct")
     )
-    z, labels, classes, readable = context
-    labels, classes = labels[..., :1], classes[:, :1]
-    state = head.adapt(z, labels, classes, readable)
-    mean, variance = head(z, state).unbind(-1)
-    cov = head.covariance(z, state)
+    z, labels, mean, variance, cov = predicted(head, context)
     for b in range(len(z)):
         embeddings, attributes = z[b, ..., :-1].flatten(1).numpy(), z[b, ..., -1].numpy()
         expected = linear * DotProduct(0.0)(attributes)

@@ -145,3 +145,42 @@ def squared_distances(a, b):
     a, b = a - origin, b - origin
     squares = a.square().sum(-1)[..., None] + b.square().sum(-1)[:, None]
     return (squares - 2 * a @ b.transpose(1, 2)).clamp(min=0)
+
+
+def factorise(matrices, n_tries=6):
+    """Lower Cholesky factors; what rounding made indefinite gets a ridge as large as rounding.
+
+    Or ten times as large, each time it was too little: distances of embeddings that lie far apart
+    are rounded by more than any ridge fit for the others.
+
+    Parameters
+    ----------
+    matrices : tensor of shape (..., L, L)
+    n_tries : int, default=6
+
+    Returns
+    -------
+    tensor of shape (..., L, L)
+
+    Raises
+    ------
+    ValueError
+        If a matrix is indefinite still, as one with NaN is.
+    """
+    factor, failed = torch.linalg.cholesky_ex(matrices)
+    if not failed.any():
+        return factor
+    diagonal = matrices.diagonal(dim1=-2, dim2=-1)
+    rounding = torch.finfo(factor.dtype).eps * factor.shape[-1]
+    ridge = torch.zeros_like(failed, dtype=factor.dtype)
+    for power in range(1, n_tries + 1):
+        ridge = torch.where(failed > 0, 10.0**power * rounding, ridge)
+        factor, failed = torch.linalg.cholesky_ex(
+            matrices + torch.diag_embed(ridge[..., None] * diagonal)
+        )
+        if not failed.any():
+            return factor
+    raise ValueError(
+        "A covariance matrix is not positive definite: what it was computed from is too large or "
+        "not finite. While meta-training, lower the learning rate."
+    )

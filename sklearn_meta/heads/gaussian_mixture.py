@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import torch
 
+from .base import factorise
+
 #: Kinds of covariance, named as in :class:`sklearn.mixture.GaussianMixture`.
 COVARIANCE_TYPES = ("diag", "full", "spherical")
 
@@ -58,7 +60,7 @@ def log_joint(x, mixture, columns=None):
     with torch.autocast(x.device.type, enabled=False):
         deviations = _deviations(x, mixture.means, columns)  # (B, K, D, N)
         if mixture.covariances.ndim == 4:
-            factor = _cholesky(_identity_at_padding(mixture.covariances, columns))
+            factor = factorise(_identity_at_padding(mixture.covariances, columns))
             whitened = torch.linalg.solve_triangular(factor, deviations, upper=False)
             log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         else:
@@ -219,7 +221,7 @@ def precision_factors(mixture):
     if covariances.ndim == 3:
         return covariances.rsqrt()
     identity = _identity(covariances).expand_as(covariances)
-    return torch.linalg.solve_triangular(_cholesky(covariances), identity, upper=False).mT
+    return torch.linalg.solve_triangular(factorise(covariances), identity, upper=False).mT
 
 
 def farthest_points(x, mask, n_components, columns=None, first=None):
@@ -312,17 +314,6 @@ def _identity_at_padding(covariances, columns):
 
 def _identity(matrices):
     return torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
-
-
-def _cholesky(covariances):
-    """Lower Cholesky factors; what rounding made singular gets a ridge as large as rounding."""
-    factor, info = torch.linalg.cholesky_ex(covariances)
-    failed = info > 0
-    if failed.any():
-        ridge = torch.finfo(factor.dtype).eps * factor.shape[-1] * failed[..., None]
-        diagonal = covariances.diagonal(dim1=-2, dim2=-1)
-        factor = torch.linalg.cholesky(covariances + torch.diag_embed(10 * ridge * diagonal))
-    return factor
 
 
 def _eigenvalues_at_least_one(matrices):

@@ -5,44 +5,7 @@ import math
 import torch
 from torch import nn
 
-from .base import RegressionHead, labelled_rows, squared_distances
-
-
-def factorise(covariance, n_tries=6):
-    """Cholesky factors; where rounding made a matrix indefinite, its diagonal is raised.
-
-    By a millionth of the largest variance first, and by ten times as much each time it was too
-    little: far apart embeddings round distances by more than any jitter fit for the others.
-
-    Parameters
-    ----------
-    covariance : tensor of shape (..., L, L)
-    n_tries : int, default=6
-
-    Returns
-    -------
-    tensor of shape (..., L, L)
-
-    Raises
-    ------
-    ValueError
-        If a matrix is indefinite still, as one with NaN is.
-    """
-    factor, failed = torch.linalg.cholesky_ex(covariance)
-    if not failed.any():
-        return factor
-    identity = torch.eye(covariance.shape[-1]).to(covariance)
-    largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).detach()
-    raised = torch.zeros_like(largest)
-    for power in range(n_tries):
-        raised = torch.where(failed > 0, 10.0 ** (power - 6) * largest, raised)
-        factor, failed = torch.linalg.cholesky_ex(covariance + raised[..., None, None] * identity)
-        if not failed.any():
-            return factor
-    raise ValueError(
-        "A kernel matrix is not positive definite: embeddings are too large or not finite. "
-        "While meta-training, lower the learning rate."
-    )
+from .base import RegressionHead, factorise, labelled_rows, squared_distances
 
 
 class GaussianProcess(RegressionHead):

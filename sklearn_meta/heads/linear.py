@@ -72,9 +72,8 @@ class LinearRegressor(GaussianProcess):
 
     def kernel(self, a, b):
         """Linear kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
-        product = (a.flatten(2) @ b.flatten(2).transpose(1, 2))[:, None] / self._square(
-            self.log_length_scale
-        )
+        product = (a.flatten(2) @ b.flatten(2).transpose(1, 2))[:, None]
+        product = product / self._square(self.log_length_scale)
         return (1 + product) * self.log_amplitude.exp()[:, None, None]
 
     def prior_variance(self, z):
