@@ -8,6 +8,7 @@ own sets), watched on its `valid` tables. Run again after a kill, it goes on.
 
 import argparse
 import os
+from pathlib import Path
 
 import torch
 
@@ -66,6 +67,25 @@ def backbone_config(args):
     }
 
 
+def save(learner, history, args, script, *, source, data, watched, **begun):
+    """Write weights and their card; ``watched`` says what the validation was of."""
+    last, score = history[-1], learner.head.score_name
+    given = {k: v for k, v in vars(args).items() if k not in PLACES}
+    save_learner(
+        learner.cpu(),
+        args.output,
+        data=data,
+        datasets=names_in(source),
+        recipe={"command": f"python benchmarks/{Path(script).name}", **given, **begun},
+        seed=args.seed,
+        validation={
+            "tables": watched,
+            "loss": float(last["valid_loss"]),
+            score: float(last[f"valid_{score}"]),
+        },
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(
@@ -120,25 +140,12 @@ def main():
         n_workers=args.workers,
         random_state=args.seed,
     )
-    last = history[-1]
-    save_learner(
-        learner.cpu(),
-        args.output,
-        data="TablePrior; classification and regression tables of the split `train` of the data "
-        "pack (targets of regression tables and, for 30 % of draws, a numeric column in place of "
-        "the target cut into classes); without scikit-learn's own sets",
-        datasets=names_in(source),
-        recipe={
-            "command": "python benchmarks/meta_train_default.py",
-            **{k: v for k, v in vars(args).items() if k not in PLACES},
-        },
-        seed=args.seed,
-        validation={
-            "tables": "split `valid`",
-            "loss": float(last["valid_loss"]),
-            "accuracy": float(last["valid_accuracy"]),
-        },
+    data = (
+        "TablePrior; classification and regression tables of the split `train` of the data pack "
+        "(targets of regression tables and, for 30 % of draws, a numeric column in place of the "
+        "target cut into classes); without scikit-learn's own sets"
     )
+    save(learner, history, args, __file__, source=source, data=data, watched="split `valid`")
 
 
 if __name__ == "__main__":

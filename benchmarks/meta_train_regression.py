@@ -10,14 +10,14 @@ import argparse
 
 import numpy as np
 import torch
-from meta_train_default import PLACES, add_arguments, backbone_config, tables
+from meta_train_default import add_arguments, backbone_config, save, tables
 from recipe import start_from
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source, names_in
+from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source
 from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
+from sklearn_meta.weights import load_learner
 
 
 def real_tables(folder):
@@ -42,15 +42,18 @@ def main(arguments=None):
     parser.add_argument("--start", help="weights to start from; none: random ones")
     parser.add_argument("--tables", type=float, default=0.5, help="share of tasks from real tables")
     parser.add_argument("--n-kernels", type=int, default=8)
+    parser.add_argument("--beta", type=float, default=1.0, help="of the loss [%(default)s]")
     args = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
+    known = args.start and load_learner(args.start).config["backbone_config"]
+    norm = bool(known) and known["layer_norm"]
     learner = Learner(
         head="gp_attributes",
         task="regression",
-        backbone_config={**backbone_config(args), "layer_norm": False, "attributes": True},
-        head_config={"n_kernels": args.n_kernels},
+        backbone_config={**backbone_config(args), "layer_norm": norm, "attributes": True},
+        head_config={"n_kernels": args.n_kernels, "beta": args.beta},
     )
     begun = start_from(learner, args.start)
     source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"
@@ -79,24 +82,8 @@ def main(arguments=None):
         device=args.device,
         random_state=args.seed,
     )
-    last = history[-1]
-    save_learner(
-        learner.cpu(),
-        args.output,
-        data=data,
-        datasets=names_in(source),
-        recipe={
-            "command": "python benchmarks/meta_train_regression.py",
-            **{k: v for k, v in vars(args).items() if k not in PLACES},
-            **begun,
-        },
-        seed=args.seed,
-        validation={
-            "tables": "RegressionPrior, tasks apart from those of training",
-            "loss": float(last["valid_loss"]),
-            "mse": float(last["valid_mse"]),
-        },
-    )
+    watched = "RegressionPrior, tasks apart from those of training"
+    save(learner, history, args, __file__, source=source, data=data, watched=watched, **begun)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,8 @@ def parse_arguments(arguments=None):
     add("--batch-size", type=int, default=32, help="[%(default)s]")
     add("--n-test", type=int, default=2000, help="episodes of a score [%(default)s]")
     add("--n-functions", type=float, default=1.0, help="factor on the functions [%(default)s]")
+    add("--orders", type=int, default=1, help="of labelled rows, to average [%(default)s]")
+    add("--found", action="store_true", help="with the settings that --search found")
     add("--dropout", type=float, default=0.0, help="of all but SNAIL, which has none [%(default)s]")
     add("--n-filters", type=int, default=64, help="of the image encoder [%(default)s]")
     add("--encoder", help="weights whose image encoder is taken as it is, by all models")
@@ -107,6 +109,8 @@ def main(arguments=None):
             search(name, data, options)
             continue
         models = ABLATIONS if options.ablations else {m: MODELS[m] for m in options.models}
+        if options.found:
+            models = {m: found_settings(name, m, options) for m in options.models}
         for seed in range(options.seeds):
             for model in models:
                 run(name, data, model, models[model], seed, options)
@@ -141,7 +145,8 @@ def run(name, data, model, settings, seed, options):
         "train_loss": history[-1, "train_loss"],
     }
     for split in ("valid", "test"):
-        row[split], row[f"{split}_se"] = accuracy(learner, data, split, options.n_test)
+        scores = accuracy(learner, data, split, options.n_test, n_orders=options.orders)
+        row[split], row[f"{split}_se"] = scores
     print(f"{key['data']} {model} seed {seed}: valid {row['valid']:.4f}, test {row['test']:.4f}")
     pd.DataFrame([*done, row]).to_csv(file, index=False, float_format="%.6g")
 
@@ -151,7 +156,20 @@ def protocol(options):
     found = {name: getattr(options, name) for name in PROTOCOL}
     if options.encoder:
         found["encoder"] = load_learner(options.encoder).card["sha256"][:12]
+    if options.orders > 1:
+        found["orders"] = options.orders
     return found
+
+
+def found_settings(name, model, options):
+    """Those of the search's best trial."""
+    file = options.output / f"search_{name}_{model}.csv"
+    if not file.exists():
+        raise SystemExit(f"{file} is not there: run --search first.")
+    best = pd.read_csv(file).sort_values("value").iloc[-1].drop(["number", "value"])
+    config = {k: int(best[k]) if k in ("width", "n_layers") else float(best[k]) for k in best.index}
+    rate = config.pop("rate")
+    return MODELS[model][0], config, rate
 
 
 def score_weights(name, options):
@@ -160,7 +178,7 @@ def score_weights(name, options):
     for weights in options.weights:
         learner = load_learner(weights).eval()
         for split in ("valid", "test"):
-            mean, error = accuracy(learner, data, split, options.n_test)
+            mean, error = accuracy(learner, data, split, options.n_test, n_orders=options.orders)
             rows.append({"data": name, "weights": Path(weights).stem, "split": split})
             rows[-1] |= {"accuracy": mean, "se": error, "sha256": learner.card["sha256"][:12]}
             print(f"{name} {weights}, {split}: {mean:.4f} +- {error:.4f}")
@@ -195,6 +213,11 @@ def train(learner, data, rate, seed, options, folder=None):
     )
 
 
+def of_search(options):
+    """What the trials of a study have in common."""
+    return (options.max_steps, options.n_test, *[options.orders] * (options.orders > 1))
+
+
 def search(name, data, options):
     """Bayesian search of each model's settings on "valid" (section 3.5), kept in a database."""
     import optuna
@@ -211,10 +234,10 @@ def search(name, data, options):
             rate = trial.suggest_float("rate", 1e-4, 1e-2, log=True)
             learner = make_learner(data, backbone, config, 0)
             train(learner, data, rate, 0, options)
-            return accuracy(learner, data, "valid", options.n_test)[0]
+            return accuracy(learner, data, "valid", options.n_test, n_orders=options.orders)[0]
 
         study = optuna.create_study(
-            study_name=f"{name}-{options.encoder}-{model}-{options.max_steps}-{options.n_test}",
+            study_name="-".join(map(str, (name, options.encoder, model, *of_search(options)))),
             storage=f"sqlite:///{options.cache / 'search.db'}",
             direction="maximize",
             load_if_exists=True,

@@ -155,14 +155,24 @@ def make_learner(data, backbone, config, seed):
 
 
 @torch.inference_mode()
-def accuracy(learner, data, split, n_episodes, seed=0):
-    """Mean accuracy over episodes of a split, and its standard error over them."""
+def accuracy(learner, data, split, n_episodes, seed=0, n_orders=1):
+    """Mean accuracy over episodes of a split, and its standard error over them.
+
+    With ``n_orders`` probabilities are the mean over as many orders of the labelled rows, the
+    drawn one and random others: what the transformer says does not depend on it.
+    """
+    orders = np.random.default_rng([seed, 4])
     draw, rng = sampler(data.plain), np.random.default_rng([seed, 3])
     scores = []
     for start in range(0, n_episodes, 50):
         n = min(50, n_episodes - start)
         episodes = [draw.draw(data.sources[split].draw(rng), rng) for _ in range(n)]
         inputs, target = draw.collate(episodes)
-        scores.append(learner.head.score(learner(**inputs), target))
+        told = learner(**inputs).softmax(-1)
+        for _ in range(n_orders - 1):
+            order = torch.from_numpy(orders.permutation(inputs["labels"].shape[1]))
+            moved = {name: inputs[name][:, order] for name in ("support", "labels")}
+            told = told + learner(**{**inputs, **moved}).softmax(-1)
+        scores.append(learner.head.score(told, target))
     scores = torch.cat(scores).double().numpy()
     return scores.mean(), scores.std(ddof=1) / len(scores) ** 0.5

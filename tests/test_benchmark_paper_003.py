@@ -1,5 +1,6 @@
 """benchmarks/paper_003.py: runs are kept and not done twice, and its tests are the paper's."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -75,6 +76,22 @@ def test_the_search_goes_on_where_it_was_killed(tmp_path, folder):
     assert (tmp_path / "out/search_symbolic_transformer.png").stat().st_size > 1000
 
 
+def test_runs_with_the_settings_that_were_found(tmp_path, folder):
+    told = arguments(tmp_path, folder, "--models", "transformer")
+    with pytest.raises(SystemExit, match="search_symbolic_transformer.csv is not there"):
+        paper_003.main([*told, "--found"])
+    paper_003.main([*told, "--search", "2", "--orders", "2"])
+    best = (
+        pd.read_csv(tmp_path / "out/search_symbolic_transformer.csv").sort_values("value").iloc[-1]
+    )
+    paper_003.main([*told, "--found", "--orders", "2"])
+    runs = pd.read_csv(tmp_path / "out/runs.csv")
+    expected = best.drop(["number", "value"]).to_dict()
+    for config, protocol in zip(runs["config"], runs["protocol"], strict=True):
+        assert json.loads(config) == pytest.approx(expected)
+        assert json.loads(protocol)["orders"] == 2
+
+
 def test_weights_are_scored_as_they_are(tmp_path, folder):
     name = "omniglot_few_shot"
     paper_003.main(arguments(tmp_path, folder, "--data", "omniglot", "--weights", name))
@@ -135,5 +152,21 @@ def test_accuracy_is_that_of_the_episodes():
     with torch.no_grad():
         learner.backbone.embedding.weight.zero_()
     assert accuracy(learner, data, "test", 200)[0] == pytest.approx(0.2, abs=0.06)
+
+
+def test_orders_are_averaged():
+    """Nothing changes where none matters; elsewhere fewer episodes hang on the order drawn."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((40, 8)).astype(np.float32)
+    data = Data({"test": Fixed(Dataset("x", rows, np.arange(40) // 5))}, {}, None, Vectors(8))
+    data.learner.update(inputs="vectors", n_inputs=8)
+    transformer = make_learner(data, "transformer", {}, 0).eval()
+    snail = make_learner(data, "snail", {"width": 8}, 0).eval()
+    for learner, same in ((transformer, True), (snail, False)):
+        once, often = (accuracy(learner, data, "test", 50, n_orders=n) for n in (1, 8))
+        assert (once == pytest.approx(often, abs=1e-4)) is same
+
+
+def test_all_data_have_episodes_of_five_ways():
     assert set(DATA) == {"omniglot", "symbolic", "mini_imagenet"}
     assert sampler(Vectors(8)).n_ways == 5
