@@ -17,7 +17,6 @@ from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source
 from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import load_learner
 
 
 def real_tables(folder):
@@ -42,18 +41,15 @@ def main(arguments=None):
     parser.add_argument("--start", help="weights to start from; none: random ones")
     parser.add_argument("--tables", type=float, default=0.5, help="share of tasks from real tables")
     parser.add_argument("--n-kernels", type=int, default=8)
-    parser.add_argument("--beta", type=float, default=1.0, help="of the loss [%(default)s]")
     args = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
-    known = args.start and load_learner(args.start).config["backbone_config"]
-    norm = bool(known) and known["layer_norm"]
     learner = Learner(
         head="gp_attributes",
         task="regression",
-        backbone_config={**backbone_config(args), "layer_norm": norm, "attributes": True},
-        head_config={"n_kernels": args.n_kernels, "beta": args.beta},
+        backbone_config={**backbone_config(args), "layer_norm": False, "attributes": True},
+        head_config={"n_kernels": args.n_kernels},
     )
     begun = start_from(learner, args.start)
     source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"

@@ -245,25 +245,3 @@ def test_loss_and_score_of_regression():
     error = (mean - target).square()[..., 0]
     score = torch.stack([(error[0, 1] + error[0, 2]) / 2, error[1, 0]])
     torch.testing.assert_close(RegressionHead.score(output, target), score)
-
-
-def test_beta_trains_the_mean_by_the_squared_error_of_all_alike():
-    """Otherwise by that over the variance; the variance is fitted to the error all the same."""
-    mean, log_variance = torch.randn(3, 5, 1), torch.randn(3, 5, 1)
-    target = torch.randn(3, 5, 1).masked_fill(torch.rand(3, 5, 1) < 0.3, math.nan)
-    target[:, 0] = 0.5
-
-    def gradients(beta):
-        leaves = [mean.clone().requires_grad_(), log_variance.clone().requires_grad_()]
-        output = torch.stack([leaves[0], leaves[1].exp()], -1)
-        GaussianProcess(beta=beta).loss(output, target).backward()
-        return [leaf.grad for leaf in leaves]
-
-    leaf = mean.clone().requires_grad_()
-    half_errors = RegressionHead.score(torch.stack([leaf, leaf], -1), target) / 2
-    half_errors.mean().backward()
-    plain, half, whole = (gradients(beta) for beta in (0.0, 0.5, 1.0))
-    torch.testing.assert_close(whole[0], leaf.grad)
-    for of_plain, of_half, of_whole in zip(plain, half, whole, strict=True):
-        torch.testing.assert_close(of_half, of_plain * (log_variance / 2).exp())
-        torch.testing.assert_close(of_whole, of_plain * log_variance.exp())

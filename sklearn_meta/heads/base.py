@@ -74,7 +74,7 @@ class RegressionHead(Head):
     score_name = "mse"
 
     @staticmethod
-    def loss(output, target, beta=0.0):
+    def loss(output, target):
         """Mean negative log density of Eq. (11) over the rows to be predicted, then over tasks.
 
         Parameters
@@ -82,16 +82,11 @@ class RegressionHead(Head):
         output : tensor of shape (B, N, C, 2)
         target : tensor of shape (B, N, C)
             NaN for rows that are not to be predicted.
-        beta : float, default=0.0
-            Power of the variance by which a row counts. Otherwise rows that can be predicted well
-            count most; with 1 the mean is trained by the squared error of all alike (M. Seitzer
-            et al., On the Pitfalls of Heteroscedastic Uncertainty Estimation, ICLR 2022).
         """
         mean, variance = output.unbind(-1)
         asked = ~target.isnan()
         error = (target.nan_to_num() - mean).square()
         loss = 0.5 * (error / variance + variance.log() + math.log(2 * math.pi))
-        loss = loss * variance.detach() ** beta
         count = asked.sum((1, 2)).clamp(min=1)
         return (loss.masked_fill(~asked, 0).sum((1, 2)) / count).mean()
 

@@ -26,9 +26,6 @@ class GaussianProcess(RegressionHead):
         Where training starts; the noise is a variance, in units of the labelled targets'.
     jitter : float, default=1e-4
         Least variance of the noise, in units of the amplitude: with it, equal rows are no harm.
-    beta : float, default=0.0
-        Power of the predicted variance by which a row counts while meta-training, from 0 (the log
-        density of Eq. 11) to 1 (of the mean, the squared error).
 
     Attributes
     ----------
@@ -37,14 +34,13 @@ class GaussianProcess(RegressionHead):
         the (unnormalised) prior.
     """
 
-    def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4, beta=0.0):
+    def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
         super().__init__()
         self.config = {
             "n_kernels": n_kernels,
             "length_scale": length_scale,
             "noise": noise,
             "jitter": jitter,
-            "beta": beta,
         }
         spread = torch.arange(n_kernels, dtype=torch.float32)
         self.log_amplitude = nn.Parameter(torch.zeros(n_kernels))
@@ -53,10 +49,6 @@ class GaussianProcess(RegressionHead):
         steps = spread / max(n_kernels - 1, 1) * -math.log(noise)
         self.log_noise = nn.Parameter(math.log(noise) + steps)
         self.log_prior = nn.Parameter(torch.zeros(n_kernels))
-
-    def loss(self, output, target):
-        """Negative log density, weighed by ``beta``: see :meth:`RegressionHead.loss`."""
-        return super().loss(output, target, self.config["beta"])
 
     def kernel(self, a, b):
         """RBF kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
@@ -152,7 +144,7 @@ class AttributeGaussianProcess(GaussianProcess):
 
     Parameters
     ----------
-    n_kernels, length_scale, noise, jitter, beta
+    n_kernels, length_scale, noise, jitter
         As of :class:`GaussianProcess`.
 
     Attributes
@@ -162,14 +154,8 @@ class AttributeGaussianProcess(GaussianProcess):
         RBF kernel of attributes.
     """
 
-    def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4, beta=0.0):
-        super().__init__(
-            n_kernels=n_kernels,
-            length_scale=length_scale,
-            noise=noise,
-            jitter=jitter,
-            beta=beta,
-        )
+    def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
+        super().__init__(n_kernels=n_kernels, length_scale=length_scale, noise=noise, jitter=jitter)
         self.log_linear = nn.Parameter(torch.linspace(math.log(0.1), math.log(0.5), n_kernels))
         self.log_direct = nn.Parameter(torch.full((n_kernels,), math.log(0.1)))
         self.log_direct_scale = nn.Parameter(torch.zeros(n_kernels))
