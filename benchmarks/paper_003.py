@@ -4,6 +4,7 @@
     python benchmarks/paper_003.py --data omniglot --encoder enc.safetensors --ablations --seeds 4
     python benchmarks/paper_003.py --data omniglot --weights omniglot_few_shot
     python benchmarks/paper_003.py --data symbolic --search 30
+    python benchmarks/paper_003.py --data symbolic --found
     python benchmarks/paper_003.py --coefficients
     python benchmarks/paper_003.py --quick
 
@@ -34,8 +35,8 @@ from sklearn_meta.weights import load_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: Models of each data set: backbone, its settings, the peak rate. Chosen on "valid" by --search
-#: with a tenth of the steps; the paper's rates are for a hundred times as many steps.
+#: Models where nothing was searched: backbone, its settings, the peak rate. The paper's rates are
+#: for a hundred times as many steps.
 MODELS = {
     "few_shot_transformer": ("few_shot_transformer", {"width": 64}, 1e-3),
     "transformer": ("transformer", {"width": 64}, 1e-3),
@@ -88,6 +89,8 @@ def parse_arguments(arguments=None):
         options.output = ROOT / "benchmarks/results" / name
     if options.encoder and options.data != ["omniglot"]:
         parser.error("--encoder is for --data omniglot alone")
+    if options.found and (options.ablations or options.dropout):
+        parser.error("--found has the settings of a search: leave out --ablations and --dropout")
     return options
 
 
@@ -108,9 +111,12 @@ def main(arguments=None):
         if options.search:
             search(name, data, options)
             continue
-        models = ABLATIONS if options.ablations else {m: MODELS[m] for m in options.models}
-        if options.found:
+        if options.ablations:
+            models = ABLATIONS
+        elif options.found:
             models = {m: found_settings(name, m, options) for m in options.models}
+        else:
+            models = {m: MODELS[m] for m in options.models}
         for seed in range(options.seeds):
             for model in models:
                 run(name, data, model, models[model], seed, options)
@@ -166,10 +172,9 @@ def found_settings(name, model, options):
     file = options.output / f"search_{name}_{model}.csv"
     if not file.exists():
         raise SystemExit(f"{file} is not there: run --search first.")
-    best = pd.read_csv(file).sort_values("value").iloc[-1].drop(["number", "value"])
-    config = {k: int(best[k]) if k in ("width", "n_layers") else float(best[k]) for k in best.index}
-    rate = config.pop("rate")
-    return MODELS[model][0], config, rate
+    best = pd.read_csv(file).nlargest(1, "value").to_dict("records")[0]
+    config = {k: v for k, v in best.items() if k not in ("number", "value", "rate")}
+    return MODELS[model][0], config, best["rate"]
 
 
 def score_weights(name, options):
@@ -180,7 +185,8 @@ def score_weights(name, options):
         for split in ("valid", "test"):
             mean, error = accuracy(learner, data, split, options.n_test, n_orders=options.orders)
             rows.append({"data": name, "weights": Path(weights).stem, "split": split})
-            rows[-1] |= {"accuracy": mean, "se": error, "sha256": learner.card["sha256"][:12]}
+            rows[-1] |= {"orders": options.orders, "accuracy": mean, "se": error}
+            rows[-1] |= {"sha256": learner.card["sha256"][:12]}
             print(f"{name} {weights}, {split}: {mean:.4f} +- {error:.4f}")
     return rows
 
@@ -213,11 +219,6 @@ def train(learner, data, rate, seed, options, folder=None):
     )
 
 
-def of_search(options):
-    """What the trials of a study have in common."""
-    return (options.max_steps, options.n_test, *[options.orders] * (options.orders > 1))
-
-
 def search(name, data, options):
     """Bayesian search of each model's settings on "valid" (section 3.5), kept in a database."""
     import optuna
@@ -237,7 +238,7 @@ def search(name, data, options):
             return accuracy(learner, data, "valid", options.n_test, n_orders=options.orders)[0]
 
         study = optuna.create_study(
-            study_name="-".join(map(str, (name, options.encoder, model, *of_search(options)))),
+            study_name=f"{name}-{model}-{options.max_steps}-{json.dumps(protocol(options))}",
             storage=f"sqlite:///{options.cache / 'search.db'}",
             direction="maximize",
             load_if_exists=True,
