@@ -8,9 +8,9 @@ own sets), watched on its `valid` tables. Run again after a kill, it goes on.
 
 import argparse
 import os
-from pathlib import Path
 
 import torch
+from recipe import last_look, save
 
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import (
@@ -23,15 +23,11 @@ from sklearn_meta.tasks import (
     select,
 )
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
 
 #: Families of scikit-learn's own datasets; winequality is another dataset than wine.
 SCIKIT_LEARN = ("iris", "wine", "breast.w", "diabetes_sklearn", "boston", "pendigits")
 
 FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
-
-#: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("folder", "output", "checkpoint_dir", "start")
 
 
 def tables(folder, split, task="classification", *, retarget=0.0):
@@ -65,25 +61,6 @@ def backbone_config(args):
         "head_width": args.width // 4,
         "last_width": 8,
     }
-
-
-def save(learner, history, args, script, *, source, data, watched, **begun):
-    """Write weights and their card; ``watched`` says what the validation was of."""
-    last, score = history[-1], learner.head.score_name
-    given = {k: v for k, v in vars(args).items() if k not in PLACES}
-    save_learner(
-        learner.cpu(),
-        args.output,
-        data=data,
-        datasets=names_in(source),
-        recipe={"command": f"python benchmarks/{Path(script).name}", **given, **begun},
-        seed=args.seed,
-        validation={
-            "tables": watched,
-            "loss": float(last["valid_loss"]),
-            score: float(last[f"valid_{score}"]),
-        },
-    )
 
 
 def main():
@@ -145,7 +122,9 @@ def main():
         "(targets of regression tables and, for 30 % of draws, a numeric column in place of the "
         "target cut into classes); without scikit-learn's own sets"
     )
-    save(learner, history, args, __file__, source=source, data=data, watched="split `valid`")
+    validation = last_look(learner, history, tables="split `valid`")
+    datasets = names_in(source)
+    save(learner, args, __file__, data=data, validation=validation, datasets=datasets)
 
 
 if __name__ == "__main__":

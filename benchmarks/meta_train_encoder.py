@@ -23,13 +23,12 @@ from paper_001_omniglot import (
     training_pool,
 )
 from paper_001_training import train
-from recipe import DRAWINGS
+from recipe import DRAWINGS, save
 from torch import nn
 from torch.nn.functional import affine_grid, cross_entropy, grid_sample, interpolate, normalize
 
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.training import autocast
-from sklearn_meta.weights import save_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDE = 28
@@ -186,17 +185,8 @@ def main(arguments=None):
         look,
     )
     mend_batch_norm(network, some)
-    save_learner(
-        learner,
-        args.output,
-        data=DRAWINGS,
-        recipe={
-            "command": "python benchmarks/meta_train_encoder.py",
-            **{k: v for k, v in vars(args).items() if k not in ("omniglot", "output")},
-        },
-        seed=args.seed,
-        validation={"nearest of one drawing": curve[-1], "split": "valid"},
-    )
+    validation = {"nearest of one drawing": curve[-1], "split": "valid"}
+    save(learner, args, __file__, data=DRAWINGS, validation=validation)
 
 
 if __name__ == "__main__":

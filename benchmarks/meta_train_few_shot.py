@@ -13,7 +13,19 @@ as it is. Run again after a kill, it goes on.
 import argparse
 
 from paper_003_tasks import Encoded
-from recipe import DRAWINGS, Stage, add_arguments, drawn, parse, save, sources, start_from, train
+from recipe import (
+    APART,
+    DRAWINGS,
+    Stage,
+    add_arguments,
+    drawn,
+    last_look,
+    parse,
+    save,
+    sources,
+    start_from,
+    train,
+)
 
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import NWayKShot, TableEpisodes, TablePrior, Vectors
@@ -99,7 +111,9 @@ def main(arguments=None):
     args = parse_arguments(arguments)
     learner, trained, stage, data = RECIPES[args.weights](args)
     start_from(learner, args.begin)
-    save(learner, train(trained, stage, args, n_validation=20), args, data)
+    history = train(trained, stage, args, n_validation=20)
+    validation = last_look(learner, history, episodes=APART)
+    save(learner, args, __file__, data=data, validation=validation, **args.begun)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,19 @@ alphabets of Omniglot's split "train". Run again after a kill, it goes on.
 import argparse
 
 import numpy as np
-from recipe import DRAWINGS, Stage, add_arguments, drawn, parse, save, sources, start_from, train
+from recipe import (
+    APART,
+    DRAWINGS,
+    Stage,
+    add_arguments,
+    drawn,
+    last_look,
+    parse,
+    save,
+    sources,
+    start_from,
+    train,
+)
 from sklearn.datasets import make_blobs
 
 from sklearn_meta.memory_learner import MemoryLearner
@@ -115,7 +127,8 @@ def main(arguments=None):
         learner.backbone.access.compile(dynamic=False)
     for i, stage in enumerate(stages):
         history = train(learner, stage, args, str(i), n_validation=12)
-    save(learner, history, args, data)
+    validation = last_look(learner, history, episodes=APART)
+    save(learner, args, __file__, data=data, validation=validation, **args.begun)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,11 @@ goes on.
 import argparse
 
 import torch
-from recipe import start_from
+from recipe import last_look, save, start_from
 
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import MixturePrior, MixtureSampler, MixtureSets
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
-
-#: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("output", "checkpoint_dir", "start")
 
 
 def main(arguments=None):
@@ -60,23 +56,11 @@ def main(arguments=None):
         device=args.device,
         random_state=args.seed,
     )
-    last = history[-1]
-    save_learner(
-        learner.cpu(),
-        args.output,
-        data=f"{type(source).__name__}: synthetic sets alone",
-        recipe={
-            "command": "python benchmarks/meta_train_mixtures.py",
-            **{k: v for k, v in vars(args).items() if k not in PLACES},
-            **begun,
-        },
-        seed=args.seed,
-        validation={
-            "sets": f"{type(source).__name__}, sets apart from those of training",
-            "loss": float(last["valid_loss"]),
-            "nll": float(last["valid_nll"]),
-        },
-    )
+    name = type(source).__name__
+    watched = f"{name}, sets apart from those of training"
+    validation = last_look(learner, history, sets=watched)
+    data = f"{name}: synthetic sets alone"
+    save(learner, args, __file__, data=data, validation=validation, **begun)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,12 @@ Meta-trained on synthetic tables alone. Run again after a kill, it goes on.
 import argparse
 
 import torch
+from recipe import last_look, save
 
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Mixture, OutlierSampler, RegressionPrior, TablePrior
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
-
-#: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("output", "checkpoint_dir", "log")
-
 
 #: Families of which classes differ in where their rows are, not only in how columns hang together.
 APART = ("linear", "clusters", "manifold", "factors")
@@ -86,22 +82,10 @@ def main():
         precision="float32",  # matrices are too small for bfloat16 to gain
         random_state=args.seed,
     )
-    last = history[-1]
-    save_learner(
-        learner.cpu(),
-        args.output,
-        data="TablePrior and RegressionPrior: synthetic tables alone",
-        recipe={
-            "command": "python benchmarks/meta_train_outliers.py",
-            **{k: v for k, v in vars(args).items() if k not in PLACES},
-        },
-        seed=args.seed,
-        validation={
-            "tables": "the same priors, tasks apart from those of training",
-            "loss": float(last["valid_loss"]),
-            "auroc": float(last["valid_auroc"]),
-        },
-    )
+    watched = "the same priors, tasks apart from those of training"
+    validation = last_look(learner, history, tables=watched)
+    data = "TablePrior and RegressionPrior: synthetic tables alone"
+    save(learner, args, __file__, data=data, validation=validation)
 
 
 if __name__ == "__main__":

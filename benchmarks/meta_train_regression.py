@@ -10,11 +10,11 @@ import argparse
 
 import numpy as np
 import torch
-from meta_train_default import add_arguments, backbone_config, save, tables
-from recipe import start_from
+from meta_train_default import add_arguments, backbone_config, tables
+from recipe import last_look, save, start_from
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source
+from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source, names_in
 from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
 
@@ -79,7 +79,9 @@ def main(arguments=None):
         random_state=args.seed,
     )
     watched = "RegressionPrior, tasks apart from those of training"
-    save(learner, history, args, __file__, source=source, data=data, watched=watched, **begun)
+    validation = last_look(learner, history, tables=watched)
+    datasets = names_in(source)
+    save(learner, args, __file__, data=data, validation=validation, datasets=datasets, **begun)
 
 
 if __name__ == "__main__":

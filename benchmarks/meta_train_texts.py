@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 import numpy as np
-from recipe import PLACES
+from recipe import save
 from scipy.sparse import csr_array
 from sklearn.decomposition import TruncatedSVD
 
@@ -20,7 +20,6 @@ from sklearn_meta import MetaLSTMClassifier
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.tasks.reviews import rows_by_domain
 from sklearn_meta.tasks.texts import tokens_of, vocabulary
-from sklearn_meta.weights import save_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -140,15 +139,8 @@ def main(arguments=None):
         name: float(estimator.estimators_[name].score(*pair))
         for name, pair in tasks["valid"].items()
     }
-    given = {k: v for k, v in vars(args).items() if k not in (*PLACES, "texts")}
-    save_learner(
-        estimator.learner_,
-        args.output,
-        data=DATA,
-        recipe={"command": "python benchmarks/meta_train_texts.py", **given},
-        seed=args.seed,
-        validation={"split": "valid", "accuracy": validation},
-    )
+    scores = {"split": "valid", "accuracy": validation}
+    save(estimator.learner_, args, __file__, data=DATA, validation=scores)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +15,15 @@ from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
 
 #: Arguments that say where things are on one machine; they do not belong on a card.
-PLACES = ("weights", "output", "checkpoint_dir", "log", "omniglot")
+PLACES = ("weights", "output", "checkpoint_dir", "log", "folder", "omniglot", "texts")
+PLACES += ("start", "begun")  # of which the card has the recipe
 
 #: Arguments that are weights: what a card tells of them is their own recipe.
 BEGUN = ("begin", "encoder")
 
+#: What cards say of the data, and of the validation, where several recipes share it.
 DRAWINGS = 'drawings of the alphabets of the split "train" of Omniglot (Lake et al., 2015), MIT'
+APART = "apart from those of training; of drawings, the split valid"
 
 
 class Stage(NamedTuple):
@@ -147,22 +149,38 @@ def train(learner, stage, args, name="", **settings):
     )
 
 
-def save(learner, history, args, data):
-    """Write weights and their card."""
-    last, kept = history[-1], vars(args).keys() - {*PLACES, "begun"}
-    save_learner(
-        learner.cpu(),
-        args.output or f"{args.weights}.safetensors",
-        data=data,
-        recipe={
-            "command": f"python benchmarks/{Path(sys.argv[0]).name} {args.weights}",
-            **{k: v for k, v in vars(args).items() if k in kept},
-            **args.begun,
-        },
-        seed=args.seed,
-        validation={
-            "episodes": "apart from those of training; of drawings, the split valid",
-            "loss": float(last["valid_loss"]),
-            learner.head.score_name: float(last[f"valid_{learner.head.score_name}"]),
-        },
-    )
+def save(learner, args, script, *, data, validation, datasets=None, **begun):
+    """Write weights and their card.
+
+    Parameters
+    ----------
+    learner : Module
+    args : Namespace
+        Of the command; places on this machine are left out.
+    script : path
+        That of the command.
+    data : str
+        What the weights were trained on.
+    validation : dict
+        Scores, see :func:`last_look`.
+    datasets : list of str, default=None
+        Names of the tables among ``data``.
+    **begun : dict
+        What is told of weights that training went on from.
+    """
+    weights = vars(args).get("weights", "")
+    told = {"data": data, "seed": args.seed, "validation": validation}
+    told["recipe"] = {
+        "command": f"python benchmarks/{Path(script).name} {weights}".strip(),
+        **{k: v for k, v in vars(args).items() if k not in PLACES},
+        **begun,
+    }
+    if datasets is not None:
+        told["datasets"] = datasets
+    save_learner(learner.cpu(), args.output or f"{weights}.safetensors", **told)
+
+
+def last_look(learner, history, **of):
+    """What a card says of the last validation: loss and score, and of what they are."""
+    last, score = history[-1], learner.head.score_name
+    return {**of, "loss": float(last["valid_loss"]), score: float(last[f"valid_{score}"])}
