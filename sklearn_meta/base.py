@@ -93,7 +93,8 @@ class MetaEstimator(BaseEstimator):
         batch_size : int, default=8
             Tasks a step.
         learning_rate : float, default=1e-3
-            Its peak; it warms up and falls along a cosine.
+            Its peak; it warms up and falls along a cosine. Of heads with kernels or penalties
+            these learn at thirty times this rate.
         optimizer : {"adamw", "muon"}, default="adamw"
             "muon", at 5e-3, made the default weights for regression; see
             :class:`sklearn_meta.optimizers.MuonAdamW`.

@@ -74,3 +74,23 @@ OPTIMIZERS = {
     "muon": (MuonAdamW, {}),
     "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "momentum": 0.9}),
 }
+
+
+def head_rate(learner, optimizer):
+    """Factor on the learning rate for the head's own parameters.
+
+    Heads say it by ``rate_factor``; Muon's rate is high enough for them all.
+    """
+    return 1.0 if optimizer == "muon" else getattr(learner.head, "rate_factor", 1.0)
+
+
+def rates(learner, optimizer, learning_rate):
+    """Parameters with rates of their own, as skorch takes them: patterns of names, settings."""
+    factors = {"backbone": 1.0, "head": head_rate(learner, optimizer)}
+    if factors["head"] == 1:
+        return []
+    return [
+        (f"{prefix}{part}.*", {"lr": factor * learning_rate})
+        for prefix in ("", "module.")  # before a name where processes wrap the network
+        for part, factor in factors.items()
+    ]

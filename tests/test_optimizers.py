@@ -1,10 +1,16 @@
 """Optimisers of meta-training."""
 
+from fnmatch import fnmatch
+from itertools import product
+
 import pytest
 import torch
 from torch import nn
 
-from sklearn_meta.optimizers import MuonAdamW
+from sklearn_meta.learner import Learner
+from sklearn_meta.optimizers import MuonAdamW, _is_matrix, rates
+from sklearn_meta.tasks import EpisodeSampler, RegressionPrior, RegressionSampler, TablePrior
+from sklearn_meta.training import meta_train
 
 
 def network():
@@ -79,3 +85,44 @@ def test_saved_state_goes_on_as_if_it_had_not_been_interrupted(kind):
     second = MuonAdamW([p for g in first.param_groups for p in g["params"]], lr=0.5)
     second.load_state_dict(first.state_dict())
     assert take_steps(second, other, 4) == losses[4:]
+
+
+def test_a_heads_parameters_learn_at_their_own_rate():
+    draws = {
+        "regression": (RegressionPrior(), RegressionSampler((5,), 5)),
+        "classification": (TablePrior(), EpisodeSampler((1,), 3)),
+    }
+    factors = {
+        ("regression", "gp"): 30,
+        ("regression", "linear"): 30,
+        ("classification", "linear"): 30,
+    }
+    factors |= {("classification", "label_propagation"): 30, ("classification", "prototypes"): 1}
+    for ((task, head), factor), optimizer in product(factors.items(), ("adamw", "muon")):
+        torch.manual_seed(0)
+        config = {"width": 8, "n_layers": 1, "n_heads": 1, "head_width": 8}
+        learner = Learner(head=head, task=task, backbone_config=config)
+        before = {name: p.detach().clone() for name, p in learner.named_parameters()}
+        settings = {"optimizer": optimizer, "learning_rate": 1e-4, "weight_decay": 0.0}
+        settings |= {"max_steps": 1, "batch_size": 2, "n_warmup": 0, "verbose": False}
+        meta_train(learner, *draws[task], **settings)
+        moved = {
+            name: (p.detach() - before[name]).abs().max().item() / 1e-4
+            for name, p in learner.named_parameters()
+            if optimizer == "adamw" or not _is_matrix(p)  # AdamW's first step is the rate
+        }
+        heads, others = (
+            [m for n, m in moved.items() if n.startswith("head.") == own] for own in (True, False)
+        )
+        assert max(heads) == pytest.approx(factor if optimizer == "adamw" else 1, rel=0.01)
+        assert max(others) == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_every_parameter_has_its_rate_where_processes_wrap_the_network_too(wrapped):
+    learner = Learner(head="gp", task="regression")
+    module = nn.ModuleDict({"module": learner}) if wrapped else learner
+    patterns = rates(learner, "adamw", 1e-3)
+    for name, _ in module.named_parameters():
+        (found,) = (group["lr"] for pattern, group in patterns if fnmatch(name, pattern))
+        assert found == pytest.approx(0.03 if "head." in name else 0.001)

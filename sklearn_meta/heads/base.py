@@ -15,6 +15,9 @@ from torch.nn import functional as F
 class Head(nn.Module):
     """Base class: ``adapt`` reads labelled rows, a call predicts rows."""
 
+    #: Of the learning rate, for the head's own parameters.
+    rate_factor = 1.0
+
     def adapt(self, z, labels, classes, readable):
         """What predictions need of a context.
 

@@ -34,6 +34,9 @@ class GaussianProcess(RegressionHead):
         the (unnormalised) prior.
     """
 
+    #: At the network's rate kernels take twenty times as many steps to get where they are of use.
+    rate_factor = 30.0
+
     def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
         super().__init__()
         self.config = {

@@ -25,6 +25,8 @@ class LabelPropagation(ClassificationHead):
         Where the share of a row's scores that comes from its neighbours starts; in (0, 1).
     """
 
+    rate_factor = 30.0  # of logarithms, as for kernels
+
     def __init__(self, *, length_scale=1.0, alpha=0.9):
         super().__init__()
         self.config = {"length_scale": length_scale, "alpha": alpha}

@@ -23,6 +23,8 @@ class LinearClassifier(ClassificationHead):
         Where the learned factor of the logits starts.
     """
 
+    rate_factor = 30.0  # of logarithms, as for kernels
+
     def __init__(self, *, penalty=1.0, scale=4.0):
         super().__init__()
         self.config = {"penalty": penalty, "scale": scale}
