@@ -19,6 +19,7 @@ from skorch.callbacks import Callback
 
 from sklearn_meta.backbones.standardisation import moments_of, standardise
 from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.heads import HEADS
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import collate
 from sklearn_meta.training import meta_train
@@ -109,11 +110,18 @@ def name_of(cell, shots, options):
     }
     if cell.method.head in HEAD_CONFIG:
         setting["head"] = HEAD_CONFIG[cell.method.head]
+    if cell.method.head and head_rate(cell) != 1:
+        setting["head_rate"] = head_rate(cell)
     if options.learning_rate is not None:
         setting["learning_rate"] = options.learning_rate
     digest = hashlib.sha256(json.dumps(setting).encode()).hexdigest()[:8]
     name = cell.method.name.replace("/", "").replace(", ", "_").replace(" ", "_")
     return f"{cell.data}/{name}-{cell.split}-{digest}"
+
+
+def head_rate(cell):
+    """As meta_fit has it."""
+    return HEADS[cell.task][cell.method.head].rate_factor
 
 
 def new_learner(cell):
@@ -135,6 +143,7 @@ def engine(cell, options):
     return {
         "batch_size": options.batch_size,
         "learning_rate": options.learning_rate or cell.method.learning_rate(cell.data),
+        "head_rate": head_rate(cell),
         "precision": cell.method.precision,
         # Circles and spirals in every batch; real tables differ in size, and padding costs.
         "n_groups": 1 if of_figures else 2,

@@ -93,8 +93,8 @@ class MetaEstimator(BaseEstimator):
         batch_size : int, default=8
             Tasks a step.
         learning_rate : float, default=1e-3
-            Its peak; it warms up and falls along a cosine. Of heads with kernels or penalties
-            these learn at thirty times this rate.
+            Its peak; it warms up and falls along a cosine. A head's kernels and penalties learn
+            at thirty times this rate where training begins with random weights.
         optimizer : {"adamw", "muon"}, default="adamw"
             "muon", at 5e-3, made the default weights for regression; see
             :class:`sklearn_meta.optimizers.MuonAdamW`.
@@ -150,6 +150,8 @@ class MetaEstimator(BaseEstimator):
         """Train a copy of the learner in use, with ``settings`` of the engine, and take it."""
         seed = 0 if self.random_state is None else self.random_state
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
+        if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
+            settings["head_rate"] = getattr(learner.head, "rate_factor", 1.0)
         history = meta_train(
             learner,
             source,
@@ -258,6 +260,11 @@ class MetaEstimator(BaseEstimator):
                 torch.manual_seed(seed)
                 return self._new_learner(self.backbone)
         return self._learner()
+
+    def _begins_at_random(self):
+        """Whether the head, if not the backbone, has seen no task."""
+        given = isinstance(self.backbone, nn.Module) and not isinstance(self.backbone, Learner)
+        return (self._names_an_architecture() or given) and not hasattr(self, "learner_")
 
     def _new_learner(self, backbone):
         return Learner(backbone, self._head() or self._default_head, task=self._task)

@@ -76,18 +76,17 @@ OPTIMIZERS = {
 }
 
 
-def head_rate(learner, optimizer):
-    """Factor on the learning rate for the head's own parameters.
+def rates(learning_rate, head_rate):
+    """Parameters with rates of their own, as skorch takes them: patterns of names, settings.
 
-    Heads say it by ``rate_factor``; Muon's rate is high enough for them all.
+    Parameters
+    ----------
+    learning_rate : float
+    head_rate : float
+        Factor on it for the head's parameters.
     """
-    return 1.0 if optimizer == "muon" else getattr(learner.head, "rate_factor", 1.0)
-
-
-def rates(learner, optimizer, learning_rate):
-    """Parameters with rates of their own, as skorch takes them: patterns of names, settings."""
-    factors = {"backbone": 1.0, "head": head_rate(learner, optimizer)}
-    if factors["head"] == 1:
+    factors = {"backbone": 1.0, "head": head_rate}
+    if head_rate == 1:
         return []
     return [
         (f"{prefix}{part}.*", {"lr": factor * learning_rate})

@@ -1,15 +1,19 @@
 """Optimisers of meta-training."""
 
 from fnmatch import fnmatch
-from itertools import product
 
 import pytest
 import torch
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from skorch.callbacks import Callback
 from torch import nn
 
+from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta.backbones import VSA
 from sklearn_meta.learner import Learner
-from sklearn_meta.optimizers import MuonAdamW, _is_matrix, rates
-from sklearn_meta.tasks import EpisodeSampler, RegressionPrior, RegressionSampler, TablePrior
+from sklearn_meta.optimizers import MuonAdamW, rates
+from sklearn_meta.tasks import RegressionPrior, RegressionSampler
 from sklearn_meta.training import meta_train
 
 
@@ -87,42 +91,65 @@ def test_saved_state_goes_on_as_if_it_had_not_been_interrupted(kind):
     assert take_steps(second, other, 4) == losses[4:]
 
 
-def test_a_heads_parameters_learn_at_their_own_rate():
-    draws = {
-        "regression": (RegressionPrior(), RegressionSampler((5,), 5)),
-        "classification": (TablePrior(), EpisodeSampler((1,), 3)),
-    }
-    factors = {
-        ("regression", "gp"): 30,
-        ("regression", "linear"): 30,
-        ("classification", "linear"): 30,
-    }
-    factors |= {("classification", "label_propagation"): 30, ("classification", "prototypes"): 1}
-    for ((task, head), factor), optimizer in product(factors.items(), ("adamw", "muon")):
-        torch.manual_seed(0)
-        config = {"width": 8, "n_layers": 1, "n_heads": 1, "head_width": 8}
-        learner = Learner(head=head, task=task, backbone_config=config)
-        before = {name: p.detach().clone() for name, p in learner.named_parameters()}
-        settings = {"optimizer": optimizer, "learning_rate": 1e-4, "weight_decay": 0.0}
-        settings |= {"max_steps": 1, "batch_size": 2, "n_warmup": 0, "verbose": False}
-        meta_train(learner, *draws[task], **settings)
-        moved = {
-            name: (p.detach() - before[name]).abs().max().item() / 1e-4
-            for name, p in learner.named_parameters()
-            if optimizer == "adamw" or not _is_matrix(p)  # AdamW's first step is the rate
-        }
-        heads, others = (
-            [m for n, m in moved.items() if n.startswith("head.") == own] for own in (True, False)
-        )
-        assert max(heads) == pytest.approx(factor if optimizer == "adamw" else 1, rel=0.01)
-        assert max(others) == pytest.approx(1, rel=0.01)
+@pytest.mark.parametrize("head_rate", [1.0, 30.0])
+def test_the_head_learns_at_its_own_rate(head_rate):
+    torch.manual_seed(0)
+    config = {"width": 8, "n_layers": 1, "n_heads": 1, "head_width": 8}
+    learner = Learner(head="gp", task="regression", backbone_config=config)
+    before = {name: p.detach().clone() for name, p in learner.named_parameters()}
+    meta_train(
+        learner,
+        RegressionPrior(),
+        RegressionSampler((5,), 5),
+        **{"learning_rate": 1e-4, "head_rate": head_rate, "weight_decay": 0.0},
+        **{"max_steps": 1, "batch_size": 2, "n_warmup": 0, "verbose": False},
+    )
+    # The first step of AdamW is the rate, of any gradient.
+    moved = {n: (p.detach() - before[n]).abs().max() / 1e-4 for n, p in learner.named_parameters()}
+    for name in ("head.log_noise", "head.log_length_scale", "head.log_amplitude"):
+        assert moved[name] == pytest.approx(head_rate, rel=0.01)
+    others = [distance for name, distance in moved.items() if not name.startswith("head.")]
+    assert max(others) == pytest.approx(1, rel=0.01)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_every_parameter_has_its_rate_where_processes_wrap_the_network_too(wrapped):
     learner = Learner(head="gp", task="regression")
     module = nn.ModuleDict({"module": learner}) if wrapped else learner
-    patterns = rates(learner, "adamw", 1e-3)
+    patterns = rates(1e-3, 30.0)
     for name, _ in module.named_parameters():
         (found,) = (group["lr"] for pattern, group in patterns if fnmatch(name, pattern))
         assert found == pytest.approx(0.03 if "head." in name else 0.001)
+
+
+def small_backbone():
+    return VSA(width=8, n_layers=1, n_heads=1, head_width=8)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "settings", "expected"),
+    [
+        (MetaGPRegressor(small_backbone()), {}, 30),
+        (MetaGPRegressor("deep_sets"), {}, 30),
+        (MetaGPRegressor("deep_sets", head="linear"), {}, 30),
+        (MetaGPRegressor("deep_sets"), {"optimizer": "muon"}, 1),
+        (MetaGPRegressor(), {}, 1),  # kernels that are learned already
+        (MetaSemiSupervisedClassifier("deep_sets"), {}, 1),
+        (MetaSemiSupervisedClassifier("deep_sets", head="linear"), {}, 30),
+        (MetaSemiSupervisedClassifier("deep_sets", head="label_propagation"), {}, 30),
+    ],
+)
+def test_kernels_and_penalties_that_begin_at_random_learn_faster(estimator, settings, expected):
+    seen = []
+
+    class Rates(Callback):
+        def on_train_begin(self, net, **kwargs):
+            groups = net.optimizer_.param_groups
+            seen.append(max(group["initial_lr"] for group in groups) / 1e-3)
+
+    X, y = load_iris(return_X_y=True)
+    settings |= {"max_steps": 1, "batch_size": 1, "verbose": False, "callbacks": [Rates()]}
+    estimator = clone(estimator).meta_fit([(X, y)], **settings)
+    assert seen == [pytest.approx(expected)]
+    estimator.meta_fit([(X, y)], **settings)  # goes on
+    assert seen[1] == pytest.approx(1)

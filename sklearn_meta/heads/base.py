@@ -15,7 +15,7 @@ from torch.nn import functional as F
 class Head(nn.Module):
     """Base class: ``adapt`` reads labelled rows, a call predicts rows."""
 
-    #: Of the learning rate, for the head's own parameters.
+    #: Of the learning rate, for the head's own parameters where they begin at random.
     rate_factor = 1.0
 
     def adapt(self, z, labels, classes, readable):
