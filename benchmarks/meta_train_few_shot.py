@@ -12,20 +12,9 @@ as it is. Run again after a kill, it goes on.
 
 import argparse
 
+import recipe
 from paper_003_tasks import Encoded
-from recipe import (
-    APART,
-    DRAWINGS,
-    Stage,
-    add_arguments,
-    drawn,
-    last_look,
-    parse,
-    save,
-    sources,
-    start_from,
-    train,
-)
+from recipe import DRAWINGS, Stage, drawn, sources
 
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import NWayKShot, TableEpisodes, TablePrior, Vectors
@@ -82,7 +71,7 @@ RECIPES = {"default_few_shot": tables, "omniglot_few_shot": drawings}
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(parser, list(RECIPES), max_steps=20_000, learning_rate=1e-3, stretch=0.2)
+    recipe.add_arguments(parser, list(RECIPES), max_steps=20_000, learning_rate=1e-3, stretch=0.2)
     add = parser.add_argument
     add("--n-ways", type=int, default=5)
     add("--n-queries", type=int, default=10, help="of an episode")
@@ -96,7 +85,7 @@ def parse_arguments(arguments=None):
     add("--n-heads", type=int, default=1)
     add("--width", type=int, help="[32 of tables, 64 of drawings]")
     add("--dropout", type=float, default=0.0)
-    args = parse(parser, arguments)
+    args = recipe.parse(parser, arguments)
     if args.encoder and not args.weights.startswith("omniglot"):
         parser.error(f"--encoder is of images, and {args.weights} reads none")
     if args.encoder and args.begin:
@@ -110,10 +99,10 @@ def parse_arguments(arguments=None):
 def main(arguments=None):
     args = parse_arguments(arguments)
     learner, trained, stage, data = RECIPES[args.weights](args)
-    start_from(learner, args.begin)
-    history = train(trained, stage, args, n_validation=20)
-    validation = last_look(learner, history, episodes=APART)
-    save(learner, args, __file__, data=data, validation=validation, **args.begun)
+    recipe.start_from(learner, args.begin)
+    history = recipe.train(trained, stage, args, n_validation=20)
+    validation = recipe.last_look(learner, history, episodes=recipe.APART)
+    recipe.save(learner, args, __file__, data=data, validation=validation, **args.begun)
 
 
 if __name__ == "__main__":

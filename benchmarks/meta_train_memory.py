@@ -10,19 +10,8 @@ alphabets of Omniglot's split "train". Run again after a kill, it goes on.
 import argparse
 
 import numpy as np
-from recipe import (
-    APART,
-    DRAWINGS,
-    Stage,
-    add_arguments,
-    drawn,
-    last_look,
-    parse,
-    save,
-    sources,
-    start_from,
-    train,
-)
+import recipe
+from recipe import DRAWINGS, Stage, drawn, sources
 from sklearn.datasets import make_blobs
 
 from sklearn_meta.memory_learner import MemoryLearner
@@ -113,22 +102,22 @@ RECIPES = {
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(parser, list(RECIPES), max_steps=10_000, learning_rate=2e-3)
+    recipe.add_arguments(parser, list(RECIPES), max_steps=10_000, learning_rate=2e-3)
     first = {"type": int, "default": 1000, "help": "steps on easy tables before [%(default)s]"}
     parser.add_argument("--first-steps", **first)
-    return parse(parser, arguments)
+    return recipe.parse(parser, arguments)
 
 
 def main(arguments=None):
     args = parse_arguments(arguments)
     learner, stages, data = RECIPES[args.weights](args)
-    start_from(learner, args.begin)
+    recipe.start_from(learner, args.begin)
     if args.fast:
         learner.backbone.access.compile(dynamic=False)
     for i, stage in enumerate(stages):
-        history = train(learner, stage, args, str(i), n_validation=12)
-    validation = last_look(learner, history, episodes=APART)
-    save(learner, args, __file__, data=data, validation=validation, **args.begun)
+        history = recipe.train(learner, stage, args, str(i), n_validation=12)
+    validation = recipe.last_look(learner, history, episodes=recipe.APART)
+    recipe.save(learner, args, __file__, data=data, validation=validation, **args.begun)
 
 
 if __name__ == "__main__":

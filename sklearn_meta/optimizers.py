@@ -84,12 +84,16 @@ def rates(learning_rate, head_rate):
     learning_rate : float
     head_rate : float
         Factor on it for the head's parameters.
+
+    Returns
+    -------
+    list of (str, dict)
+        Empty where all have the same rate.
     """
-    factors = {"backbone": 1.0, "head": head_rate}
     if head_rate == 1:
         return []
     return [
         (f"{prefix}{part}.*", {"lr": factor * learning_rate})
         for prefix in ("", "module.")  # before a name where processes wrap the network
-        for part, factor in factors.items()
+        for part, factor in (("backbone", 1.0), ("head", head_rate))
     ]

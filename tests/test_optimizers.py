@@ -148,8 +148,8 @@ def test_kernels_and_penalties_that_begin_at_random_learn_faster(estimator, sett
             seen.append(max(group["initial_lr"] for group in groups) / 1e-3)
 
     X, y = load_iris(return_X_y=True)
-    settings |= {"max_steps": 1, "batch_size": 1, "verbose": False, "callbacks": [Rates()]}
-    estimator = clone(estimator).meta_fit([(X, y)], **settings)
+    few = {"max_steps": 1, "batch_size": 1, "verbose": False, "callbacks": [Rates()]}
+    estimator = clone(estimator).meta_fit([(X, y)], **few, **settings)
     assert seen == [pytest.approx(expected)]
-    estimator.meta_fit([(X, y)], **settings)  # goes on
+    estimator.meta_fit([(X, y)], **few, **settings)  # goes on
     assert seen[1] == pytest.approx(1)

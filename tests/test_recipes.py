@@ -81,7 +81,6 @@ def test_recipes_on_cards_build_the_shipped_network(name):
 
 def test_a_training_goes_on_from_weights_in_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["benchmarks/meta_train_few_shot.py"])
     few = ["default_few_shot", "--max-steps", "2", "--batch-size", "2", "--log", "losses.csv"]
     meta_train_few_shot.main([*few, "--output", "first.safetensors"])
     meta_train_few_shot.main(
@@ -90,6 +89,8 @@ def test_a_training_goes_on_from_weights_in_a_folder_of_its_own(tmp_path, monkey
     first, second = (json.loads(Path(f"{n}.json").read_text()) for n in ("first", "second"))
     assert first["sha256"] != second["sha256"]
     assert second["recipe"]["begin"] == first["recipe"]
+    command = "python benchmarks/meta_train_few_shot.py default_few_shot"
+    assert first["recipe"]["command"] == second["recipe"]["command"] == command
     assert (first["recipe"]["fast"], second["recipe"]["fast"]) == (False, True)
     assert str(tmp_path) not in str(second)
     folders = list(Path("checkpoints").iterdir())
