@@ -22,9 +22,7 @@ import pandas as pd
 import paper_004_report as report
 import torch
 from sklearn.base import clone
-from sklearn.ensemble import VotingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.semi_supervised import LabelSpreading
@@ -37,13 +35,15 @@ ROOT = Path(__file__).resolve().parents[1]
 #: What a user would try first.
 TF_IDF = "TF-IDF, LogisticRegression"
 
+#: After the name of a network: with the linear models beside it, which the paper does not have.
+WIDE = ", wide"
+
 #: Models of each part of table 3.
 PARTS = {
-    "single": ["lstm", "hyper_lstm", "meta_lstm"],
-    "multi": ["asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm"],
-    "transfer": ["meta_lstm"],
-    # One linear model of the texts of all domains, alone and with the joint network.
-    "pooled": [TF_IDF, f"{TF_IDF}, mean with meta_lstm"],
+    "single": ["lstm", "hyper_lstm", "meta_lstm", "lstm" + WIDE, "meta_lstm" + WIDE],
+    "multi": ["asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm", "ssp_mtl" + WIDE, "meta_lstm" + WIDE],
+    "transfer": ["meta_lstm", "meta_lstm" + WIDE],
+    "pooled": [TF_IDF],  # one model of the texts of all domains
 }
 
 #: Labelled texts of a new domain.
@@ -53,9 +53,9 @@ SIZES = (50, 100, 200, 1400)
 ENGLISH, MOST_ENGLISH = "english_reviews", 200
 
 #: Of the learning curve.
-TRANSFER, POOLED = "transfer", f"{TF_IDF}, other domains too"
+TRANSFER, POOLED = ("transfer", "transfer" + WIDE), f"{TF_IDF}, other domains too"
 LINEAR = (TF_IDF, "TF-IDF, LabelSpreading", POOLED)
-METHODS = (TRANSFER, ENGLISH, "LSTM", *LINEAR)
+METHODS = (*TRANSFER, ENGLISH, "LSTM", *LINEAR)
 
 #: Of the tagging sets: what is tagged.
 TAGGING = {"brown_pos": "pos", "conll2002": "ner", "crossner": "ner", "wnut17": "ner"}
@@ -159,9 +159,10 @@ def first_of(tasks, n):
 
 def classifier(model, seed, options):
     return MetaLSTMClassifier(
-        model,
+        model.removesuffix(WIDE),
         word_vectors=options.word_vectors,
         pooling=options.pooling,
+        wide=model.endswith(WIDE),
         max_epochs=options.own_epochs,
         max_length=options.max_length,
         learning_rate=options.learning_rate,
@@ -198,13 +199,13 @@ def table_3(options):
                     start = time.process_time()
                     sizes = {}
                     if part == "pooled":
-                        readers = pooled(model, seed, of_train, of_valid, options)
+                        readers = pooled(of_train, options)
                     else:
                         estimator = classifier(model, seed, options)
                         jointly(estimator, of_train, of_valid, options)
                         sizes["n_parameters"] = n_parameters(estimator.learner_)
                         readers = estimator.estimators_
-                    if part == "multi":
+                    if part == "multi" and not model.endswith(WIDE):
                         report.add_losses(estimator.history_, model, seed, options.output)
                     told = {}
                     for name in names:
@@ -216,20 +217,12 @@ def table_3(options):
     report.write_table_3(pd.DataFrame(scores.rows), options.output / "table_3.md")
 
 
-def pooled(model, seed, train, valid, options):
-    """What reads the texts of each domain: a linear model of all, alone or with the network."""
+def pooled(train, options):
+    """What reads the texts of each domain: one linear model of all."""
     texts = [text for X, _ in train.values() for text in X]
-    labels = np.concatenate([y for _, y in train.values()])
-    linear = peer(TF_IDF, texts, options).fit(texts, labels)
-    if model == TF_IDF:
-        return dict.fromkeys(train, linear)
-    network = jointly(classifier("meta_lstm", seed, options), train, valid, options)
-    both = {}
-    for name, (X, y) in train.items():
-        parts = [("linear", linear), ("network", network.estimators_[name])]
-        frozen = [(part, FrozenEstimator(estimator)) for part, estimator in parts]
-        both[name] = VotingClassifier(frozen, voting="soft").fit(X, y)
-    return both
+    linear = peer(TF_IDF, texts, options)
+    linear.fit(texts, np.concatenate([y for _, y in train.values()]))
+    return dict.fromkeys(train, linear)
 
 
 def leaving_out(options, train, valid, wanted):
@@ -248,7 +241,9 @@ def jointly(estimator, train, valid, options):
     """
     alone = len(train) == 1
     epochs = options.own_epochs if alone else options.epochs
-    settings = protocol(options, list(train), "fine_tune") + repr(estimator)
+    # What is trained does not depend on linear models beside it.
+    parameters = {k: v for k, v in estimator.get_params().items() if k != "wide"}
+    settings = protocol(options, list(train), "fine_tune") + repr(parameters)
     n_texts = sum(len(X) for X, _ in train.values())
     steps = max(epochs * n_texts // estimator.batch_size, options.least_steps * len(train))
     return estimator.meta_fit(
@@ -328,7 +323,7 @@ def curve(options):
     settings = protocol(options, None, "fine_tune", "pooling", "left_out")
     wanted = everything or list(train)
     for of_train, of_valid, names in leaving_out(options, train, valid, wanted):
-        meta = None
+        meta = {}
         for name in names:
             most = len(train[name][0])
             for n in [n for n in SIZES if n == SIZES[0] or n // 2 < most]:
@@ -339,11 +334,12 @@ def curve(options):
                     key = {"method": method, "size": n, "protocol": settings}
                     if not scores.missing(key, [name]):
                         continue
-                    if method == TRANSFER:
-                        meta = meta or jointly(
-                            classifier("meta_lstm", 0, options), of_train, of_valid, options
-                        )
-                        estimator = clone(meta)
+                    if method in TRANSFER:
+                        if method not in meta:
+                            model = "meta_lstm" + method.removeprefix(TRANSFER[0])
+                            begun = classifier(model, 0, options)
+                            meta[method] = jointly(begun, of_train, of_valid, options)
+                        estimator = clone(meta[method])
                     else:
                         estimator = peer(method, X, options)
                     known = [(X, y), *(of_train.values() if method == POOLED else ())]

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from .backbones.packed import reversal
 from .backbones.text_sharing import TEXT_BACKBONES
 from .heads import HEADS
+from .wide import SharedLinear
 
 
 class TextLearner(nn.Module):
@@ -37,6 +38,8 @@ class TextLearner(nn.Module):
         Of word vectors and of what the head reads.
     backbone_config : dict, optional
         Keyword arguments of the backbone.
+    wide : dict, optional
+        Keyword arguments of :class:`sklearn_meta.wide.SharedLinear`; the network does not read it.
 
     Raises
     ------
@@ -57,6 +60,7 @@ class TextLearner(nn.Module):
         spelling=None,
         dropout=0.5,
         backbone_config=None,
+        wide=None,
     ):
         super().__init__()
         if backbone not in TEXT_BACKBONES or head not in HEADS.get(task, ()):
@@ -83,6 +87,7 @@ class TextLearner(nn.Module):
         self.backbones = nn.ModuleList(
             TEXT_BACKBONES[backbone](n_inputs, **config) for _ in range(directions)
         )
+        self.wide = None if wide is None else SharedLinear(**wide)
         self.heads = nn.ModuleList()
         self.tasks = {}
         for name, labels in (tasks or {}).items():
@@ -107,6 +112,7 @@ class TextLearner(nn.Module):
             "spelling": None if self.spelling is None else list(self.spelling.weight.shape),
             "dropout": self.dropout.p,
             "backbone_config": dict(self.backbones[0].config),
+            "wide": None if self.wide is None else self.wide.config,
         }
 
     def add_task(self, name, labels):

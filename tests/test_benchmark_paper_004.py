@@ -72,22 +72,28 @@ def test_table_3_is_computed_once(folder, tmp_path, monkeypatch):
     assert pd.read_csv(out / "table_3.csv").equals(rows)
 
 
-def test_a_linear_model_of_all_texts_alone_and_beside_the_network(folder):
+def test_a_linear_model_of_all_texts(folder):
     options = paper_004.parse_arguments(["--quick", "--folder", str(folder)])
-    options.cache = folder / "cache"
-    train, valid = (paper_004.reviews(options, split) for split in ("train", "valid"))
-    alone, both = paper_004.PARTS["pooled"]
-    linear = paper_004.pooled(alone, 0, train, valid, options)["books"]
+    train = paper_004.reviews(options, "train")
+    linear = paper_004.pooled(train, options)["books"]
     music = [text for text in train["music"][0] if "music" in text]
     assert linear.score(music, train["music"][1]) == 1.0  # it has read them, too
-    network = paper_004.jointly(
-        paper_004.classifier("meta_lstm", 0, options), train, valid, options
-    ).estimators_["books"]
+
+
+def test_the_same_network_with_and_without_linear_models_beside_it(folder, tmp_path, monkeypatch):
+    options = paper_004.parse_arguments(["--quick", "--folder", str(folder)])
+    options.cache = tmp_path
+    train, valid = (paper_004.reviews(options, split) for split in ("train", "valid"))
+    plain, wide = (
+        paper_004.jointly(paper_004.classifier(model, 0, options), train, valid, options)
+        for model in ("meta_lstm", "meta_lstm, wide")
+    )
+    assert len(list(tmp_path.iterdir())) == 1  # of one training
+    of_plain, of_wide = (e.estimators_["books"] for e in (plain, wide))
     X = valid["books"][0]
-    mean = (linear.predict_proba(X) + network.predict_proba(X)) / 2
-    found = paper_004.pooled(both, 0, train, valid, options)["books"]
-    np.testing.assert_allclose(found.predict_proba(X), mean)
-    np.testing.assert_array_equal(found.predict(X), mean.argmax(1))
+    linear = of_wide.linear_.predict_proba(*of_wide._read_by_linear(X))
+    mean = (of_plain.predict_proba(X) + linear) / 2
+    np.testing.assert_allclose(of_wide.predict_proba(X), mean)
 
 
 def test_general_vectors_stand_beside_those_of_the_folder():
@@ -114,14 +120,15 @@ def test_what_is_transferred_has_not_seen_the_domain(folder, tmp_path, monkeypat
         return fit(self, tasks, **settings)
 
     monkeypatch.setattr(paper_004.MetaLSTMClassifier, "meta_fit", spy)
-    run(folder, tmp_path, "--parts", "transfer")
+    alone = ("--parts", "transfer", "--models", "meta_lstm")
+    run(folder, tmp_path, *alone)
     assert sorted(map(sorted, seen)) == [
         ["books", "music"],
         ["books", "toys_games"],
         ["music", "toys_games"],
     ]
     seen.clear()
-    out = run(folder, tmp_path, "--parts", "transfer", "--left-out", "2")
+    out = run(folder, tmp_path, *alone, "--left-out", "2")
     assert sorted(map(sorted, seen)) == [["books", "music"], ["toys_games"]]
     rows = pd.read_csv(out / "table_3.csv")
     assert rows.groupby("protocol").size().tolist() == [3, 3]

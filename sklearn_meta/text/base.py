@@ -206,7 +206,7 @@ class TextEstimator(MetaEstimator):
         vars(self).pop("module_", None)
         self.learner_ = learner.requires_grad_(False).cpu().eval()
         self.learner_.card = None
-        self.estimators_ = {name: self._of_task(name) for name in learner.tasks}
+        self.estimators_ = self._of_each_task(read)
         return self
 
     def _fit(self, X, y, labels):
@@ -328,14 +328,14 @@ class TextEstimator(MetaEstimator):
             **settings,
         )
 
-    def _of_task(self, name):
-        """The fitted estimator of a task of ``meta_fit``."""
-        estimator = type(self)(**self.get_params(deep=False))
-        estimator.learner_ = self.learner_
-        estimator.module_ = self.learner_
-        estimator._task_place = list(self.learner_.tasks).index(name)
-        estimator._set_labels(self.learner_.tasks[name])
-        return estimator
+    def _of_each_task(self, read):
+        """The fitted estimators of the tasks (tokens, labels) of ``meta_fit``, a dict."""
+        fitted = {name: type(self)(**self.get_params(deep=False)) for name in read}
+        for place, (name, estimator) in enumerate(fitted.items()):
+            estimator.learner_ = estimator.module_ = self.learner_
+            estimator._task_place = place
+            estimator._set_labels(self.learner_.tasks[name])
+        return fitted
 
     def _read_task(self, name, *pair, n_classes=2):
         try:

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_sequence
 from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
 from ..tasks.texts import tokens_of
+from ..wide import OwnLinear, fit_shared
 from .base import TextEstimator
 
 
@@ -19,7 +20,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     An LSTM reads a text, and another one generates its weights at every word. The latter, and the
     word vectors, can be learned from many tasks by ``meta_fit``; ``fit`` on a new task then leaves
     them as they are and trains only what is the task's own, by gradient steps. Without
-    ``meta_fit`` everything is trained from nothing.
+    ``meta_fit`` everything is trained from nothing. Beside the network there is a linear model of
+    words and pairs of words, unless ``wide`` is false.
 
     Parameters
     ----------
@@ -41,14 +43,18 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     pooling : {"max", "last"}, default="max"
         What a text is told by: the highest value of every hidden unit over its words, or, as in
         the paper, the hidden state after its last word.
+    wide : bool, default=True
+        Whether logistic regression on the TF-IDF of words and pairs of words reads texts, too:
+        probabilities are the mean of its own and the network's. It also reads what linear models of
+        the tasks of ``meta_fit`` say, one for each set of labels. False is the paper's network.
     lowercase : bool, default=True
     min_df : int, default=2
-        Texts that a word must be in, or else it counts as unknown.
+        Texts that a word must be in, or else the network takes it for unknown.
     max_words : int, default=25_000
         Size of the vocabulary, which words of ``word_vectors`` fill up. None is all words of the
         texts, and no others.
     max_length : int, default=500
-        Words of a text that are read; the rest is left out, which bounds time and memory.
+        Words of a text that the network reads; the rest is left out, which bounds time and memory.
     dropout : float, default=0.5
     max_epochs : int, default=20
         Of ``fit``, and of ``meta_fit`` unless it is told otherwise.
@@ -74,6 +80,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         The fitted classifier of each task of ``meta_fit``.
     module_ : TextLearner
         The network of the task of ``fit``.
+    linear_ : sklearn_meta.wide.OwnLinear or None
+        Its linear model.
     begun_as_ : str or None
         The task of ``meta_fit`` as which that of ``fit`` began: of those with the very same labels
         the one that tells most of them right, if these are more than the commonest label has.
@@ -84,6 +92,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     ----------
     J. Chen, X. Qiu, P. Liu, X. Huang. Meta Multi-Task Learning for Sequence Modeling. AAAI 2018
     (paper 004).
+
+    H.-T. Cheng et al. Wide & Deep Learning for Recommender Systems. DLRS 2016 (``wide``).
 
     Examples
     --------
@@ -99,8 +109,10 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     _task = "text_classification"
     _default_head = "softmax"
     _parameter_constraints = TextEstimator._parameter_constraints | {
-        "pooling": [StrOptions(set(POOLINGS))]
+        "pooling": [StrOptions(set(POOLINGS))],
+        "wide": ["boolean"],
     }
+    linear_ = None
 
     def __init__(
         self,
@@ -112,6 +124,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         meta_width=40,
         rank=40,
         pooling="max",
+        wide=True,
         lowercase=True,
         min_df=2,
         max_words=25_000,
@@ -146,6 +159,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
             verbose=verbose,
         )
         self.pooling = pooling
+        self.wide = wide
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
@@ -168,7 +182,12 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
             If there is one class only, or something is no text.
         """
         y = self._checked_labels(X, y)
-        return self._fit(X, y, self._labels_of(y))
+        self._fit(X, y, self._labels_of(y))
+        self.linear_ = None
+        if self.wide:
+            read = self._read_by_linear(X)
+            self.linear_ = OwnLinear(read[0], self._targets(y, self.classes_.tolist()), read[1])
+        return self
 
     def predict(self, X):
         """Class of each text.
@@ -200,10 +219,13 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
             told = module(**inputs, task=self._task_place)
             return told.scores.double().softmax(1).cpu().numpy()
 
-        return np.stack(self._tell(X, what))
+        told = np.stack(self._tell(X, what))
+        if self.linear_ is None:
+            return told
+        return (told + self.linear_.predict_proba(*self._read_by_linear(X))) / 2
 
     def transform(self, X):
-        """Vector of each text: its hidden states, pooled.
+        """Vector of each text: the network's hidden states, pooled.
 
         Parameters
         ----------
@@ -272,6 +294,25 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
                 f"one class: {y[0]!r}."
             )
         return y
+
+    def _of_each_task(self, read):
+        fitted = super()._of_each_task(read)
+        if not self.wide:
+            return fitted
+        tasks = {}
+        for name, (tokens, y) in read.items():
+            labels = self.learner_.tasks[name]
+            tokens = tokens_of(tokens, self.lowercase)
+            tasks[name] = (tokens, np.array(self._targets(y, labels)), labels)
+        self.learner_.wide, scores = fit_shared(tasks, self.random_state or 0)
+        for name, (tokens, y, _) in tasks.items():
+            fitted[name].linear_ = OwnLinear(tokens, y, scores[name])
+        return fitted
+
+    def _read_by_linear(self, X):
+        """Words of the texts, and what the linear models of known tasks say of them, or None."""
+        tokens, shared = tokens_of(X, self.module_.lowercase), self.module_.wide
+        return tokens, None if shared is None else shared.scores(tokens)
 
     def _backbone_config(self):
         return super()._backbone_config() | {"pooling": self.pooling}

@@ -1,0 +1,158 @@
+"""The wide part of text classifiers: linear models of words and pairs of words.
+
+What a network shares between tasks is how words are composed; what single words and pairs of them
+say, a linear model of TF-IDF learns better from few texts. Both together are the "wide and deep"
+of H.-T. Cheng et al. (2016); the linear models share as in stacking (D. Wolpert, 1992).
+"""
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array, hstack
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from torch import nn
+
+#: Words and pairs that are read, the most frequent ones.
+MAX_NGRAMS = 50_000
+
+#: Parts of the texts, each of which is scored by a model of the others.
+N_FOLDS = 5
+
+
+def words_and_pairs(text):
+    """What a linear model reads of a text, a list of words."""
+    text = text or [""]
+    return [*text, *map(" ".join, zip(text, text[1:]))]
+
+
+def _vectorizer(**settings):
+    return TfidfVectorizer(analyzer=words_and_pairs, sublinear_tf=True, **settings)
+
+
+def _linear():
+    return LogisticRegression(C=10, max_iter=1000)  # C chosen on a validation split
+
+
+class SharedLinear(nn.Module):
+    """A logistic regression for each set of labels that tasks have, of all texts with them.
+
+    Parameters
+    ----------
+    ngrams : sequence of str
+        Words, and pairs of words with a space between them.
+    labels : sequence of sequences
+        The sets, of which each has one score, or of three labels and more one a label.
+    """
+
+    def __init__(self, ngrams, labels):
+        super().__init__()
+        self.ngrams, self.labels = list(ngrams), [list(of_set) for of_set in labels]
+        n_scores = sum(len(of_set) if len(of_set) > 2 else 1 for of_set in self.labels)
+        self.register_buffer("idf", torch.ones(len(self.ngrams)))
+        self.register_buffer("coef", torch.zeros(n_scores, len(self.ngrams)))
+        self.register_buffer("intercept", torch.zeros(n_scores))
+
+    @property
+    def config(self):
+        """Keyword arguments that build this module again."""
+        return {"ngrams": self.ngrams, "labels": self.labels}
+
+    def scores(self, tokens):
+        """What the linear models say of texts.
+
+        Parameters
+        ----------
+        tokens : list of lists of str
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_scores)
+        """
+        vectorizer = _vectorizer(vocabulary=self.ngrams)
+        vectorizer.idf_ = self.idf.double().numpy()
+        coef, intercept = self.coef.double().numpy(), self.intercept.double().numpy()
+        return vectorizer.transform(tokens) @ coef.T + intercept
+
+
+def fit_shared(tasks, random_state=0):
+    """What linear models learn of several tasks, and what models that have not seen them say.
+
+    Parameters
+    ----------
+    tasks : dict
+        Name -> (tokens, y, labels): lists of words, numbers of labels, and the labels.
+    random_state : int, default=0
+        Of the parts that are scored by models of the others.
+
+    Returns
+    -------
+    shared : SharedLinear or None
+        None if no set of labels has two texts of each.
+    scores : dict
+        Name -> ndarray of shape (n_texts, n_scores), or None.
+    """
+    vectorizer = _vectorizer(max_features=MAX_NGRAMS)
+    X = csr_array(
+        vectorizer.fit_transform([text for tokens, *_ in tasks.values() for text in tokens])
+    )
+    y = np.concatenate([numbers for _, numbers, _ in tasks.values()])
+    of_task = np.repeat(np.arange(len(tasks)), [len(tokens) for tokens, *_ in tasks.values()])
+    sets = [tuple(labels) for *_, labels in tasks.values()]
+    learned, columns = {}, []
+    for labels in dict.fromkeys(sets):
+        rows = np.flatnonzero([sets[task] == labels for task in of_task])
+        least = np.bincount(y[rows], minlength=len(labels)).min()
+        if least < 2:
+            continue
+        learned[labels] = _linear().fit(X[rows], y[rows])
+        told = learned[labels].decision_function(X)
+        folds = StratifiedKFold(min(N_FOLDS, least), shuffle=True, random_state=random_state)
+        told[rows] = cross_val_predict(
+            _linear(), X[rows], y[rows], cv=folds, method="decision_function"
+        )
+        columns.append(told.reshape(len(y), -1))
+    if not learned:
+        return None, dict.fromkeys(tasks)
+    shared = SharedLinear(vectorizer.get_feature_names_out().tolist(), learned)
+    models = learned.values()
+    shared.idf.copy_(torch.from_numpy(vectorizer.idf_))
+    shared.coef.copy_(torch.from_numpy(np.concatenate([model.coef_ for model in models])))
+    shared.intercept.copy_(torch.from_numpy(np.concatenate([m.intercept_ for m in models])))
+    told = np.concatenate(columns, axis=1)
+    return shared, {name: told[of_task == i] for i, name in enumerate(tasks)}
+
+
+class OwnLinear:
+    """The logistic regression of one task: of its own words and pairs, and of shared scores.
+
+    Parameters
+    ----------
+    tokens : list of lists of str
+    y : sequence of int
+        Numbers of the labels, all of them from 0 on.
+    scores : ndarray of shape (n_texts, n_scores), default=None
+        Of models that have not seen these texts.
+    """
+
+    def __init__(self, tokens, y, scores=None):
+        self.vectorizer = _vectorizer(max_features=MAX_NGRAMS)
+        self.model = _linear().fit(_beside(self.vectorizer.fit_transform(tokens), scores), y)
+
+    def predict_proba(self, tokens, scores=None):
+        """Probability of each label.
+
+        Parameters
+        ----------
+        tokens : list of lists of str
+        scores : ndarray of shape (n_texts, n_scores), default=None
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_labels)
+        """
+        return self.model.predict_proba(_beside(self.vectorizer.transform(tokens), scores))
+
+
+def _beside(X, scores):
+    return X if scores is None else hstack([X, scores]).tocsr()

@@ -1,0 +1,124 @@
+"""The wide part of MetaLSTMClassifier: linear models beside the network."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from sklearn_meta import MetaLSTMClassifier
+from sklearn_meta.tasks.texts import tokens_of
+from sklearn_meta.wide import OwnLinear, fit_shared
+
+TINY = {"embedding_size": 4, "width": 4, "meta_width": 2, "rank": 2, "max_epochs": 1, "min_df": 1}
+WORDS = {0: ["dull", "cold", "grey", "flat"], 1: ["fine", "warm", "bright", "round"]}
+
+
+def texts(n, topic, seed=0, words=WORDS):
+    """Texts of which the label is told by single words, and their labels' numbers."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % len(words))
+    return [
+        " ".join([f"{topic}{rng.integers(9)}", *rng.choice(words[label], 2), "the"]) for label in y
+    ], y
+
+
+def as_task(X, y, labels=(0, 1)):
+    return tokens_of(X), np.asarray(y), list(labels)
+
+
+def test_one_task_is_scikit_learns_pipeline():
+    (X, y), (held_out, _) = texts(40, "book"), texts(10, "book", 1)
+    found = OwnLinear(tokens_of(X), y).predict_proba(tokens_of(held_out))
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
+    peer = make_pipeline(words, LogisticRegression(C=10)).fit(X, y)
+    assert_allclose(found, peer.predict_proba(held_out), atol=1e-6)
+
+
+def test_scores_of_known_tasks_are_those_of_the_models_of_all_their_texts():
+    words = WORDS | {2: ["odd", "new"]}
+    two = {topic: as_task(*texts(40, topic)) for topic in ("book", "film")}
+    three = as_task(*texts(45, "toy", words=words), labels="abc")
+    shared, _ = fit_shared(two | {"toy": three})
+    assert shared.labels == [[0, 1], ["a", "b", "c"]]
+    X, y, _ = (sum((two[t][i] for t in two), []) if i == 0 else None for i in range(3))
+    new = tokens_of(texts(20, "book", 5)[0])
+    scores = shared.scores(new)
+    assert scores.shape == (20, 1 + 3)
+    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
+    everything = [" ".join(text) for text in X + three[0]]
+    Z = vectorizer.fit_transform(everything)
+    joined = [" ".join(text) for text in new]
+    of_two = LogisticRegression(C=10).fit(Z[:80], np.concatenate([two[t][1] for t in two]))
+    of_three = LogisticRegression(C=10).fit(Z[80:], three[1])
+    told = vectorizer.transform(joined)
+    assert_allclose(scores[:, 0], of_two.decision_function(told), atol=1e-3)
+    assert_allclose(scores[:, 1:], of_three.decision_function(told), atol=1e-3)
+
+
+def test_no_text_is_scored_by_a_model_that_has_seen_its_label():
+    """Labels that mean nothing: a model tells those of its own texts, and of no others."""
+    rng = np.random.default_rng(0)
+    X = [[f"w{i}", f"v{i}"] for i in rng.permutation(400)]
+    y = rng.permutation(np.arange(400) % 2)
+    shared, scores = fit_shared({"noise": (X, y, [0, 1])})
+    assert ((shared.scores(X)[:, 0] > 0) == y).mean() > 0.99
+    assert ((scores["noise"][:, 0] > 0) == y).mean() < 0.6
+
+
+def test_probabilities_are_the_mean_of_both(tmp_path):
+    (X, y), (held_out, _) = texts(40, "book"), texts(10, "book", 1)
+    wide, plain = (MetaLSTMClassifier(**TINY, wide=w).fit(X, y) for w in (True, False))
+    linear = OwnLinear(tokens_of(X), y).predict_proba(tokens_of(held_out))
+    mean = (plain.predict_proba(held_out) + linear) / 2
+    assert_allclose(wide.predict_proba(held_out), mean)
+    assert_allclose(wide.transform(held_out), plain.transform(held_out))
+    assert wide.set_params(wide=False).fit(X, y).linear_ is None
+
+
+@pytest.fixture(scope="module")
+def learned():
+    tasks = {topic: texts(60, topic) for topic in ("book", "film")}
+    return MetaLSTMClassifier(**TINY).meta_fit(tasks, max_steps=2, verbose=False)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["low", "high"], ["z", "a"]])
+def test_few_texts_of_a_new_task_profit_whatever_its_labels_are_called(learned, labels):
+    """Its four texts name no word of those that are asked for."""
+    of = np.array(labels)
+    X, y = ["toy dull", "toy fine", "toy cold", "toy warm"], of[[0, 1, 0, 1]]
+    asked, truth = ["toy grey", "toy bright", "toy flat", "toy round"], of[[0, 1, 0, 1]]
+    assert_array_equal(learned.fit(X, y).predict(asked), truth)
+    without = MetaLSTMClassifier(**TINY).fit(X, y).linear_.predict_proba(tokens_of(asked))
+    assert_allclose(without[0], without[1])
+
+
+def test_tasks_that_contradict_each_other_have_their_own_part():
+    X, y = texts(200, "book")
+    other, z = texts(200, "film")
+    tasks = {"as it is": (X, y), "turned": (other, 1 - z)}
+    estimator = MetaLSTMClassifier(**TINY).meta_fit(tasks, max_steps=2, verbose=False)
+    held_out, truth = texts(60, "film", 1)
+    assert estimator.estimators_["turned"].score(held_out, 1 - truth) > 0.9
+
+
+def test_weights_keep_what_tasks_share(learned, tmp_path):
+    X, y = texts(12, "toy", 3)
+    path = learned.save_pretrained(tmp_path / "weights")
+    loaded = MetaLSTMClassifier(path, **TINY).fit(X, y)
+    assert loaded.module_.wide.ngrams == learned.learner_.wide.ngrams
+    found, again = (e.predict_proba(X) for e in (learned.fit(X, y), loaded))
+    assert_allclose(found, again, atol=1e-5)
+
+
+def test_a_label_of_one_text_is_shared_with_nobody():
+    X, y = texts(12, "book")
+    rare = np.array([2, *y[1:]])
+    estimator = MetaLSTMClassifier(**TINY).meta_fit({"a": (X, rare)}, max_steps=2, verbose=False)
+    assert estimator.learner_.wide is None
+    assert estimator.estimators_["a"].predict_proba(X).shape == (12, 3)
+    both = {"a": (X, rare), "b": (X, y)}
+    estimator = MetaLSTMClassifier(**TINY).meta_fit(both, max_steps=2, verbose=False)
+    assert estimator.learner_.wide.labels == [[0, 1]]
+    assert estimator.fit(X, y).predict_proba(["", "unheard of", "the"]).shape == (3, 2)
