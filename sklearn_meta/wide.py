@@ -98,10 +98,12 @@ def fit_shared(tasks, random_state=0):
     )
     y = np.concatenate([numbers for _, numbers, _ in tasks.values()])
     of_task = np.repeat(np.arange(len(tasks)), [len(tokens) for tokens, *_ in tasks.values()])
-    sets = [tuple(labels) for *_, labels in tasks.values()]
+    sets = {}
+    for i, (*_, labels) in enumerate(tasks.values()):
+        sets.setdefault(tuple(labels), []).append(i)
     learned, columns = {}, []
-    for labels in dict.fromkeys(sets):
-        rows = np.flatnonzero([sets[task] == labels for task in of_task])
+    for labels, members in sets.items():
+        rows = np.flatnonzero(np.isin(of_task, members))
         least = np.bincount(y[rows], minlength=len(labels)).min()
         if least < 2:
             continue

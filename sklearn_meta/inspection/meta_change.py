@@ -1,5 +1,7 @@
 """How the weights that a Meta-LSTM generates change from word to word (paper 004)."""
 
+import copy
+
 import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
@@ -14,7 +16,8 @@ class MetaChangeDisplay:
     """What is predicted after every word of a text, and how much the weights changed at it.
 
     Above, a heat map with a line for each gate: the mean relative change of the matrix that the
-    Meta-LSTM generates, Eq. (23). Below, the log-odds of a class if the text ended there.
+    Meta-LSTM generates, Eq. (23). Below, the log-odds of a class if the text ended there, by the
+    network alone.
 
     Make one with :meth:`from_estimator`.
 
@@ -99,7 +102,9 @@ class MetaChangeDisplay:
         # As if the text ended after each of its words.
         beginnings = [words[: n + 1] for n in range(len(words))]
         place = list(estimator.classes_).index(label)
-        probability = estimator.predict_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
+        network = copy.copy(estimator)
+        network.linear_ = None  # what stands beside it generates nothing
+        probability = network.predict_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
         matrices = estimator.generated_weights(words)  # (n_words, 4, h, d + h)
         before = np.abs(matrices[:-1]).clip(1e-12)
         changes = (np.abs(np.diff(matrices, axis=0)) / before).mean((2, 3)).T
