@@ -7,7 +7,7 @@ of H.-T. Cheng et al. (2016); the linear models share as in stacking (D. Wolpert
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -93,9 +93,7 @@ def fit_shared(tasks, random_state=0):
         Name -> ndarray of shape (n_texts, n_scores), or None.
     """
     vectorizer = _vectorizer(max_features=MAX_NGRAMS)
-    X = csr_array(
-        vectorizer.fit_transform([text for tokens, *_ in tasks.values() for text in tokens])
-    )
+    X = vectorizer.fit_transform([text for tokens, *_ in tasks.values() for text in tokens])
     y = np.concatenate([numbers for _, numbers, _ in tasks.values()])
     of_task = np.repeat(np.arange(len(tasks)), [len(tokens) for tokens, *_ in tasks.values()])
     sets = {}
@@ -157,4 +155,4 @@ class OwnLinear:
 
 
 def _beside(X, scores):
-    return X if scores is None else hstack([X, scores]).tocsr()
+    return X if scores is None else hstack([X, scores], format="csr")

@@ -42,7 +42,7 @@ def test_scores_of_known_tasks_are_those_of_the_models_of_all_their_texts():
     three = as_task(*texts(45, "toy", words=words), labels="abc")
     shared, _ = fit_shared(two | {"toy": three})
     assert shared.labels == [[0, 1], ["a", "b", "c"]]
-    X, y, _ = (sum((two[t][i] for t in two), []) if i == 0 else None for i in range(3))
+    X = [text for tokens, *_ in two.values() for text in tokens]
     new = tokens_of(texts(20, "book", 5)[0])
     scores = shared.scores(new)
     assert scores.shape == (20, 1 + 3)
@@ -67,7 +67,7 @@ def test_no_text_is_scored_by_a_model_that_has_seen_its_label():
     assert ((scores["noise"][:, 0] > 0) == y).mean() < 0.6
 
 
-def test_probabilities_are_the_mean_of_both(tmp_path):
+def test_probabilities_are_the_mean_of_both():
     (X, y), (held_out, _) = texts(40, "book"), texts(10, "book", 1)
     wide, plain = (MetaLSTMClassifier(**TINY, wide=w).fit(X, y) for w in (True, False))
     linear = OwnLinear(tokens_of(X), y).predict_proba(tokens_of(held_out))

@@ -1,7 +1,5 @@
 """How the weights that a Meta-LSTM generates change from word to word (paper 004)."""
 
-import copy
-
 import numpy as np
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
@@ -102,9 +100,8 @@ class MetaChangeDisplay:
         # As if the text ended after each of its words.
         beginnings = [words[: n + 1] for n in range(len(words))]
         place = list(estimator.classes_).index(label)
-        network = copy.copy(estimator)
-        network.linear_ = None  # what stands beside it generates nothing
-        probability = network.predict_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
+        # What stands beside the network generates nothing.
+        probability = estimator._network_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
         matrices = estimator.generated_weights(words)  # (n_words, 4, h, d + h)
         before = np.abs(matrices[:-1]).clip(1e-12)
         changes = (np.abs(np.diff(matrices, axis=0)) / before).mean((2, 3)).T

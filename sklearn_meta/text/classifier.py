@@ -112,7 +112,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         "pooling": [StrOptions(set(POOLINGS))],
         "wide": ["boolean"],
     }
-    linear_ = None
+    linear_ = None  # with wide=False
 
     def __init__(
         self,
@@ -214,15 +214,21 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         -------
         ndarray of shape (n_texts, n_classes)
         """
+        check_is_fitted(self)
+        tokens = self._tokens(X)
+        told = self._network_proba(tokens)
+        if self.linear_ is None:
+            return told
+        return (told + self.linear_.predict_proba(*self._read_by_linear(tokens))) / 2
+
+    def _network_proba(self, X):
+        """Probability of each class by the network alone."""
 
         def what(module, inputs):
             told = module(**inputs, task=self._task_place)
             return told.scores.double().softmax(1).cpu().numpy()
 
-        told = np.stack(self._tell(X, what))
-        if self.linear_ is None:
-            return told
-        return (told + self.linear_.predict_proba(*self._read_by_linear(X))) / 2
+        return np.stack(self._tell(X, what))
 
     def transform(self, X):
         """Vector of each text: the network's hidden states, pooled.
