@@ -249,6 +249,7 @@ def search(name, data, options):
         study.optimize(objective, n_trials=max(left, 0))
         print(f"{name} {model}: {study.best_params} valid {study.best_value:.4f}")
         frame = study.trials_dataframe(("number", "value", "params"))
+        frame = frame.dropna(subset="value")  # a trial that was ended has none
         frame = frame.rename(columns=lambda c: c.removeprefix("params_"))
         stem = options.output / f"search_{name}_{model}"
         frame.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
