@@ -29,6 +29,8 @@ from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
 from sklearn_meta.tasks import load_reviews, load_tagging
+from sklearn_meta.tasks.texts import tokens_of
+from sklearn_meta.wide import fit_shared
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -38,12 +40,15 @@ TF_IDF = "TF-IDF, LogisticRegression"
 #: After the name of a network: with the linear models beside it, which the paper does not have.
 WIDE = ", wide"
 
+#: Of these the one that tasks share, without a network.
+SHARED = "shared linear model"
+
 #: Models of each part of table 3.
 PARTS = {
     "single": ["lstm", "hyper_lstm", "meta_lstm", "lstm" + WIDE, "meta_lstm" + WIDE],
     "multi": ["asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm", "ssp_mtl" + WIDE, "meta_lstm" + WIDE],
     "transfer": ["meta_lstm", "meta_lstm" + WIDE],
-    "pooled": [TF_IDF],  # one model of the texts of all domains
+    "pooled": [TF_IDF, SHARED],  # one model of the texts of all domains
 }
 
 #: Labelled texts of a new domain.
@@ -199,7 +204,7 @@ def table_3(options):
                     start = time.process_time()
                     sizes = {}
                     if part == "pooled":
-                        readers = pooled(of_train, options)
+                        readers = pooled(model, of_train, options)
                     else:
                         estimator = classifier(model, seed, options)
                         jointly(estimator, of_train, of_valid, options)
@@ -217,10 +222,10 @@ def table_3(options):
     report.write_table_3(pd.DataFrame(scores.rows), options.output / "table_3.md")
 
 
-def pooled(train, options):
+def pooled(model, train, options):
     """What reads the texts of each domain: one linear model of all."""
     texts = [text for X, _ in train.values() for text in X]
-    linear = peer(TF_IDF, texts, options)
+    linear = SharedAlone() if model == SHARED else peer(model, texts, options)
     linear.fit(texts, np.concatenate([y for _, y in train.values()]))
     return dict.fromkeys(train, linear)
 
@@ -235,10 +240,7 @@ def leaving_out(options, train, valid, wanted):
 
 
 def jointly(estimator, train, valid, options):
-    """An estimator meta-fitted on the tasks given; the state of its training is kept.
-
-    One task alone is trained as if it were some.
-    """
+    """An estimator meta-fitted on tasks, or on one alone; the state of its training is kept."""
     alone = len(train) == 1
     epochs = options.own_epochs if alone else options.epochs
     # What is trained does not depend on linear models beside it.
@@ -349,6 +351,19 @@ def curve(options):
     rows = pd.DataFrame(scores.rows)
     rows = rows[rows["protocol"] == settings]
     report.draw_curve(rows, options.output)
+
+
+class SharedAlone:
+    """The linear model that tasks share beside a network, of two labels."""
+
+    def fit(self, X, y):
+        self.classes, numbers = np.unique(y, return_inverse=True)
+        self.linear, _ = fit_shared({"all": (tokens_of(X), numbers, self.classes)})
+        return self
+
+    def score(self, X, y):
+        likelier = self.linear.scores(tokens_of(X))[:, 0] > 0
+        return float(np.mean(self.classes[likelier.astype(int)] == y))
 
 
 class SpreadLabels:

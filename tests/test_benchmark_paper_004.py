@@ -72,10 +72,11 @@ def test_table_3_is_computed_once(folder, tmp_path, monkeypatch):
     assert pd.read_csv(out / "table_3.csv").equals(rows)
 
 
-def test_a_linear_model_of_all_texts(folder):
+@pytest.mark.parametrize("model", paper_004.PARTS["pooled"])
+def test_a_linear_model_of_all_texts(folder, model):
     options = paper_004.parse_arguments(["--quick", "--folder", str(folder)])
     train = paper_004.reviews(options, "train")
-    linear = paper_004.pooled(train, options)["books"]
+    linear = paper_004.pooled(model, train, options)["books"]
     music = [text for text in train["music"][0] if "music" in text]
     assert linear.score(music, train["music"][1]) == 1.0  # it has read them, too
 
@@ -92,8 +93,8 @@ def test_the_same_network_with_and_without_linear_models_beside_it(folder, tmp_p
     of_plain, of_wide = (e.estimators_["books"] for e in (plain, wide))
     X = valid["books"][0]
     linear = of_wide.linear_.predict_proba(*of_wide._read_by_linear(X))
-    mean = (of_plain.predict_proba(X) + linear) / 2
-    np.testing.assert_allclose(of_wide.predict_proba(X), mean)
+    both = of_plain.predict_proba(X) / 3 + linear * 2 / 3
+    np.testing.assert_allclose(of_wide.predict_proba(X), both)
 
 
 def test_general_vectors_stand_beside_those_of_the_folder():

@@ -31,9 +31,16 @@ def as_task(X, y, labels=(0, 1)):
 def test_one_task_is_scikit_learns_pipeline():
     (X, y), (held_out, _) = texts(40, "book"), texts(10, "book", 1)
     found = OwnLinear(tokens_of(X), y).predict_proba(tokens_of(held_out))
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
+    words = TfidfVectorizer(ngram_range=(1, 3), sublinear_tf=True, token_pattern=r"\S+")
     peer = make_pipeline(words, LogisticRegression(C=10)).fit(X, y)
     assert_allclose(found, peer.predict_proba(held_out), atol=1e-6)
+
+
+def nb_linear(X, y, new):
+    """Wang and Manning, section 2.1 and 2.2, with logistic regression in place of an SVM."""
+    p, q = (1 + (X[y == label] > 0).sum(axis=0) for label in (1, 0))
+    r = np.log((p / p.sum()) / (q / q.sum()))
+    return LogisticRegression(C=10).fit(X.multiply(r), y).decision_function(new.multiply(r))
 
 
 def test_scores_of_known_tasks_are_those_of_the_models_of_all_their_texts():
@@ -46,15 +53,14 @@ def test_scores_of_known_tasks_are_those_of_the_models_of_all_their_texts():
     new = tokens_of(texts(20, "book", 5)[0])
     scores = shared.scores(new)
     assert scores.shape == (20, 1 + 3)
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"\S+")
+    vectorizer = TfidfVectorizer(ngram_range=(1, 3), sublinear_tf=True, token_pattern=r"\S+")
     everything = [" ".join(text) for text in X + three[0]]
     Z = vectorizer.fit_transform(everything)
     joined = [" ".join(text) for text in new]
-    of_two = LogisticRegression(C=10).fit(Z[:80], np.concatenate([two[t][1] for t in two]))
-    of_three = LogisticRegression(C=10).fit(Z[80:], three[1])
     told = vectorizer.transform(joined)
-    assert_allclose(scores[:, 0], of_two.decision_function(told), atol=1e-3)
-    assert_allclose(scores[:, 1:], of_three.decision_function(told), atol=1e-3)
+    of_two = nb_linear(Z[:80], np.concatenate([two[t][1] for t in two]), told)
+    of_three = [nb_linear(Z[80:], three[1] == label, told) for label in range(3)]
+    assert_allclose(scores.T, [of_two, *of_three], atol=1e-3)
 
 
 def test_no_text_is_scored_by_a_model_that_has_seen_its_label():
@@ -67,12 +73,12 @@ def test_no_text_is_scored_by_a_model_that_has_seen_its_label():
     assert ((scores["noise"][:, 0] > 0) == y).mean() < 0.6
 
 
-def test_probabilities_are_the_mean_of_both():
+def test_probabilities_are_a_third_the_networks():
     (X, y), (held_out, _) = texts(40, "book"), texts(10, "book", 1)
     wide, plain = (MetaLSTMClassifier(**TINY, wide=w).fit(X, y) for w in (True, False))
     linear = OwnLinear(tokens_of(X), y).predict_proba(tokens_of(held_out))
-    mean = (plain.predict_proba(held_out) + linear) / 2
-    assert_allclose(wide.predict_proba(held_out), mean)
+    both = plain.predict_proba(held_out) / 3 + linear * 2 / 3
+    assert_allclose(wide.predict_proba(held_out), both)
     assert_allclose(wide.transform(held_out), plain.transform(held_out))
     assert wide.set_params(wide=False).fit(X, y).linear_ is None
 

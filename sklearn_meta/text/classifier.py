@@ -13,6 +13,9 @@ from ..tasks.texts import tokens_of
 from ..wide import OwnLinear, fit_shared
 from .base import TextEstimator
 
+#: The network's part in probabilities where linear models stand beside it; by a validation split.
+NETWORK = 1 / 3
+
 
 class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     """Classifier of texts that can learn how to compose words from other tasks.
@@ -21,7 +24,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     word vectors, can be learned from many tasks by ``meta_fit``; ``fit`` on a new task then leaves
     them as they are and trains only what is the task's own, by gradient steps. Without
     ``meta_fit`` everything is trained from nothing. Beside the network there is a linear model of
-    words and pairs of words, unless ``wide`` is false.
+    words, pairs and triples, unless ``wide`` is false.
 
     Parameters
     ----------
@@ -44,8 +47,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         What a text is told by: the highest value of every hidden unit over its words, or, as in
         the paper, the hidden state after its last word.
     wide : bool, default=True
-        Whether logistic regression on the TF-IDF of words and pairs of words reads texts, too:
-        probabilities are the mean of its own and the network's. It also reads what linear models of
+        Whether logistic regression on the TF-IDF of words, pairs and triples reads texts, too: two
+        thirds of a probability are its own, one the network's. It also reads what linear models of
         the tasks of ``meta_fit`` say, one for each set of labels. False is the paper's network.
     lowercase : bool, default=True
     min_df : int, default=2
@@ -93,7 +96,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     J. Chen, X. Qiu, P. Liu, X. Huang. Meta Multi-Task Learning for Sequence Modeling. AAAI 2018
     (paper 004).
 
-    H.-T. Cheng et al. Wide & Deep Learning for Recommender Systems. DLRS 2016 (``wide``).
+    H.-T. Cheng et al. Wide & Deep Learning for Recommender Systems. DLRS 2016. S. Wang, C. Manning.
+    Baselines and Bigrams: Simple, Good Sentiment and Topic Classification. ACL 2012 (``wide``).
 
     Examples
     --------
@@ -219,7 +223,8 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         told = self._network_proba(tokens)
         if self.linear_ is None:
             return told
-        return (told + self.linear_.predict_proba(*self._read_by_linear(tokens))) / 2
+        linear = self.linear_.predict_proba(*self._read_by_linear(tokens))
+        return NETWORK * told + (1 - NETWORK) * linear
 
     def _network_proba(self, X):
         """Probability of each class by the network alone."""
