@@ -210,6 +210,14 @@ def test_as_many_parameters_as_the_papers_formulas(d, h, m, z):
         assert (n_meta, n_basic) == (18_080, 32_000)  # the paper has 18,080 and 24,000
 
 
+@pytest.mark.parametrize("forget_bias", [2.0, 0.0])
+def test_the_forget_gate_begins_with_its_bias(forget_bias):
+    """Eq. (14) at z = 1: biases of the gates c, o, i and f, the means of their units."""
+    torch.manual_seed(0)
+    biases = BasicLSTM(6, 200, 40, forget_bias).weight[:, 40:].sum(1).mean(1)
+    torch.testing.assert_close(biases, torch.tensor([0, 0, 0, forget_bias]), atol=0.05, rtol=0)
+
+
 # Packed texts
 
 

@@ -129,6 +129,16 @@ def test_predictions_do_not_depend_on_each_other(learned):
     assert estimator.transform(X).shape == (20, 12)
 
 
+def test_taggers_begin_to_forget_sooner():
+    tagger, classifier = MetaLSTMTagger(**QUICK), MetaLSTMClassifier(**QUICK)
+    kept = [
+        e.fit(*data).module_.config["backbone_config"]["forget_bias"]
+        for e, data in ((tagger, sentences(20)), (classifier, reviews(20, "book")))
+    ]
+    assert kept == [0.0, 2.0]
+    MetaLSTMTagger("lstm", **QUICK).fit(*sentences(20))  # has no such bias
+
+
 def test_texts_of_nothing_known_and_of_nothing(learned):
     estimator = learned.estimators_["book"]
     odd = ["", "   ", "zebra quagga", [], ["zebra"]]

@@ -13,9 +13,6 @@ from .packed import words_before
 #: Bias of the units that begin steady, and what their hidden state soon comes to.
 STEADY, STEADY_LEVEL = 2.0, 0.82
 
-#: Bias of the forget gate that generated weights begin with.
-FORGET_BIAS = 2.0
-
 
 class MetaLSTM(nn.Module):
     """The network that generates, Eq. (15)-(18); tasks share it. ``compose`` runs it.
@@ -64,6 +61,8 @@ class BasicLSTM(nn.Module):
     ----------
     n_inputs, width, rank : int
         d, h and z: 8hz + 4z(d + h) parameters.
+    forget_bias : float, default=2.0
+        Of the forget gate to begin with: 2 keeps what was read for some eight words, 0 for two.
 
     Notes
     -----
@@ -71,19 +70,19 @@ class BasicLSTM(nn.Module):
     which takes Q of z x (d + h): 50,080 parameters with the Meta-LSTM where the paper has 42,080.
     """
 
-    def __init__(self, n_inputs, width, rank):
+    def __init__(self, n_inputs, width, rank, forget_bias=2.0):
         super().__init__()
         self.rank = rank
         self.from_input = nn.Linear(n_inputs, 4 * rank, bias=False)  # Q, its part for words
         self.from_state = nn.Linear(width, 4 * rank, bias=False)  # Q, its part for states
         # P, and B below it: gates c, o, i, f.
         self.weight = nn.Parameter(torch.empty(4, 2 * rank, width))
-        with torch.no_grad():  # at z = 1 an LSTM, which remembers
+        with torch.no_grad():  # at z = 1 an LSTM
             for layer in (self.from_input, self.from_state):
                 nn.init.normal_(layer.weight, std=0.6 * layer.in_features**-0.5)
             nn.init.normal_(self.weight[:, :rank], std=rank**-0.5)
             nn.init.normal_(self.weight[:, rank:], std=0.02)
-            self.weight[3, rank:] += FORGET_BIAS / rank
+            self.weight[3, rank:] += forget_bias / rank
 
     def matrices(self, z):
         """W(z) of Eq. (13): (..., 4, h, d + h)."""

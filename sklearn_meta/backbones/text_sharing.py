@@ -165,18 +165,23 @@ class SharedMeta(Sharing):
     n_inputs, width, meta_width, rank : int
         d, h, m and z; 100, 40 and 40 by default, those of table 2.
     pooling : {"last", "max"}, default="last"
+    forget_bias : float, default=2.0
+        Of each task's :class:`~sklearn_meta.backbones.meta_lstm.BasicLSTM` to begin with.
     """
 
-    def __init__(self, n_inputs, *, width=100, meta_width=40, rank=40, pooling="last"):
+    def __init__(
+        self, n_inputs, *, width=100, meta_width=40, rank=40, pooling="last", forget_bias=2.0
+    ):
         super().__init__(n_inputs, width=width, pooling=pooling)
-        self.config |= {"meta_width": meta_width, "rank": rank}
+        self.config |= {"meta_width": meta_width, "rank": rank, "forget_bias": forget_bias}
         self.shared = MetaLSTM(n_inputs, width, meta_width, rank)
 
     def _outputs(self, x, task):
         return compose(self.shared, self.private[task], x)
 
     def _new_private(self):
-        return BasicLSTM(self.n_inputs, self.width, self.config["rank"])
+        sizes = (self.config[name] for name in ("width", "rank", "forget_bias"))
+        return BasicLSTM(self.n_inputs, *sizes)
 
 
 class Stacked(Sharing):
