@@ -53,13 +53,15 @@ def draw_curve(rows, folder):
     """Means over the domains that have all sizes, by labelled texts."""
     table = rows.pivot_table("score", "name", ["method", "size"], sort=False).dropna()
     means = table.mean().rename("accuracy").reset_index()
-    figure = Figure(figsize=(6, 4), layout="constrained")
+    figure = Figure(figsize=(9, 4), layout="constrained")
     axes = figure.subplots()
     for method, group in means.groupby("method", sort=False):
         axes.plot(group["size"], group["accuracy"], marker="o", label=method)
     axes.set(xscale="log", xlabel="labelled texts of the new domain", ylabel="accuracy on test")
+    axes.set_xticks(means["size"].unique(), means["size"].unique())
+    axes.minorticks_off()
     axes.set_title(f"mean of {len(table)} domains", fontsize="medium")
-    axes.legend()
+    figure.legend(loc="outside right upper")
     figure.savefig(folder / "curve.png", dpi=100)
     wide = means.pivot_table("accuracy", "method", "size", sort=False).reset_index()
     wide.columns = wide.columns.map(str)
