@@ -58,7 +58,8 @@ def draw_curve(rows, folder):
     for method, group in means.groupby("method", sort=False):
         axes.plot(group["size"], group["accuracy"], marker="o", label=method)
     axes.set(xscale="log", xlabel="labelled texts of the new domain", ylabel="accuracy on test")
-    axes.set_xticks(means["size"].unique(), means["size"].unique())
+    ticks = means["size"].unique()
+    axes.set_xticks(ticks, ticks)
     axes.minorticks_off()
     axes.set_title(f"mean of {len(table)} domains", fontsize="medium")
     figure.legend(loc="outside right upper")

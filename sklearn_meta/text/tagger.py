@@ -41,7 +41,8 @@ class MetaLSTMTagger(TextEstimator):
     -----
     On the sets at hand an LSTM for each task (``backbone="lstm"``), or where several are learned
     jointly ``"ssp_mtl"``, labels more spans right than the Meta-LSTM of the paper. With a few
-    hundred sentences 20 epochs are too short for any of them: let them have 800 steps or more.
+    hundred sentences 20 epochs are too short for any of them: raise ``max_epochs`` until it is 800
+    mini-batches or more.
 
     References
     ----------
