@@ -143,7 +143,7 @@ def engine(cell, options):
     return {
         "batch_size": options.batch_size,
         "learning_rate": options.learning_rate or cell.method.learning_rate(cell.data),
-        "head_rate": head_rate(cell),
+        "rate_factors": {"head.*": head_rate(cell)},
         "precision": cell.method.precision,
         # Circles and spirals in every batch; real tables differ in size, and padding costs.
         "n_groups": 1 if of_figures else 2,

@@ -54,10 +54,8 @@ PARTS = {
 #: Labelled texts of a new domain.
 SIZES = (50, 100, 200, 1400)
 
-#: Weights of the package, and the labelled texts at most that they are tried with.
+#: Of the learning curve: weights of the package, and the labelled texts at most of theirs.
 ENGLISH, MOST_ENGLISH = "english_reviews", 200
-
-#: Of the learning curve.
 TRANSFER, POOLED = ("transfer", "transfer" + WIDE), f"{TF_IDF}, other domains too"
 LINEAR = (TF_IDF, "TF-IDF, LabelSpreading", POOLED)
 METHODS = (*TRANSFER, ENGLISH, "LSTM", *LINEAR)
@@ -85,7 +83,7 @@ def parse_arguments(arguments=None):
     add("--left-out", type=int, default=1, help="domains a transfer leaves out [%(default)s]")
     add("--pooling", choices=["max", "last"], default="max", help="of words [%(default)s]")
     add("--spelling-size", type=int, default=50, help="of taggers [%(default)s]")
-    add("--learning-rate", type=float, default=2e-3)
+    add("--learning-rate", type=float, help="[0.002, or of taggers 0.004]")
     add("--n-texts", type=int, help="of each domain at most, to be quick")
     add("--max-length", type=int, default=300, help="words of a text [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_004"), help="[%(default)s]")
@@ -99,6 +97,7 @@ def parse_arguments(arguments=None):
     if options.output is None:
         name = "paper_004_quick" if options.quick else "paper_004"
         options.output = ROOT / "benchmarks/results" / name
+    options.learning_rate = options.learning_rate or (4e-3 if options.table == "5" else 2e-3)
     vectors = options.folder / "word_vectors_100d.npz"
     if options.word_vectors is None and vectors.is_file():
         options.word_vectors = vectors

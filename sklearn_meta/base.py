@@ -151,7 +151,8 @@ class MetaEstimator(BaseEstimator):
         seed = 0 if self.random_state is None else self.random_state
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
-            settings["head_rate"] = getattr(learner.head, "rate_factor", 1.0)
+            factor = getattr(learner.head, "rate_factor", 1.0)
+            settings["rate_factors"] = {} if factor == 1 else {"head.*": factor}
         history = meta_train(
             learner,
             source,

@@ -76,24 +76,22 @@ OPTIMIZERS = {
 }
 
 
-def rates(learning_rate, head_rate):
+def rates(learning_rate, factors):
     """Parameters with rates of their own, as skorch takes them: patterns of names, settings.
 
     Parameters
     ----------
     learning_rate : float
-    head_rate : float
-        Factor on it for the head's parameters.
+    factors : dict
+        Pattern of the names of some parameters -> factor on the rate for them; the first that
+        matches a name holds.
 
     Returns
     -------
     list of (str, dict)
-        Empty where all have the same rate.
     """
-    if head_rate == 1:
-        return []
     return [
-        (f"{prefix}{part}.*", {"lr": factor * learning_rate})
+        (prefix + pattern, {"lr": factor * learning_rate})
         for prefix in ("", "module.")  # before a name where processes wrap the network
-        for part, factor in (("backbone", 1.0), ("head", head_rate))
+        for pattern, factor in factors.items()
     ]

@@ -11,6 +11,10 @@ from .backbones.text_sharing import TEXT_BACKBONES
 from .heads import HEADS
 from .wide import SharedLinear
 
+#: Factors on the rate of a tagger's Meta-LSTM, and of P and B of what it generates: where all of
+#: P D(z) Q moves by whole steps of AdamW, a tagger learns more slowly than with an LSTM.
+GENERATING = {"backbones.*.shared.*": 0.3, "backbones.*.private.*[0-9].weight": 0.1}
+
 
 class TextLearner(nn.Module):
     """Embedding x backbone x head, for several tasks at once (paper 004).
@@ -98,6 +102,12 @@ class TextLearner(nn.Module):
     def head(self):
         """What has ``loss``, ``score`` and ``score_name``: the class of the heads."""
         return HEADS[self.task][self.names["head"]]
+
+    @property
+    def rate_factors(self):
+        """Factors on the rate of some parameters, by a pattern of their names."""
+        of_generating = self.task == "text_tagging" and self.names["backbone"] == "meta_lstm"
+        return GENERATING if of_generating else {}
 
     @property
     def config(self):

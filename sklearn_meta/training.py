@@ -35,7 +35,7 @@ def meta_train(
     max_steps=20_000,
     batch_size=8,
     learning_rate=2e-3,
-    head_rate=1.0,
+    rate_factors=None,
     optimizer="adamw",
     weight_decay=0.01,
     n_warmup=100,
@@ -74,9 +74,9 @@ def meta_train(
     batch_size : int, default=8
         Tasks a step, of all processes together.
     learning_rate, weight_decay : float, default=2e-3 and 0.01
-    head_rate : float, default=1.0
-        Factor on the rate for the head's own parameters. Kernels and penalties that begin at
-        random want their ``rate_factor``.
+    rate_factors : dict, default=None
+        Pattern of names, such as "head.*", -> factor on the rate for those parameters. Kernels and
+        penalties that begin at random want their ``rate_factor``.
     optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
         RMSprop has the decay of 0.95 and the momentum of 0.9 of paper 002; Muon is
         :class:`sklearn_meta.optimizers.MuonAdamW`.
@@ -146,7 +146,7 @@ def meta_train(
         "n_pooled": n_pooled,
         "n_groups": n_groups,
         "ema_decay": ema_decay,
-        "rate": [schedule, learning_rate, optimizer, head_rate],
+        "rate": [schedule, learning_rate, optimizer, rate_factors],
         "random_state": random_state,
         "learner": learner.config,
         "tables": _fingerprint(source),
@@ -203,7 +203,7 @@ def meta_train(
         optimizer=kind,
         optimizer__weight_decay=weight_decay,
         **{f"optimizer__{name}": value for name, value in settings.items()},
-        optimizer__param_groups=rates(learning_rate, head_rate),
+        optimizer__param_groups=rates(learning_rate, rate_factors or {}),
         lr=learning_rate,
         max_epochs=n_epochs,
         batch_size=1,  # a stream's item is a whole batch of tasks, in groups

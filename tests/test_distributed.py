@@ -31,7 +31,7 @@ if len(sys.argv) > 4 and os.environ["RANK"] == "1":
     callbacks.append(t.At(t.kill, step=int(sys.argv[4])))
 learner, history = t.train(
     sys.argv[2], batch_size=4, n_groups=2, precision="float32", learning_rate=1e-3,
-    ema_decay=0.5, head_rate=3.0, callbacks=callbacks,
+    ema_decay=0.5, rate_factors={"head.*": 3.0}, callbacks=callbacks,
 )
 rank = os.environ.get("RANK", "0")
 save_file(learner.state_dict(), f"{sys.argv[3]}/{rank}.safetensors")
@@ -82,7 +82,7 @@ def weights(file):
 def test_two_processes_make_the_run_of_one(two, tmp_path):
     learner, history = t.train(
         **{"batch_size": 4, "n_groups": 2, "precision": "float32"},
-        **{"learning_rate": 1e-3, "ema_decay": 0.5, "head_rate": 3.0},
+        **{"learning_rate": 1e-3, "ema_decay": 0.5, "rate_factors": {"head.*": 3.0}},
     )
     (tmp_path / "one.json").write_text(
         json.dumps([{k: v for k, v in epoch.items() if k != "batches"} for epoch in history])

@@ -101,7 +101,7 @@ def test_the_head_learns_at_its_own_rate(head_rate):
         learner,
         RegressionPrior(),
         RegressionSampler((5,), 5),
-        **{"learning_rate": 1e-4, "head_rate": head_rate, "weight_decay": 0.0},
+        **{"learning_rate": 1e-4, "rate_factors": {"head.*": head_rate}, "weight_decay": 0.0},
         **{"max_steps": 1, "batch_size": 2, "n_warmup": 0, "verbose": False},
     )
     # The first step of AdamW is the rate, of any gradient.
@@ -116,10 +116,10 @@ def test_the_head_learns_at_its_own_rate(head_rate):
 def test_every_parameter_has_its_rate_where_processes_wrap_the_network_too(wrapped):
     learner = Learner(head="gp", task="regression")
     module = nn.ModuleDict({"module": learner}) if wrapped else learner
-    patterns = rates(1e-3, 30.0)
+    patterns = rates(1e-3, {"head.*": 30.0})
     for name, _ in module.named_parameters():
-        (found,) = (group["lr"] for pattern, group in patterns if fnmatch(name, pattern))
-        assert found == pytest.approx(0.03 if "head." in name else 0.001)
+        found = [group["lr"] for pattern, group in patterns if fnmatch(name, pattern)]
+        assert found == ([pytest.approx(0.03)] if "head." in name else [])
 
 
 def small_backbone():

@@ -1,6 +1,7 @@
 """MetaLSTMClassifier and MetaLSTMTagger as a scikit-learn user meets them."""
 
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -137,6 +138,32 @@ def test_taggers_begin_to_forget_sooner():
     ]
     assert kept == [0.0, 2.0]
     MetaLSTMTagger("lstm", **QUICK).fit(*sentences(20))  # has no such bias
+
+
+@pytest.mark.parametrize("backbone", ["meta_lstm", "ssp_mtl"])
+def test_what_generates_a_tagger_learns_at_a_lower_rate(backbone):
+    class Begin(Callback):
+        def on_train_begin(self, net, **kwargs):
+            self.weights = {n: p.detach().clone() for n, p in net.module_.named_parameters()}
+
+    begin, moved = Begin(), {}
+    tagger = MetaLSTMTagger(backbone, **QUICK)
+    # Tasks are drawn: ten in twelve have a number of two digits.
+    tasks = {f"task {i}": sentences(4, i) for i in range(12)}
+    for seed in range(3):
+        tagger.set_params(random_state=seed)
+        tagger.meta_fit(tasks, max_steps=1, callbacks=[begin], verbose=False)
+        for name, parameter in tagger.learner_.named_parameters():
+            # The first step of AdamW is the rate, of any gradient.
+            distance = (parameter - begin.weights[name]).abs().max() / tagger.learning_rate
+            moved[name] = max(moved.get(name, 0.0), float(distance))
+    factors = {r"backbones\.\d\.shared\..*": 0.3, r"backbones\.\d\.private\.\d+\.weight": 0.1}
+    moved = {name: distance for name, distance in moved.items() if distance > 0.01}
+    assert any("private.1" in name for name in moved)
+    for name, distance in moved.items():
+        found = [factor for pattern, factor in factors.items() if re.fullmatch(pattern, name)]
+        expected = (*found, 1.0)[0] if backbone == "meta_lstm" else 1.0
+        assert distance == pytest.approx(expected, rel=0.02), name
 
 
 def test_texts_of_nothing_known_and_of_nothing(learned):

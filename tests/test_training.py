@@ -368,7 +368,7 @@ def test_the_state_of_the_lowest_validation_loss_remains(tmp_path, resumed):
         {"ema_decay": 0.8},
         {"ema_decay": 0.8, "keep": "last"},
         {"optimizer": "muon"},
-        {"head_rate": 30.0},
+        {"rate_factors": {"head.*": 30.0}},
     ],
     ids=["best", "last", "best average", "last average", "muon", "rate of the head"],
 )

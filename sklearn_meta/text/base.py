@@ -103,9 +103,8 @@ class TextEstimator(MetaEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    # Not parameters, or not of all.
-    dtype = "float32"
-    spelling_size = 0
+    dtype = "float32"  # no parameter
+    spelling_size = 0  # of all: the tagger's
 
     def meta_fit(
         self,
@@ -318,6 +317,7 @@ class TextEstimator(MetaEstimator):
             n_pooled=1,
             n_validation=max(16, 4 * len(tasks)),
             learning_rate=rate or self.learning_rate,
+            rate_factors=learner.rate_factors,
             optimizer=self.optimizer,
             weight_decay=1e-5,
             keep=keep,
