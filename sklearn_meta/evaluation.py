@@ -292,6 +292,7 @@ def _labelled_rows(X, y, metadata=None):
 
 
 def _is_missing(value):
+    # As tasks.encoding says it of arrays, which imports torch, and processes of peers need none.
     # Text first: pandas' NA refuses to say whether it equals itself.
     return value is None or str(value) == "<NA>" or value != value
 
