@@ -54,7 +54,7 @@ PARTS = {
 #: Labelled texts of a new domain.
 SIZES = (50, 100, 200, 1400)
 
-#: Of the learning curve: weights of the package, and the labelled texts at most of theirs.
+#: Of the learning curve: weights of the package, and how many labelled texts at most they get.
 ENGLISH, MOST_ENGLISH = "english_reviews", 200
 TRANSFER, POOLED = ("transfer", "transfer" + WIDE), f"{TF_IDF}, other domains too"
 LINEAR = (TF_IDF, "TF-IDF, LabelSpreading", POOLED)

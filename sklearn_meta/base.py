@@ -151,8 +151,7 @@ class MetaEstimator(BaseEstimator):
         seed = 0 if self.random_state is None else self.random_state
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
-            factor = getattr(learner.head, "rate_factor", 1.0)
-            settings["rate_factors"] = {} if factor == 1 else {"head.*": factor}
+            settings["rate_factors"] = {"head.*": getattr(learner.head, "rate_factor", 1.0)}
         history = meta_train(
             learner,
             source,

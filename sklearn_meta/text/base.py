@@ -103,8 +103,8 @@ class TextEstimator(MetaEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    dtype = "float32"  # no parameter
-    spelling_size = 0  # of all: the tagger's
+    dtype = "float32"  # not a parameter
+    spelling_size = 0  # a parameter of the tagger alone
 
     def meta_fit(
         self,
