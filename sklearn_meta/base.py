@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from .backbones import BACKBONES
+from .checkpoint import digest
 from .learner import Learner
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
 from .training import autocast, meta_train
@@ -83,8 +84,8 @@ class MetaEstimator(BaseEstimator):
             Tasks drawn from them decide which weights are kept, and when to stop. Without them
             the last weights are kept.
         max_steps : int, default=20000
-            Steps of ``batch_size`` tasks each.
-        n_shots : sequence of int, default=None
+            Steps of ``batch_size`` tasks each, rounded up to a multiple of ``eval_every``.
+        n_shots : int or sequence of int, default=None
             Labelled rows, of a classifier for each class; one of them is drawn for each task. None
             is (1, 3, 5, 10) for a classifier and (5, 10, 15, 20, 40) for a regressor.
         n_unlabelled : int or (int, int), default=None
@@ -95,7 +96,7 @@ class MetaEstimator(BaseEstimator):
         learning_rate : float, default=1e-3
             Its peak; it warms up and falls along a cosine. A head's kernels and penalties learn
             at thirty times this rate where AdamW begins with random weights.
-        optimizer : {"adamw", "muon"}, default="adamw"
+        optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
             "muon", at 5e-3, made the default weights for regression; see
             :class:`sklearn_meta.optimizers.MuonAdamW`.
         eval_every : int, default=500
@@ -123,7 +124,8 @@ class MetaEstimator(BaseEstimator):
         Raises
         ------
         ValueError
-            If a dataset cannot be used, or the checkpoint belongs to another run.
+            If a dataset or a setting cannot be used, the checkpoint belongs to another run, or
+            training diverged.
         """
         self._validate_params()
         episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
@@ -157,6 +159,8 @@ class MetaEstimator(BaseEstimator):
             source,
             sampler,
             validation_source=validation_source,
+            # A module of one's own may begin elsewhere each time a script runs.
+            start=None if isinstance(self.backbone, nn.Module) else digest(learner),
             device=self._device(),
             random_state=seed,
             **settings,

@@ -40,6 +40,18 @@ class MovingAverage(Callback):
             self.average.update_parameters(self.trained)
 
 
+class Divergence(Callback):
+    """Ends training with an error where the loss is no number: the weights are lost then."""
+
+    def on_epoch_end(self, net, **kwargs):
+        loss = net.history[-1, "train_loss"]
+        if not np.isfinite(loss):
+            raise ValueError(
+                f"Training diverged: the loss became {loss}. Lower learning_rate, or look for "
+                "values in the data that are far too large."
+            )
+
+
 class StratumScores(Callback):
     """Score of the validation tasks, over all and by stratum, such as labelled rows a class.
 

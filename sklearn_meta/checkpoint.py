@@ -1,5 +1,6 @@
 """The state of a meta-training run on disk, from which a killed run goes on."""
 
+import hashlib
 import json
 import math
 import os
@@ -90,10 +91,11 @@ class Checkpoint(Callback):
             raise ValueError(
                 f"{self.path} is damaged ({error}): remove it, or give another checkpoint_dir."
             ) from error
-        if json.loads(header["schedule"]) != json.loads(json.dumps(self.schedule)):
+        theirs, ours = json.loads(header["schedule"]), json.loads(json.dumps(self.schedule))
+        if theirs != ours:
             raise ValueError(
-                f"{self.path} belongs to a run with other settings: {header['schedule']}. Give "
-                "the same settings to go on with it, or another checkpoint_dir to start anew."
+                f"{self.path} belongs to a run with other settings: {_difference(theirs, ours)}. "
+                "Give the same settings to go on with it, or another checkpoint_dir to start anew."
             )
         group = {"weights": {}, "average": {}, "best": {}, "optimizer": {}}
         for name, tensor in tensors.items():
@@ -115,3 +117,26 @@ class Checkpoint(Callback):
         epochs = json.loads(header["history"])
         net.history = History([{**epoch, "batches": []} for epoch in epochs])
         self.n_epochs = len(epochs)
+
+
+def digest(learner):
+    """Of a learner's weights, a str: what a run began with."""
+    hashed = hashlib.sha256()
+    for name, tensor in learner.state_dict().items():
+        hashed.update(name.encode())
+        hashed.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return hashed.hexdigest()
+
+
+def _difference(theirs, ours, longest=60):
+    """In words, the settings of two runs that are not the same."""
+    told = []
+    for name in sorted(theirs.keys() | ours.keys()):
+        pair = theirs.get(name), ours.get(name)
+        if isinstance(pair[0], dict) and isinstance(pair[1], dict) and pair[0] != pair[1]:
+            told.append(f"{name} ({_difference(*pair, longest)})")
+        elif pair[0] != pair[1]:
+            texts = [repr(value) for value in pair]
+            shown = [text[:longest] + "..." * (len(text) > longest) for text in texts]
+            told.append(f"{name} was {shown[0]} and is {shown[1]}")
+    return "; ".join(told)

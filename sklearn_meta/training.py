@@ -9,14 +9,16 @@ import hashlib
 import json
 import math
 import warnings
+from numbers import Real
 
 import torch
+from sklearn.utils import check_scalar
 from skorch import NeuralNet
 from skorch.callbacks import GradientNormClipping, LRScheduler
 from skorch.helper import predefined_split
 from torch.optim.lr_scheduler import LambdaLR
 
-from .callbacks import MovingAverage, Patience, Progress, StratumScores
+from .callbacks import Divergence, MovingAverage, Patience, Progress, StratumScores
 from .checkpoint import Checkpoint
 from .distributed import processes
 from .optimizers import OPTIMIZERS, rates
@@ -49,6 +51,7 @@ def meta_train(
     ema_decay=None,
     callbacks=None,
     checkpoint_dir=None,
+    start=None,
     device="cpu",
     precision="auto",
     n_workers=0,
@@ -104,6 +107,9 @@ def meta_train(
         Called in every process.
     checkpoint_dir : path, default=None
         Folder for ``checkpoint.safetensors``. If one is there, training goes on from it.
+    start : str, default=None
+        What tells apart the weights that training begins with, such as their ``digest``: a
+        checkpoint of another start is refused.
     device : str, default="cpu"
     precision : {"auto", "float32", "bfloat16"}, default="auto"
         bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
@@ -126,8 +132,9 @@ def meta_train(
     Raises
     ------
     ValueError
-        If there is no such optimizer, the checkpoint is not one of this learner and schedule, or
-        the processes cannot share a batch equally.
+        If there is no such optimizer, a number of steps is less than one, the checkpoint is not
+        one of this learner and schedule, the processes cannot share a batch equally, or the loss
+        is no longer finite.
     """
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {optimizer!r}.")
@@ -136,8 +143,10 @@ def meta_train(
         raise ValueError(
             f"batch_size={batch_size} cannot be shared equally by {shared.count} processes."
         )
+    for name, given in (("max_steps", max_steps), ("eval_every", eval_every)):
+        check_scalar(given, name, Real, min_val=1)
     max_steps = int(max_steps)
-    eval_every = min(eval_every, max_steps)
+    eval_every = min(int(eval_every), max_steps)
     n_epochs = math.ceil(max_steps / eval_every)
     run = {
         "max_steps": max_steps,
@@ -148,6 +157,7 @@ def meta_train(
         "ema_decay": ema_decay,
         "rate": [schedule, learning_rate, optimizer, rate_factors],
         "random_state": random_state,
+        "start": start,
         "learner": learner.config,
         "tables": _fingerprint(source),
         "validation_tables": validation_source is not None and _fingerprint(validation_source),
@@ -170,6 +180,7 @@ def meta_train(
     average = MovingAverage(learner, ema_decay)
     checkpoint = Checkpoint(checkpoint_dir, run, average, is_writer=shared.rank == 0)
     own = [
+        Divergence(),
         GradientNormClipping(clip),
         LRScheduler(
             LambdaLR,
@@ -229,7 +240,7 @@ def meta_train(
     with torch.random.fork_rng(gpus):  # dropout has a seed of its own, see Checkpoint
         net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
     n_done = sum("train_loss" in epoch for epoch in net.history)
-    if n_done == 0 and n_epochs > 0:
+    if n_done == 0:
         raise KeyboardInterrupt("Meta-training was ended before its first epoch was complete.")
     if n_done < n_epochs and not stop.is_over(net.history):
         warnings.warn(

@@ -260,9 +260,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             :class:`sklearn_meta.tasks.Drawings`, which augments them, too. None is
             :class:`sklearn_meta.tasks.ProjectedColumns` for a network of tables, and the rows
             themselves for others.
-        n_classes : (int, int), default=(2, 10)
+        n_classes : int or (int, int), default=(2, 10)
             Range of the number of classes of a sequence, at most that of the labels.
-        n_shots : sequence of int, default=(10,)
+        n_shots : int or sequence of int, default=(10,)
             Rows a class on average; one of them is drawn for each sequence.
         curriculum : int, default=None
             Sequences after which the largest number of classes grows by one, 10,000 in the paper;

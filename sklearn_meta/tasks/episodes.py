@@ -1,9 +1,41 @@
 """Episodes: few-shot tasks drawn at random from datasets."""
 
+from numbers import Integral
+
 import numpy as np
 
 from .batch import collate
 from .dataset import Dataset, Task
+
+
+def counts_of(given, name):
+    """Whole numbers of one or more, a tuple, of which a sampler draws one; a single one will do.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or something else.
+    """
+    counts = tuple(given) if np.iterable(given) else (given,)
+    if not counts or not all(isinstance(count, Integral) and count >= 1 for count in counts):
+        raise ValueError(
+            f"{name} must be a whole number of 1 or more, or a sequence of them, got {given!r}."
+        )
+    return counts
+
+
+def range_of(given, name):
+    """Least and most of a number that a sampler draws: two whole numbers, or one that is both.
+
+    Raises
+    ------
+    ValueError
+        If it is something else.
+    """
+    counts = counts_of(given, name)
+    if len(counts) > 2 or counts[0] > counts[-1]:
+        raise ValueError(f"{name} must be one number, or the least and the most, got {given!r}.")
+    return counts[0], counts[-1]
 
 
 class RowSampler:
@@ -24,8 +56,8 @@ class RowSampler:
         missing,
         flip,
     ):
-        self.n_shots = tuple(n_shots)
-        self.n_unlabelled = n_unlabelled
+        self.n_shots = n_shots
+        self.n_unlabelled = range_of(n_unlabelled, "n_unlabelled")
         self.max_rows = max_rows
         self.max_cells = max_cells
         self.inductive = inductive
@@ -51,9 +83,9 @@ class RowSampler:
         return (labelled.sum(1) / inputs["classes"].sum(1)).round().int().tolist()
 
     def _n_unlabelled(self, rng):
-        if np.isscalar(self.n_unlabelled):
-            return self.n_unlabelled
         low, high = self.n_unlabelled
+        if low == high:
+            return low
         return int(round(np.exp(rng.uniform(np.log(low), np.log(high)))))
 
     def _attributes(self, X, rows, n_label_columns, rng):
@@ -84,7 +116,7 @@ class EpisodeSampler(RowSampler):
 
     Parameters
     ----------
-    n_shots : sequence of int, default=(1, 3, 5, 10)
+    n_shots : int or sequence of int, default=(1, 3, 5, 10)
         Labelled rows a class; one of them is drawn for each task.
 
     n_unlabelled : int or (int, int), default=20
@@ -132,7 +164,7 @@ class EpisodeSampler(RowSampler):
         flip=True,
     ):
         super().__init__(
-            n_shots,
+            counts_of(n_shots, "n_shots"),
             n_unlabelled,
             max_rows=max_rows,
             max_cells=max_cells,

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from .batch import IGNORE
-from .episodes import cut_into_classes
+from .episodes import counts_of, cut_into_classes
 from .running import Moments, last, projection, running_moments, standardise
 
 
@@ -76,7 +76,7 @@ class NWayKShot:
         self.vectors = vectors
         self.n_ways = n_ways
         self.n_shots = n_shots
-        self.n_queries = n_queries
+        (self.n_queries,) = counts_of((n_queries,), "n_queries")
         self.fewer_classes = fewer_classes
 
     def draw(self, dataset, rng):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .dataset import Task, column_as_target
-from .episodes import RowSampler
+from .episodes import RowSampler, counts_of
 
 # Bound of held-out targets in training, in labelled standard deviations: labelled rows that
 # happen to lie close together would make all others enormous.
@@ -48,7 +48,7 @@ class RegressionSampler(RowSampler):
 
     Parameters
     ----------
-    n_shots : sequence of int, default=(5, 10, 15, 20, 40)
+    n_shots : int or sequence of int, default=(5, 10, 15, 20, 40)
         Labelled rows of a task, in all; one of them is drawn for each task. A table with too few
         rows keeps one to be predicted.
 
@@ -97,7 +97,7 @@ class RegressionSampler(RowSampler):
         flip=True,
     ):
         super().__init__(
-            n_shots,
+            counts_of(n_shots, "n_shots"),
             n_unlabelled,
             max_rows=max_rows,
             max_cells=max_cells,

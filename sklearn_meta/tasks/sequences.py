@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .episodes import cut_into_classes
+from .episodes import counts_of, cut_into_classes, range_of
 from .running import Moments, projection, running_moments, standardise
 
 #: Targets are cut off here while training: one wild row would outweigh a whole batch.
@@ -134,9 +134,9 @@ class ClassSequences(SequenceSampler):
     vectors : callable
         Of rows, their class codes and a generator: the vectors that the network reads, such as
         :class:`ProjectedColumns`, :class:`Vectors` and :class:`sklearn_meta.tasks.Drawings`.
-    n_classes : (int, int), default=(2, 10)
+    n_classes : int or (int, int), default=(2, 10)
         Range of the number of classes, which is at most that of the words.
-    n_instances : sequence of int, default=(10,)
+    n_instances : int or sequence of int, default=(10,)
         Rows a class on average, one of them drawn for each sequence: as many rows in all are
         drawn from all rows of its classes, so that classes differ in number (section 7).
     max_rows : int, default=200
@@ -158,8 +158,8 @@ class ClassSequences(SequenceSampler):
     ):
         self.head = head
         self.vectors = vectors
-        self.n_classes = n_classes
-        self.n_instances = tuple(n_instances)
+        self.n_classes = range_of(n_classes, "n_classes")
+        self.n_instances = counts_of(n_instances, "n_shots")  # as meta_fit calls them
         self.max_rows = max_rows
         self.few_words = few_words
 

@@ -29,6 +29,8 @@ class Tables(Mapping):
     def __init__(self, datasets, *, retarget=0.0):
         self.datasets = dict(datasets)
         self.retarget = retarget
+        if not 0 <= retarget <= 1:
+            raise ValueError(f"retarget is a probability, from 0 to 1; got {retarget!r}.")
         if not self.datasets:
             raise ValueError("A collection needs at least one dataset; got none.")
         self._names = list(self.datasets)
@@ -133,6 +135,11 @@ def _dataset(name, item, task):
     if isinstance(item, Dataset):
         dataset = item
     else:
+        if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+            raise ValueError(
+                f"Dataset {name!r} must be a pair (X, y), got {type(item).__name__}. Of a single "
+                "table give a list: [(X, y)]."
+            )
         X, y, *metadata = item
         dataset = as_dataset(X, y, name, {"task": task, **(metadata[0] if metadata else {})})
     if dataset.y.dtype.kind == "f":

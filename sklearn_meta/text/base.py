@@ -4,13 +4,14 @@ import math
 from numbers import Integral, Real
 
 import torch
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_consistent_length, check_scalar
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..backbones import TEXT_BACKBONES
 from ..base import MetaEstimator, as_text
 from ..callbacks import Patience
+from ..checkpoint import digest
 from ..tasks.spelling import N_NUMBERS
 from ..tasks.texts import (
     MiniBatches,
@@ -164,25 +165,19 @@ class TextEstimator(MetaEstimator):
                 f"meta_fit begins with random weights: backbone must be one of "
                 f"{list(self._architectures)}, got {as_text(self.backbone)}."
             )
-        for name, given in (("tasks", tasks), ("validation_tasks", validation_tasks)):
-            if given is not None and (not isinstance(given, dict) or not given):
-                raise ValueError(
-                    f"{name} must be a dict of name -> (texts, labels), of one or more."
-                )
-        read = {name: self._read_task(name, *pair) for name, pair in tasks.items()}
+        check_scalar(fine_tune_epochs, "fine_tune_epochs", Integral, min_val=0)
+        read = self._read_tasks("tasks", tasks)
         words, vectors = self._words([text for texts, _ in read.values() for text in texts])
         labels = {name: self._labels_of(y) for name, (_, y) in read.items()}
         learner = self._build(words, vectors, labels)
         prepared = self._prepared(learner, read)
         validation = None
         if validation_tasks is not None:
-            if unknown := [name for name in validation_tasks if name not in tasks]:
+            held_out = self._read_tasks("validation_tasks", validation_tasks, n_classes=1)
+            if unknown := [name for name in held_out if name not in read]:
                 raise ValueError(f"validation_tasks has {unknown[0]!r}, which is not in tasks.")
-            held_out = {
-                n: self._read_task(n, *pair, n_classes=1) for n, pair in validation_tasks.items()
-            }
             validation = self._prepared(learner, held_out)
-        n_steps = max_steps or self._n_steps(prepared, self.max_epochs)
+        n_steps = self._n_steps(prepared, self.max_epochs) if max_steps is None else max_steps
         self.history_ = self._train(
             learner,
             prepared,
@@ -192,6 +187,7 @@ class TextEstimator(MetaEstimator):
             patience=patience,
             callbacks=callbacks,
             checkpoint_dir=checkpoint_dir,
+            start=digest(learner),
             verbose=verbose,
         )
         n_done = eval_every * sum("train_loss" in epoch for epoch in self.history_)
@@ -200,8 +196,8 @@ class TextEstimator(MetaEstimator):
             for parameter in learner.shared_parameters():
                 parameter.requires_grad_(False)
             for task in prepared:
-                n_steps = self._n_steps([task], fine_tune_epochs)
-                self._train(learner, [task], n_steps, rate=FINE_TUNING * self.learning_rate)
+                own = self._n_steps([task], fine_tune_epochs)
+                self._train(learner, [task], own, rate=FINE_TUNING * self.learning_rate)
         vars(self).pop("module_", None)
         self.learner_ = learner.requires_grad_(False).cpu().eval()
         self.learner_.card = None
@@ -230,10 +226,9 @@ class TextEstimator(MetaEstimator):
                 learner, self.learner_, *prepared, self.random_state or 0
             )
         rate = self.learning_rate * (1.0 if self.begun_as_ is None else TRANSFER)
+        settings = {"rate": rate, "verbose": bool(self.verbose)}
         n_steps = self._n_steps(prepared, self.max_epochs)
-        self.fit_history_ = self._train(
-            learner, prepared, n_steps, rate=rate, verbose=bool(self.verbose)
-        )
+        self.fit_history_ = self._train(learner, prepared, n_steps, **settings)
         self.module_ = learner.requires_grad_(False).cpu().eval()
         self._task_place = 0
         self._set_labels(labels)
@@ -305,7 +300,6 @@ class TextEstimator(MetaEstimator):
 
     def _train(self, learner, tasks, n_steps, *, validation=None, rate=None, **settings):
         settings = {"eval_every": n_steps, "verbose": False} | settings
-        keep = "last" if settings.get("patience") is None else "best"
         return meta_train(
             learner,
             TextTasks(tasks),
@@ -320,7 +314,7 @@ class TextEstimator(MetaEstimator):
             rate_factors=learner.rate_factors,
             optimizer=self.optimizer,
             weight_decay=1e-5,
-            keep=keep,
+            keep="last" if settings.get("patience") is None else "best",
             n_warmup=min(100, max(n_steps // 10, 1)),
             device=self._device(),
             precision="float32",
@@ -337,15 +331,21 @@ class TextEstimator(MetaEstimator):
             estimator._set_labels(self.learner_.tasks[name])
         return fitted
 
-    def _read_task(self, name, *pair, n_classes=2):
-        try:
-            if len(pair) != 2:
-                raise ValueError(f"a pair (texts, labels) is expected, got {len(pair)} items.")
-            X, y = pair
-            y = self._checked_labels(X, y, n_classes)
-            return self._tokens(X), y
-        except ValueError as error:
-            raise ValueError(f"Task {name!r}: {error}") from error
+    def _read_tasks(self, what, tasks, n_classes=2):
+        """Tasks of ``meta_fit`` by name, as pairs (tokens, labels)."""
+        if not isinstance(tasks, dict) or not tasks:
+            raise ValueError(f"{what} must be a dict of name -> (texts, labels), of one or more.")
+        read = {}
+        for name, pair in tasks.items():
+            try:
+                if not isinstance(pair, tuple | list) or len(pair) != 2:
+                    raise ValueError("a pair (texts, labels) is expected.")
+                X, y = pair
+                y = self._checked_labels(X, y, n_classes)
+                read[name] = self._tokens(X), y
+            except ValueError as error:
+                raise ValueError(f"Task {name!r}: {error}") from error
+        return read
 
     def _new_learner(self, backbone):
         if isinstance(backbone, TextLearner):

@@ -1,0 +1,140 @@
+"""Meta-training that is asked for what cannot be: a clear error, and no weights that are lost."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_iris
+
+from sklearn_meta import (
+    FewShotTransformerClassifier,
+    MANNClassifier,
+    MetaGPRegressor,
+    MetaLSTMClassifier,
+    MetaSemiSupervisedClassifier,
+)
+from sklearn_meta.checkpoint import CHECKPOINT, digest
+from sklearn_meta.tasks import EpisodeSampler, RegressionSampler, Tables, as_source
+
+IRIS = load_iris(return_X_y=True)
+TEXTS = (["a fine film", "a dull film", "so good", "so bad"] * 4, [1, 0, 1, 0] * 4)
+QUICK = {"width": 8, "embedding_size": 8, "max_epochs": 1, "wide": False}
+
+
+def small():
+    return MetaSemiSupervisedClassifier("prior", random_state=0)
+
+
+@pytest.mark.parametrize("name", ["max_steps", "eval_every"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_steps_are_one_or_more(name, value):
+    settings = {"max_steps": 2, "verbose": False} | {name: value}
+    with pytest.raises(ValueError, match=f"{name} == {value}, must be >= 1"):
+        small().meta_fit({"iris": IRIS}, **settings)
+    with pytest.raises(ValueError, match=f"{name} == {value}, must be >= 1"):
+        MetaLSTMClassifier(**QUICK).meta_fit({"films": TEXTS}, **settings)
+
+
+def test_epochs_of_fine_tuning_are_none_or_more():
+    with pytest.raises(ValueError, match="fine_tune_epochs == -1, must be >= 0"):
+        MetaLSTMClassifier(**QUICK).meta_fit({"films": TEXTS}, fine_tune_epochs=-1)
+
+
+@pytest.mark.parametrize("tasks", [None, {}, [TEXTS], {"films": 5}, {"films": TEXTS[0]}])
+def test_tasks_of_texts_are_pairs_by_name(tasks):
+    with pytest.raises(ValueError, match="dict of name|pair"):
+        MetaLSTMClassifier(**QUICK).meta_fit(tasks)
+
+
+@pytest.mark.parametrize("n_shots", [0, -1, (), (1, 0), (1.5,), "ab"])
+@pytest.mark.parametrize("sampler", [EpisodeSampler, RegressionSampler])
+def test_shots_are_whole_numbers(sampler, n_shots):
+    with pytest.raises(ValueError, match="n_shots must be a whole number of 1 or more"):
+        sampler(n_shots)
+
+
+@pytest.mark.parametrize("n_unlabelled", [0, -3, (10, 2), (0, 0), (1, 2, 3), 2.5])
+def test_unlabelled_rows_are_a_number_or_a_range(n_unlabelled):
+    with pytest.raises(ValueError, match="n_unlabelled must be"):
+        EpisodeSampler(n_unlabelled=n_unlabelled)
+
+
+def test_one_number_of_shots_needs_no_sequence():
+    assert EpisodeSampler(np.int64(3)).n_shots == (3,)
+    assert RegressionSampler(7, (4, 4)).n_unlabelled == (4, 4)
+
+
+def test_samplers_of_other_backbones_check_their_numbers():
+    with pytest.raises(ValueError, match="n_queries must be"):
+        FewShotTransformerClassifier().meta_fit({"iris": IRIS}, n_queries=0, max_steps=1)
+    with pytest.raises(ValueError, match="n_classes must be"):
+        MANNClassifier().meta_fit({"iris": IRIS}, n_classes=(5, 2), max_steps=1)
+
+
+def test_a_single_table_is_asked_for_in_a_list():
+    with pytest.raises(ValueError, match=r"must be a pair \(X, y\).*\[\(X, y\)\]"):
+        small().meta_fit(IRIS, max_steps=1)
+    with pytest.raises(ValueError, match="retarget is a probability"):
+        Tables(as_source({"iris": IRIS}), retarget=2)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_training_that_diverges_says_so_and_leaves_what_was_there(tmp_path):
+    estimator = small()
+    with pytest.raises(ValueError, match="diverged.*learning_rate"):
+        estimator.meta_fit(
+            {"iris": IRIS}, max_steps=9, learning_rate=1e10, checkpoint_dir=tmp_path, verbose=False
+        )
+    assert not (tmp_path / CHECKPOINT).exists()
+    assert estimator.fit(IRIS[0][::10], IRIS[1][::10]).score(*IRIS) > 0.8
+    with pytest.raises(ValueError, match="diverged.*learning_rate"):
+        MetaLSTMClassifier(**QUICK | {"learning_rate": 1e30, "max_epochs": 3}).fit(*TEXTS)
+
+
+def test_a_checkpoint_of_other_word_vectors_is_refused(tmp_path):
+    def train(seed):
+        vectors = np.random.default_rng(seed).normal(size=(2, 8))
+        estimator = MetaLSTMClassifier(**QUICK, word_vectors=(["film", "good"], vectors))
+        return estimator.meta_fit(
+            {"films": TEXTS}, max_steps=2, checkpoint_dir=tmp_path, verbose=False
+        )
+
+    first = train(0)
+    assert digest(train(0).learner_) == digest(first.learner_)
+    with pytest.raises(ValueError, match="other settings: start was .* and is"):
+        train(1)
+
+
+def test_a_checkpoint_of_other_weights_is_refused(tmp_path):
+    settings = {"max_steps": 1, "batch_size": 1, "checkpoint_dir": tmp_path, "verbose": False}
+    trained = small().meta_fit({"iris": IRIS}, **settings | {"checkpoint_dir": None})
+    small().meta_fit({"iris": IRIS}, **settings)
+    with pytest.raises(ValueError, match="other settings: start was"):
+        trained.meta_fit({"iris": IRIS}, **settings)
+
+
+def test_a_module_of_ones_own_may_begin_elsewhere(tmp_path):
+    settings = {"max_steps": 2, "eval_every": 1, "checkpoint_dir": tmp_path, "verbose": False}
+    settings |= {"batch_size": 1}
+    learners = []
+    for seed in range(2):  # as a script without a seed that is run again after a kill
+        torch.manual_seed(seed)
+        learner = MetaGPRegressor("deep_sets")._new_learner("deep_sets")
+        regressor = MetaGPRegressor(learner).meta_fit([IRIS], **settings)
+        learners.append(digest(regressor.learner_))
+    assert learners[0] == learners[1]
+
+
+def test_an_error_names_the_settings_that_differ_and_is_short(tmp_path):
+    words = [f"word{i}" for i in range(3000)]
+    texts = [" ".join(words[i::100]) for i in range(100)]
+    tasks = {"films": (texts, [0, 1] * 50)}
+    settings = {"max_steps": 1, "checkpoint_dir": tmp_path, "verbose": False}
+    parameters = QUICK | {"min_df": 1, "batch_size": 2}
+    MetaLSTMClassifier(**parameters, random_state=0).meta_fit(tasks, **settings)
+    with pytest.raises(ValueError) as error:
+        MetaLSTMClassifier(**parameters, random_state=1).meta_fit(tasks, **settings)
+    assert "random_state was 0 and is 1" in str(error.value)
+    assert len(str(error.value)) < 600
+    del tasks["films"][0][0], tasks["films"][1][0]
+    with pytest.raises(ValueError, match=r"learner \(.*words was \["):
+        MetaLSTMClassifier(**parameters, random_state=0).meta_fit(tasks, **settings)
