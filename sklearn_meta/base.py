@@ -24,7 +24,8 @@ SAMPLERS = {
     "outlier_detection": OutlierSampler,
 }
 
-#: Copies of learners by device and dtype, for as long as the learner itself lives.
+#: Copies of learners by device and dtype, each with a digest of the weights of a user's own module,
+#: for as long as the learner itself lives.
 _PLACED = weakref.WeakKeyDictionary()
 
 
@@ -318,10 +319,13 @@ class MetaEstimator(BaseEstimator):
     def _module(self, learner):
         """The learner on this estimator's device and in its dtype."""
         place = (self._device(), self._torch_dtype())
+        # A module of one's own may have been trained since.
+        state = digest(learner) if isinstance(self.backbone, nn.Module) else None
         copies = _PLACED.setdefault(learner, {})
-        if place not in copies:
-            copies[place] = copy.deepcopy(learner).to(*place).eval().requires_grad_(False)
-        return copies[place]
+        if place not in copies or copies[place][0] != state:
+            placed = copy.deepcopy(learner).to(*place).eval().requires_grad_(False)
+            copies[place] = state, placed
+        return copies[place][1]
 
     def _device(self):
         if self.device == "auto":

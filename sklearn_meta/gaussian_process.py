@@ -287,6 +287,6 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             output = learner.head(z, state)[0]
         else:
             z, output = self._read_rows(X)
-            z, (_, state) = z[None], self._context[0]
+            z, (_, state) = z[None], self._context_in_use()[0]
         cov = learner.head.covariance(z, state)[0].double().cpu().numpy().transpose(1, 2, 0)
         return output, (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding

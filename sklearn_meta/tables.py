@@ -75,7 +75,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
     def __setstate__(self, state):
         super().__setstate__(state)
         if hasattr(self, "X_") and not self.transductive:
-            self._context = self._read_context(self._encode(self.encoder_, self.X_))
+            self._context_in_use()
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "X_")
@@ -100,8 +100,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if np.isnan(encoded).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         self._n_features_out = self.learner_.backbone.n_embedding(encoded.shape[1])
+        vars(self).pop("_context", None)
         if not self.transductive:
-            self._context = self._read_context(encoded)
+            self._context_in_use()
 
     def _table(self, X):
         """Validate rows of the same columns as in ``fit``."""
@@ -160,20 +161,28 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             labels = _with_unlabelled(y, len(chunk))
             yield context_task(np.vstack([context, chunk]), labels, n_label_columns)
 
+    def _context_in_use(self):
+        """Inductive mode: the context, read anew if the weights or their place are others now."""
+        module = self._module(self._learner())
+        kept = vars(self).get("_context")
+        if kept is None or kept[0] is not module or kept[1] != self.dtype:
+            self._context = module, self.dtype, self._read_context(module)
+        return self._context[2]
+
     @torch.inference_mode()
-    def _read_context(self, encoded):
-        """Inductive mode: what rows to come need of the context."""
-        inputs = self._inputs([self._context_task(encoded)])
+    def _read_context(self, module):
+        """What rows to come need of the context."""
+        inputs = self._inputs([self._context_task(self._encode(self.encoder_, self.X_))])
         masks = {name: inputs[name] for name in ("columns", "classes")}
         with self._autocast():
-            state = self._module(self._learner()).encode(inputs["x"], inputs["labels"], **masks)
+            state = module.encode(inputs["x"], inputs["labels"], **masks)
         return state, masks
 
     @torch.inference_mode()
     def _read_rows(self, X):
         """Inductive mode: each row from the encoded context alone, in chunks."""
         learner = self._module(self._learner())
-        state, masks = self._context
+        state, masks = self._context_in_use()
         rows = torch.from_numpy(self._encode(self.encoder_, X)).to(self._device())
         results = []
         for chunk in rows.split(self.chunk_size):
