@@ -3,6 +3,7 @@
 import copy
 import warnings
 import weakref
+from numbers import Integral
 from pathlib import Path
 
 import torch
@@ -151,7 +152,7 @@ class MetaEstimator(BaseEstimator):
 
     def _meta_train(self, source, sampler, validation_source, **settings):
         """Train a copy of the learner in use, with ``settings`` of the engine, and take it."""
-        seed = 0 if self.random_state is None else self.random_state
+        seed = self._seed_of_all()
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = {"head.*": getattr(learner.head, "rate_factor", 1.0)}
@@ -258,6 +259,11 @@ class MetaEstimator(BaseEstimator):
         if {"backbone", self._head_parameter} & params.keys():
             vars(self).pop("learner_", None)
         return super().set_params(**params)
+
+    def _seed_of_all(self):
+        """An int, since a run that goes on must have the seed of the one that was ended."""
+        given = 0 if self.random_state is None else self.random_state
+        return given if isinstance(given, Integral) else int(given.randint(2**31))
 
     def _starting_learner(self, seed):
         if self._names_an_architecture() and not hasattr(self, "learner_"):

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .tables import TableEstimator
+from .tables import TableEstimator, as_cells
 from .tasks import n_targets, target_scale
 from .tasks.encoding import is_missing
 
@@ -43,7 +43,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
         Precision of the forward pass. "auto" is bfloat16 where the device gains from it.
-    random_state : int, default=None
+    random_state : int, RandomState instance or None, default=None
         Seed of ``meta_fit``. Prediction has no randomness.
 
     Attributes
@@ -229,6 +229,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             y = np.array(y)
             unlabelled = is_missing(y.ravel()).reshape(y.shape)
             y[unlabelled] = 0
+        X = as_cells(X)
         if hasattr(X, "iloc"):
             validate_data(self, X, y, skip_check_array=True)
             _, y = check_X_y(np.zeros(X.shape), y, estimator=self, **options)

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .tables import TableEstimator
+from .tables import TableEstimator, as_cells
 from .tasks import TableEncoder, context_task, groups_of_like_size
 
 
@@ -47,7 +47,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
         Precision of the forward pass. "auto" is bfloat16 where the device gains from it.
-    random_state : int, default=None
+    random_state : int, RandomState instance or None, default=None
         Seed of ``meta_fit``, and of the draw of ``max_samples`` rows; None is 0.
 
     Attributes
@@ -172,7 +172,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         X = self._set_of_rows(X)
         context = X
         if len(X) > self.max_samples:
-            seed = 0 if self.random_state is None else self.random_state
+            seed = self._seed_of_all()
             context = resample(X, replace=False, n_samples=self.max_samples, random_state=seed)
         self._store_context(context)
         auto = self.contamination == "auto"
@@ -280,6 +280,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
     def _set_of_rows(self, X):
         """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
+        X = as_cells(X)
         if not hasattr(X, "iloc"):
             return validate_data(self, X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
         validate_data(self, X, skip_check_array=True)
@@ -287,6 +288,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         return X
 
     def _task_of(self, X):
+        X = as_cells(X)
         if not hasattr(X, "iloc"):
             X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
         check_array(np.zeros(X.shape), ensure_min_samples=2)

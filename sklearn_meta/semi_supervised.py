@@ -1,14 +1,17 @@
 """Fit-free semi-supervised classification of tables (paper 000)."""
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils import check_X_y
+from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .tables import TableEstimator
+from .tables import TableEstimator, as_cells
+from .tasks.encoding import is_missing
 
 
 class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
@@ -40,7 +43,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
         Precision of the forward pass. "auto" is bfloat16 where the device gains from it.
-    random_state : int, default=None
+    random_state : int, RandomState instance or None, default=None
         Seed of ``meta_fit``. Prediction has no randomness.
 
     Attributes
@@ -112,9 +115,10 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         check_classification_targets(y[~unlabelled])
         self.classes_, self.y_ = _codes(y, unlabelled)
         if len(self.classes_) < 2:
+            marked = " Rows whose label is -1 count as unlabelled." if unlabelled.any() else ""
             raise ValueError(
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
-                f"contains only one class: {self.classes_[0]!r}."
+                f"contains only one class: {self.classes_.tolist()[0]!r}.{marked}"
             )
         self._store_context(X)
         return self
@@ -165,7 +169,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     @property
     def transduction_(self):
         """Labels of the rows given to ``fit``, their own or predicted, (n_context,)."""
-        return self.classes_[self.label_distributions_.argmax(axis=1)]
+        most_probable = self.label_distributions_.argmax(axis=1)  # says so if there was no fit
+        return self.classes_[most_probable]
 
     def predict_proba_batch(self, tasks):
         """Class probabilities for many small tasks in a few forward passes.
@@ -208,6 +213,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     def _labelled_table(self, X, y):
         """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
+        X, y = as_cells(X), _as_labels(y)
         if not hasattr(X, "iloc"):
             return validate_data(self, X, y, dtype=None, ensure_all_finite=False)
         validate_data(self, X, y, skip_check_array=True)
@@ -217,7 +223,11 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self.y_, len(self.classes_)
 
     def _small_labels(self, y):
-        classes, codes = _codes(y, _are_unlabelled(y))
+        y = column_or_1d(_as_labels(y), warn=True)
+        unlabelled = _are_unlabelled(y)
+        if not unlabelled.all():
+            check_classification_targets(y[~unlabelled])
+        classes, codes = _codes(y, unlabelled)
         if len(classes) < 2:
             raise ValueError(f"at least 2 classes are needed, got {len(classes)}.")
         return classes, codes, len(classes)
@@ -225,6 +235,22 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     @staticmethod
     def _probabilities(logits):
         return logits.double().softmax(-1).cpu().numpy()
+
+
+def _as_labels(y):
+    """Labels as scikit-learn takes them; of what is no label, say how to mark a row without one.
+
+    Integers that are objects become integers.
+    """
+    if y is None:
+        return y
+    if is_missing(np.asarray(y, dtype=object).ravel()).any():
+        raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
+    values = np.asarray(y)
+    if values.dtype != object or any(isinstance(value, str) for value in values.flat):
+        return y
+    whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)
+    return values.astype(int) if whole else y
 
 
 def _are_unlabelled(y):

@@ -25,7 +25,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         "chunk_size": [Interval(Integral, 1, None, closed="left")],
         "device": [str],
         "dtype": [StrOptions({"float32", "float64", "bfloat16", "auto"})],
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+        "random_state": ["random_state"],
     }
 
     def __init__(
@@ -106,6 +106,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _table(self, X):
         """Validate rows of the same columns as in ``fit``."""
+        X = as_cells(X)
         if not hasattr(X, "iloc"):
             return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -141,7 +142,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """Encoder for the context and ``X``: categories that only ``X`` has are worth a column."""
         if not self.encoder_.categorical_:
             return self.encoder_
-        return TableEncoder().fit(stack_tables(self.X_, X))
+        encoder = TableEncoder().fit(stack_tables(self.X_, X))
+        if set(encoder.categorical_) - set(self.encoder_.categorical_):
+            self.encoder_.transform(X)  # which says what was numeric in fit
+        return encoder
 
     def _read_together(self, X, encoder):
         """Transductive mode: the rows of a chunk and the context read each other."""
@@ -233,15 +237,38 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 "X_labelled and X_unlabelled must be tables of the same columns, got shapes "
                 f"{shapes[0]} and {shapes[1]}."
             )
-        X = stack_tables(X_labelled, X_unlabelled)
-        X = self._encode(TableEncoder().fit(X), X)
-        if len(y_labelled) != len(X_labelled):
-            raise ValueError(f"{len(X_labelled)} labelled rows, but {len(y_labelled)} labels.")
+        names = [list(getattr(X, "columns", ())) for X in (X_labelled, X_unlabelled)]
+        if all(names) and names[0] != names[1] and all(isinstance(n, str) for n in sum(names, [])):
+            raise ValueError(
+                "X_unlabelled must have the column names of X_labelled, in their order."
+            )
+        tables = [as_cells(X) for X in (X_labelled, X_unlabelled)]
+        encoder = TableEncoder().fit(stack_tables(*tables) if self.transductive else tables[0])
+        X = np.vstack([self._encode(encoder, table) for table in tables])
+        if np.isnan(X).all():
+            raise ValueError("Every cell of X is missing: at least one must be observed.")
+        if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):
+            n_labels = np.size(y_labelled) if np.ndim(y_labelled) else 0
+            raise ValueError(f"{len(X_labelled)} labelled rows, but {n_labels} labels.")
         labels, y, n_label_columns = self._small_labels(np.asarray(y_labelled))
         task = context_task(X, _with_unlabelled(y, len(X) - len(y)), n_label_columns)
         if not self.transductive:
             task = task._replace(context=np.arange(len(X)) < len(y))
         return labels, task
+
+
+def as_cells(X):
+    """A list of rows of text and numbers as an array of objects: numpy would make all of it text.
+
+    Anything else is returned as it is; scikit-learn says what is wrong with it.
+    """
+    if isinstance(X, list | tuple):
+        try:
+            is_text = np.asarray(X).dtype.kind in "US"
+        except ValueError:
+            return X
+        return np.array(X, dtype=object) if is_text else X
+    return X
 
 
 def encode(encoder, X):

@@ -17,7 +17,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     A missing category is NaN in each of its one-hot columns, so the backbone sees an unobserved
     cell (Eq. 5 of paper 000) and not one more category. A category that ``fit`` has not seen is
     missing, too. A two-valued column becomes one column. Dates and durations are numbers, of
-    seconds.
+    seconds. A column of which ``fit`` has seen no cell stays missing, whatever it holds later.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        columns = [] if _is_matrix(X) else [_column(*column) for column in _columns(X)]
+        columns = [] if _is_matrix(X) else [_known_column(*column) for column in _columns(X)]
         self.categorical_ = [j for j, column in enumerate(columns) if column.dtype == object]
         self.encoders_ = {}
         n_columns_out = np.shape(X)[1] - len(self.categorical_)
@@ -86,7 +86,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         blocks = []
         for j, (values, dtype) in enumerate(_columns(X)):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
-                if getattr(dtype, "kind", "O") in "mM":
+                unseen = self.encoders_[j].categories_[0].tolist() == [""]
+                if getattr(dtype, "kind", "O") in "mM" and not unseen:
                     raise ValueError(
                         f"Column {j} held categories in fit and holds dates now: convert it "
                         "before both, as pandas.to_datetime does."
@@ -113,14 +114,19 @@ def stack_tables(X, more):
     Parameters
     ----------
     X, more : array-like or DataFrame of shape (n_rows, n_columns)
+        Columns belong together by their position.
 
     Returns
     -------
     ndarray or DataFrame
+        As ``X`` is.
     """
     if hasattr(X, "iloc"):
         import pandas as pd
 
+        # By position: by name, other names would make other columns.
+        cells = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more))
+        more = cells.set_axis(X.columns, axis=1)
         stacked = pd.concat([X, more], ignore_index=True)
         for j, dtype in enumerate(X.dtypes):
             if dtype == "category":  # lost where the two hold other categories
@@ -189,6 +195,13 @@ def _column(column, dtype):
     return _to_float(column) if numeric else _as_text(column)
 
 
+def _known_column(column, dtype):
+    """The same for ``fit``, where a column without a single cell may be of any kind: text."""
+    made = _column(column, dtype)
+    empty = made.dtype != object and len(made) > 0 and np.isnan(made).all()
+    return np.full(len(made), None) if empty else made
+
+
 def _is_numeric(column):
     try:
         _to_float(column)
@@ -205,9 +218,15 @@ def _to_float(column):
 
 
 def _as_text(column):
-    text = np.array([str(value) for value in column], dtype=object)
+    text = np.array([_name_of(value) for value in column], dtype=object)
     text[is_missing(column)] = None
     return text
+
+
+def _name_of(value):
+    """Of a category: 1.0, as whole numbers are called in a column with gaps, is 1."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)
 
 
 def _as_float(column, j):

@@ -1,0 +1,175 @@
+"""Tables as users have them: gaps, mixed rows, other names, labels of any kind; nothing silent."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import RANSACRegressor
+
+from sklearn_meta import AmortizedOutlierDetector, MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta.tasks import TableEncoder, stack_tables
+
+X, Y = load_iris(return_X_y=True)
+FEW = np.r_[0:5, 50:55, 100:105]
+NUMBERS = pd.DataFrame(X, columns=list("abcd"))
+MIXED = NUMBERS.assign(k=np.array(["u", "v", "w"])[Y])
+
+
+def classify(table, more, **parameters):
+    return MetaSemiSupervisedClassifier(**parameters).fit(table, Y[FEW]).predict_proba(more)
+
+
+def classify_batch(table, more, y=Y[FEW], **parameters):
+    classifier = MetaSemiSupervisedClassifier(**parameters)
+    return classifier.predict_proba_batch([(table, y, more)])[0]
+
+
+# Columns belong together by their position, and names are compared
+
+
+def test_many_tasks_compare_the_names_of_columns():
+    for more in (NUMBERS.rename(columns=str.upper), NUMBERS[list("dcba")]):
+        with pytest.raises(ValueError, match="Task 0: .*column names"):
+            classify_batch(NUMBERS.iloc[FEW], more)
+        with pytest.raises(ValueError, match="Task 0: .*column names"):
+            MetaGPRegressor().predict_batch([(NUMBERS.iloc[FEW], X[FEW, 0], more)])
+
+
+def test_numbered_columns_are_read_by_position():
+    table, other = MIXED.set_axis(range(5), axis=1), MIXED.set_axis(range(10, 15), axis=1)
+    other = other.replace({14: {"w": "z"}})
+    expected = classify(table.iloc[FEW], other.set_axis(range(5), axis=1))
+    np.testing.assert_array_equal(classify(table.iloc[FEW], other), expected)
+    assert stack_tables(table, other).shape == (300, 5)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+@pytest.mark.parametrize("form", [pd.DataFrame.to_numpy, lambda table: table.values.tolist()])
+def test_a_table_in_fit_and_an_array_in_predict(form):
+    expected = classify(MIXED.iloc[FEW], MIXED)
+    np.testing.assert_array_equal(classify(MIXED.iloc[FEW], form(MIXED)), expected)
+    np.testing.assert_allclose(classify_batch(MIXED.iloc[FEW], form(MIXED)), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        classify_batch(form(MIXED.iloc[FEW]), MIXED), classify_batch(MIXED.iloc[FEW], MIXED)
+    )
+
+
+# What a column is
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("transductive", [True, False])
+def test_a_column_of_which_fit_sees_nothing_may_hold_anything_later(nothing, transductive):
+    context = MIXED.iloc[FEW].assign(k=pd.Series([nothing] * 15, MIXED.index[FEW], dtype=object))
+    without = classify(NUMBERS.iloc[FEW], NUMBERS, transductive=transductive)
+    with_it = classify(context, MIXED, transductive=transductive)
+    assert with_it.shape == (150, 3)
+    if transductive:  # the categories of the rows to be predicted are read
+        assert not np.allclose(with_it, without)
+        np.testing.assert_allclose(classify_batch(context, MIXED), with_it, atol=1e-6)
+    else:
+        np.testing.assert_allclose(with_it, without, atol=1e-6)
+
+
+@pytest.mark.parametrize("later", [["x"] * 3, [1.5, 2, 3], pd.date_range("2020", periods=3)])
+def test_an_encoder_leaves_a_column_without_a_cell_missing(later):
+    encoder = TableEncoder().fit(pd.DataFrame({"a": [1.0, 2.0], "k": [np.nan, np.nan]}))
+    encoded = encoder.transform(pd.DataFrame({"a": [1.0, 2.0, 3.0], "k": later}))
+    assert encoded.shape == (3, 2) and np.isnan(encoded[:, 1]).all()
+
+
+@pytest.mark.parametrize("table", [NUMBERS, MIXED], ids=["numbers", "mixed"])
+@pytest.mark.parametrize("transductive", [True, False])
+def test_text_in_a_column_of_numbers_is_an_error_whatever_the_others_are(table, transductive):
+    with pytest.raises(ValueError, match="Column 0 was numeric in fit and holds text now"):
+        classify(table.iloc[FEW], table.assign(a="x"), transductive=transductive)
+    with pytest.raises(ValueError, match="Column 0 was numeric in fit and holds text now"):
+        one = table.astype({"a": object})
+        one.iloc[7, 0] = "?"
+        classify(table.iloc[FEW], one, transductive=transductive)
+
+
+def test_whole_numbers_with_and_without_gaps_are_the_same_categories():
+    whole = NUMBERS.assign(k=pd.Categorical(Y))
+    gaps = NUMBERS.assign(k=pd.Categorical(Y.astype(float)))
+    encoder = TableEncoder().fit(whole)
+    np.testing.assert_array_equal(encoder.transform(gaps), encoder.transform(whole))
+
+
+def test_a_missing_cell_in_a_list_of_mixed_rows_is_no_category():
+    rows = [["a", 1.0], ["b", np.nan], [np.nan, 2.0], ["b", 3.0]] * 2
+    frame = pd.DataFrame(rows)
+    labels = [0, 1, 0, 1] * 2
+    for kind in (MetaSemiSupervisedClassifier, MetaGPRegressor):
+        of_list, of_frame = kind().fit(rows, labels), kind().fit(frame, labels)
+        assert of_list.encoder_.encoders_[0].categories_[0].tolist() == ["a", "b"]
+        np.testing.assert_array_equal(of_list.predict(rows), of_frame.predict(frame))
+    of_list, of_frame = (AmortizedOutlierDetector().fit(table) for table in (rows, frame))
+    np.testing.assert_array_equal(of_list.score_samples(rows), of_frame.score_samples(frame))
+
+
+@pytest.mark.parametrize("n_rows", [1, 20])
+def test_an_inductive_batch_does_not_see_the_categories_of_other_rows(n_rows):
+    table = NUMBERS.assign(k=np.where(Y == 0, "u", "v"))
+    more = table.iloc[10 : 10 + n_rows].copy()
+    more.iloc[1:, 4] = "unseen"
+    first = classify_batch(table.iloc[FEW], more, transductive=False)
+    np.testing.assert_allclose(
+        first, classify(table.iloc[FEW], more, transductive=False), atol=1e-6
+    )
+
+
+# Labels
+
+
+@pytest.mark.parametrize("nothing", [np.nan, None, pd.NA])
+def test_missing_labels_are_told_how_to_be_marked(nothing):
+    y = pd.Series(list("abc"), dtype=object).loc[Y[FEW]].reset_index(drop=True)
+    y.iloc[3] = nothing
+    with pytest.raises(ValueError, match="Input y contains NaN or None: .* by -1"):
+        MetaSemiSupervisedClassifier().fit(X[FEW], y)
+    with pytest.raises(ValueError, match="Task 0: Input y contains NaN or None: .* by -1"):
+        classify_batch(X[FEW], X, y=y)
+
+
+def test_labels_of_many_tasks_are_checked_as_those_of_fit():
+    with pytest.raises(ValueError, match="Task 0: Unknown label type"):
+        classify_batch(X[FEW], X, y=X[FEW, 0] + 0.123)
+    with pytest.raises(ValueError, match="Task 0: 15 labelled rows, but 0 labels"):
+        classify_batch(X[FEW], X, y=None)
+    with pytest.raises(ValueError, match="Task 0: Every cell of X is missing"):
+        classify_batch(X[FEW] * np.nan, X * np.nan)
+    with pytest.warns(match="A column-vector y was passed"):
+        column = classify_batch(X[FEW], X, y=Y[FEW][:, None])
+    np.testing.assert_array_equal(column, classify_batch(X[FEW], X))
+
+
+def test_integers_and_booleans_that_are_objects_are_labels():
+    expected = classify(X[FEW], X)
+    classifier = MetaSemiSupervisedClassifier().fit(X[FEW], Y[FEW].astype(object))
+    np.testing.assert_array_equal(classifier.predict_proba(X), expected)
+    marked = np.array([True, False, -1], dtype=object)[[0] * 5 + [1] * 5 + [2] * 5]
+    classifier = MetaSemiSupervisedClassifier().fit(X[FEW], marked)
+    assert classifier.classes_.tolist() == [0, 1] and (classifier.y_ == -1).sum() == 5
+
+
+def test_one_class_beside_minus_one_is_explained():
+    with pytest.raises(ValueError, match="only one class: 1. Rows whose label is -1 count as unl"):
+        MetaSemiSupervisedClassifier().fit(X[FEW], np.where(Y[FEW] > 0, 1, -1))
+
+
+def test_what_fit_told_is_asked_for_before_fit():
+    for attribute in ("transduction_", "label_distributions_"):
+        with pytest.raises(AttributeError, match="not fitted yet"):
+            getattr(MetaSemiSupervisedClassifier(), attribute)
+
+
+def test_a_random_state_may_be_an_instance():
+    ransac = RANSACRegressor(MetaGPRegressor(), min_samples=10, max_trials=3, random_state=0)
+    assert ransac.fit(X[:60, 1:], X[:60, 0]).estimator_.predict(X[:5, 1:]).shape == (5,)
+    states = [np.random.RandomState(0) for _ in range(2)]
+    first, second = (
+        AmortizedOutlierDetector(max_samples=20, random_state=s).fit(X).score_samples(X)
+        for s in states
+    )
+    np.testing.assert_array_equal(first, second)
