@@ -27,8 +27,8 @@ from recipe import DRAWINGS, save
 from torch import nn
 from torch.nn.functional import affine_grid, cross_entropy, grid_sample, interpolate, normalize
 
+from sklearn_meta.devices import autocast
 from sklearn_meta.few_shot_learner import FewShotLearner
-from sklearn_meta.training import autocast
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDE = 28

@@ -25,10 +25,11 @@ import torch
 from skorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
+from sklearn_meta.devices import autocast, gains_from_bfloat16
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import EpisodeSampler, Folder, TablePrior, as_source, batches
 from sklearn_meta.tasks.batch import IGNORE
-from sklearn_meta.training import autocast, gains_from_bfloat16, meta_train
+from sklearn_meta.training import meta_train
 from sklearn_meta.weights import available_weights, load_learner
 
 FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")

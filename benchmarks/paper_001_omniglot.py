@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import affine_grid, grid_sample, normalize
 
-from sklearn_meta.training import autocast
+from sklearn_meta.devices import autocast
 
 N_DRAWERS = 20
 #: From which the sets of one training batch are drawn: 250 images of 5 alphabets.

@@ -13,9 +13,10 @@ from torch import nn
 
 from .backbones import BACKBONES
 from .checkpoint import digest
+from .devices import autocast, usable_device
 from .learner import Learner
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
-from .training import autocast, meta_train
+from .training import meta_train
 from .weights import available_weights, load_learner, save_pretrained
 
 #: How tasks are drawn while meta-training.
@@ -219,8 +220,9 @@ class MetaEstimator(BaseEstimator):
         Parameters
         ----------
         name : str or path
-            As in :func:`sklearn_meta.weights.load_learner`: a path that exists wins over a hub
-            id, ``owner/name`` or ``owner/name@revision``; ``hub:`` before it always means the hub.
+            "default", or as in :func:`sklearn_meta.weights.load_learner`: a path that exists wins
+            over a hub id, ``owner/name`` or ``owner/name@revision``; ``hub:`` before it always
+            means the hub.
         revision, cache_dir, local_files_only
             As in :func:`sklearn_meta.weights.load_learner`.
         **params : dict
@@ -236,9 +238,15 @@ class MetaEstimator(BaseEstimator):
         ValueError, ImportError, OSError
             As in :func:`sklearn_meta.weights.load_learner`.
         """
+        name = cls(backbone=name, **params)._weights_name()
         learner = load_learner(
             name, revision=revision, cache_dir=cache_dir, local_files_only=local_files_only
         )
+        if learner.task != cls._task:
+            raise ValueError(
+                f"{name!r} was meta-trained for {learner.task}, and {cls.__name__} is for "
+                f"{cls._task}. Choose other weights."
+            )
         estimator = cls(backbone=learner, **params)
         estimator.learner_ = estimator._learner()  # refuses another head
         estimator.backbone = learner.card.get("hub", name)
@@ -334,9 +342,7 @@ class MetaEstimator(BaseEstimator):
         return copies[place][1]
 
     def _device(self):
-        if self.device == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
-        return self.device
+        return usable_device(self.device)
 
     def _torch_dtype(self):
         """That of weights and inputs; bfloat16 is a matter of autocast."""

@@ -26,12 +26,11 @@ __all__ = ["FewShotSplit", "SemiSupervisedSplit", "Transductive"]
 def _encode(y, unlabelled=-1):
     """Sorted classes, and every row's code among them: -1 where the row has no label."""
     y = column_or_1d(y)
-    if y.dtype.kind == "U" and unlabelled == -1 and np.any(y == "-1"):
-        raise ValueError(
-            "y holds the text '-1': NumPy turned the mark of an unlabelled row into a string. "
-            "Give y the dtype object before marking rows with -1."
-        )
+    if any(not isinstance(label, str) and str(label) in ("nan", "None", "<NA>") for label in y):
+        raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
     labelled = np.full(len(y), True) if unlabelled is None else np.asarray(y != unlabelled)
+    if unlabelled == -1:  # of which an array or column of text makes "-1"
+        labelled = labelled & np.asarray(y != "-1")
     if not labelled.any():
         raise ValueError(f"y has no labelled row: every one of its {len(y)} values is {unlabelled}")
     labels = y[labelled]
@@ -84,7 +83,7 @@ class SemiSupervisedSplit(StratifiedKFold):
         X : array-like of shape (n_samples, n_features)
             Only its length is used.
         y : array-like of shape (n_samples,)
-            Labels: numbers, strings or objects; -1 marks an unlabelled row.
+            Labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
         groups : None
             Ignored, exists for API compatibility.
 
@@ -161,7 +160,7 @@ class FewShotSplit(BaseCrossValidator):
         X : array-like of shape (n_samples, n_features)
             Only its length is used.
         y : array-like of shape (n_samples,)
-            Labels: numbers, strings or objects; -1 marks an unlabelled row.
+            Labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
         groups : None
             Ignored, exists for API compatibility.
 
@@ -292,7 +291,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.classes_, self.y_ = _encode(y, self.unlabelled)
         labels = self.y_[self.y_ != -1]
         self.class_prior_ = np.bincount(labels) / len(labels)
-        self.X_ = X
+        self.X_ = X.copy()
         return self
 
     def predict(self, X):

@@ -50,6 +50,8 @@ class RowEstimator(MetaEstimator):
             labels = {"y": y} if has_y else {}
             checked = validate_data(self, X, reset=reset, **labels, **numeric, **finite)
         X, y = checked if has_y else (checked, None)
+        if has_y and not is_classifier(self):
+            y = _as_numbers(y)
         if table:
             if reset:
                 self.encoder_ = TableEncoder().fit(X)
@@ -60,6 +62,8 @@ class RowEstimator(MetaEstimator):
                 f"of {self.learner_.n_inputs}: bring rows to that length, or choose weights for "
                 "tables, which read any number of columns."
             )
+        elif np.abs(X).max(initial=0) > np.finfo(np.float32).max:
+            raise ValueError("Input X contains infinity or a value too large for float32.")
         return X, y
 
     def __sklearn_tags__(self):
@@ -68,3 +72,10 @@ class RowEstimator(MetaEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+
+def _as_numbers(y):
+    try:
+        return y.astype(np.float64)
+    except ValueError as error:
+        raise ValueError(f"Targets must be numbers: {error}.") from error

@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from .callbacks import Divergence, MovingAverage, Patience, Progress, StratumScores
 from .checkpoint import Checkpoint
+from .devices import autocast
 from .distributed import processes
 from .optimizers import OPTIMIZERS, rates
 from .tasks import batches, names_in
@@ -364,20 +365,6 @@ def rate_at(step, n_steps, n_warmup, n_cycles=1, schedule="cosine"):
         return 1.0
     position = n_cycles * (step - n_warmup) / max(n_steps - n_warmup, 1)
     return 0.0 if position >= n_cycles else 0.5 * (1 + math.cos(math.pi * (position % 1)))
-
-
-def autocast(device, precision):
-    """Context of a forward pass: bfloat16 if asked for, or if "auto" and the device gains."""
-    use = precision == "bfloat16" or (precision == "auto" and gains_from_bfloat16(device))
-    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=use)
-
-
-def gains_from_bfloat16(device):
-    """Whether autocast to bfloat16 is faster than float32 on a device."""
-    if torch.device(device).type == "cuda":
-        return torch.cuda.is_bf16_supported()
-    supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
-    return torch.device(device).type == "cpu" and bool(supported())
 
 
 def _fingerprint(source):

@@ -112,3 +112,11 @@ def test_a_few_shot_module_may_be_trained_on():
     scaled(learner)
     after = fitted(FewShotTransformerClassifier, backbone=learner, n_estimators=1)
     assert not np.allclose(answers(after), before)
+
+
+@pytest.mark.parametrize("device", ["nope", "cuda:77", "meta:x"])
+def test_a_device_that_is_not_there(device):
+    for kind in (MetaSemiSupervisedClassifier, MetaGPRegressor):
+        estimator = kind(device=device).fit(X[FEW], Y[FEW].astype(int))
+        with pytest.raises(ValueError, match=f"device='{device}' cannot be used here.*'auto'"):
+            estimator.predict(X)

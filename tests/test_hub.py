@@ -20,7 +20,13 @@ from hub_server import Hub, Repository
 from sklearn.base import clone
 from test_weights import CONFIG, Bomb, small_learner
 
-from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta import (
+    AmortizedGMM,
+    AmortizedOutlierDetector,
+    MANNClassifier,
+    MetaGPRegressor,
+    MetaSemiSupervisedClassifier,
+)
 from sklearn_meta.backbones import VSA
 from sklearn_meta.weights import hub as hub_module
 from sklearn_meta.weights import load_learner, save_pretrained
@@ -136,6 +142,23 @@ def test_weights_of_the_package_and_meta_fitted_ones_can_be_shared(tmp_path):
     assert again.card.keys() == {"config", "n_parameters", "sha256", "recipe"}
     expected = estimator.learner_.state_dict()
     assert all(torch.equal(t, expected[name]) for name, t in again.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "kind", [MetaGPRegressor, AmortizedOutlierDetector, AmortizedGMM, MANNClassifier]
+)
+def test_default_is_a_name_for_every_estimator_that_has_weights(kind):
+    estimator = kind.from_pretrained("default")
+    assert estimator.learner_.task == estimator._task
+    assert estimator.backbone == kind()._weights_name()
+    with pytest.raises(ValueError, match=f"'prior' was meta-trained for .*{kind.__name__} is for"):
+        kind.from_pretrained("prior")
+
+
+@pytest.mark.parametrize("name", ["default_mixture", "default_mann", "english_reviews"])
+def test_weights_of_another_task_are_refused_at_once(name):
+    with pytest.raises(ValueError, match=f"{name!r} was meta-trained for .* Choose other weights"):
+        MetaSemiSupervisedClassifier.from_pretrained(name)
 
 
 def test_what_cannot_be_shared_or_loaded_says_so(folder, tmp_path):

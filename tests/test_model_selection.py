@@ -173,9 +173,17 @@ class TestBadLabels:
         with pytest.raises(ValueError, match="no labelled row"):
             next(cv.split(np.empty((4, 1)), [-1] * 4))
 
-    def test_mark_turned_into_text(self, cv):
+    @pytest.mark.parametrize("dtype", [str, object, "str", "string"])
+    def test_mark_turned_into_text(self, cv, dtype):
         y = np.array(["a", "a", "b", "b", -1])
-        with pytest.raises(ValueError, match="text '-1'"):
+        y = y.astype(dtype) if dtype in (str, object) else pd.Series(y).astype(dtype)
+        for train, test in cv.split(y, y):
+            assert 4 in train and 4 not in test
+
+    @pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
+    def test_missing_labels(self, cv, nothing):
+        y = np.array(["a", "a", "b", "b", nothing], dtype=object)
+        with pytest.raises(ValueError, match="NaN or None: mark rows without a label by -1"):
             next(cv.split(y, y))
 
     def test_lengths_differ(self, cv):
@@ -434,3 +442,20 @@ def test_searches_and_scores_with_metadata_routing_on():
             Transductive(knn_spreading()), X, y, cv=FewShotSplit(3, random_state=0)
         )
         assert scores["test_score"].min() > 0.8
+
+
+@pytest.mark.parametrize("dtype", [object, "str"])
+def test_transductive_takes_text_for_the_mark(dtype):
+    X, y = load_iris(return_X_y=True)
+    names = pd.Series(np.array(["a", "b", "c"])[y]).astype(dtype)
+    names[::2] = "-1"
+    spreading = Transductive(LabelSpreading(gamma=1)).fit(X, names)
+    assert spreading.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_transductive_keeps_a_copy_of_the_rows():
+    X, y = load_iris(return_X_y=True)
+    estimator = Transductive(LabelSpreading(gamma=1)).fit(X[::2], y[::2])
+    expected = estimator.predict(X[1::2])
+    X[::2] = 0
+    np.testing.assert_array_equal(estimator.predict(X[1::2]), expected)

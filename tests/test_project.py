@@ -43,6 +43,7 @@ MUST_NOT_IMPORT = {
     "callbacks": ["learner", "tasks", "training", *ABOVE_TRAINING],
     "optimizers": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "checkpoint": ["learner", "tasks", "training", *ABOVE_TRAINING],
+    "devices": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "distributed": ["callbacks", "learner", "tasks", "training", *ABOVE_TRAINING],
     "tables": ["semi_supervised", "gaussian_process", *COMMAND_LINE],
     "base": ["inspection", "model_selection", "evaluation", *ESTIMATORS, *COMMAND_LINE],

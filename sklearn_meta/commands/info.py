@@ -60,7 +60,7 @@ def _version(package):
 def _device():
     import torch
 
-    from ..training import gains_from_bfloat16
+    from ..devices import gains_from_bfloat16
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found = {"device": device, "threads": torch.get_num_threads()}

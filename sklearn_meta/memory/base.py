@@ -1,11 +1,14 @@
 """What the estimators that read rows one after another share (paper 002)."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from ..checkpoint import digest
 from ..memory_learner import MemoryLearner
 from ..rows import RowEstimator
 from ..tasks.running import Moments, last, projection, running_moments, standardise
@@ -18,6 +21,14 @@ ARCHITECTURES = {
     "lstm": {"access": None},
     "feedforward": {"controller": "feedforward", "access": None},
 }
+
+
+class Settings(NamedTuple):
+    """What a state was begun with: parameters that are set later count from the next ``fit`` on."""
+
+    n_members: int
+    seed: int
+    dtype: str
 
 
 class OnlineEstimator(RowEstimator):
@@ -66,12 +77,18 @@ class OnlineEstimator(RowEstimator):
         )
 
     def _begin(self, n_columns):
-        """Forget the task, but for a persistent memory."""
+        """Forget the task, but for a persistent memory that is of the same network and members."""
         learner, n = self.learner_, self.n_estimators
-        kept = getattr(self, "_state", None) if self.memory == "persistent" else None
+        vars(self).pop("_begun_with", None)
+        self._begun_with = self._settings
         state = self._module(learner).backbone.empty(n)
-        if kept is not None and state.memory is not None:
-            state = state._replace(memory=kept.memory)
+        if self.memory == "persistent":
+            owner, kept = (digest(learner), self._settings), vars(self).get("_kept")
+            if kept == owner and state.memory is not None:
+                state = state._replace(memory=self._state.memory)
+            self._kept = owner
+        else:
+            vars(self).pop("_kept", None)
         self._state = state
         self._rotations = self._moments = None  # vectors are read as they are
         if learner.inputs == "tables":
@@ -83,14 +100,27 @@ class OnlineEstimator(RowEstimator):
         self.n_samples_seen_ = 0
 
     @property
+    def _settings(self):
+        """Of the state there is, or of the one to come."""
+        own = Settings(self.n_estimators, self.random_state or 0, self.dtype)
+        return vars(self).get("_begun_with", own)
+
+    @property
     def _label_size(self):
         return getattr(self.learner_.head, "n_letters", 1)
 
     def _orders(self, n_rows):
         """Order in which each member reads the rows given to ``fit``, (E, n_rows)."""
+        n = self._settings.n_members
         if not self.shuffle:
-            return np.tile(np.arange(n_rows), (self.n_estimators, 1))
-        return np.stack([self._seed(1, e).permutation(n_rows) for e in range(self.n_estimators)])
+            return np.tile(np.arange(n_rows), (n, 1))
+        return np.stack([self._seed(1, e).permutation(n_rows) for e in range(n)])
+
+    def _seed(self, *of):
+        return np.random.default_rng([self._settings.seed, *of])
+
+    def _torch_dtype(self):
+        return getattr(torch, self._settings.dtype)
 
     @torch.inference_mode()
     def _present(self, X, labels):
@@ -126,7 +156,7 @@ class OnlineEstimator(RowEstimator):
     def _ask(self, X):
         """Answers for rows, each as if it came next, (E, n_rows, O); the state stays as it is."""
         check_is_fitted(self)
-        module, n = self._module(self.learner_), self.n_estimators
+        module, n = self._module(self.learner_), self._settings.n_members
         previous = self._label(self._previous)
         answers = []
         for start in range(0, len(X), self.chunk_size):

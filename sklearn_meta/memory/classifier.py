@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import as_text
 from ..heads import HEADS
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, as_source, draw_words
+from ..tasks.encoding import is_missing
 from .base import OnlineEstimator
 
 
@@ -145,6 +147,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             If there are more classes than the labels that the network knows, or rows have another
             length than it reads, or a cell is infinite.
         """
+        vars(self).pop("n_samples_seen_", None)  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
         slots = self._learn_labels(y, {}, ())
         self._begin(X.shape[1])
@@ -198,7 +201,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             As in ``fit``.
         """
         n_known = len(self._slots) if self.__sklearn_is_fitted__() else 0
-        outputs, slots = self._go_on(X, y, np.unique(np.asarray(y)))
+        outputs, slots = self._go_on(X, y, y)
         n_come = np.maximum.accumulate([n_known, *slots[:-1] + 1])  # labels seen before each row
         return self.classes_[self._probabilities(outputs, n_come).argmax(1)]
 
@@ -248,6 +251,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         **settings,
     ):
         """Meta-train the network over many sequences (section 2 of paper 002).
+
+        What an earlier ``fit`` or ``partial_fit`` has shown is forgotten: the state of a network is
+        nothing to another.
 
         Parameters
         ----------
@@ -309,15 +315,25 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         reset = not self.__sklearn_is_fitted__()
         X, y = self._rows(X, y, reset=reset)
         known = {} if reset else self._slots
-        declared = np.unique(() if classes is None else np.asarray(classes))
-        slots = self._learn_labels(y, known, [*([] if reset else self.classes_), *declared])
+        declared = [] if classes is None else column_or_1d(classes).tolist()
+        slots = self._learn_labels(
+            y, known, [*([] if reset else self.classes_.tolist()), *declared]
+        )
         if reset:
             self._begin(X.shape[1])
-        words = self._words_of(np.tile(slots, (self.n_estimators, 1)))
-        return self._present(np.repeat(X[None], self.n_estimators, 0), words), slots
+        n = self._settings.n_members
+        words = self._words_of(np.tile(slots, (n, 1)))
+        return self._present(np.repeat(X[None], n, 0), words), slots
 
     def _learn_labels(self, y, known, declared):
         """Give each new label a slot, in the order in which they come; the slot of each row."""
+        named = [*declared, *y.tolist()]
+        if is_missing(np.array(named, dtype=object)).any():
+            raise ValueError("Input y contains NaN or None: every row of a stream has a label.")
+        if len({isinstance(label, str) for label in named}) > 1:
+            raise ValueError(
+                "Labels are strings and numbers: of one stream they must be all of one kind."
+            )
         with warnings.catch_warnings():  # a piece of a stream may have few rows of each class
             warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
             check_classification_targets(y)
@@ -325,12 +341,18 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         slots = dict(known)
         for label in labels[first.argsort()].tolist():
             slots.setdefault(label, len(slots))
-        classes = np.unique(np.array([*declared, *labels.tolist()]))
+        classes = np.unique(named)
         n_words = self.learner_.head.n_words
         if len(classes) > n_words:
+            strings = HEADS[self._task]["string"]().n_words
+            more = (
+                f": use label_encoding='string', which has {strings}, or of drawings the weights "
+                "'omniglot_mann_string'"
+            )
+            more = more if n_words < strings else ""
             raise ValueError(
                 f"There are {len(classes)} classes, and backbone={as_text(self.backbone)} has "
-                f"labels for {n_words}: use label_encoding='string', which has 3125, or others."
+                f"labels for {n_words}{more}."
             )
         self._slots, self.classes_ = slots, classes
         return np.array([slots[label] for label in labels.tolist()])[codes]

@@ -98,6 +98,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         ValueError
             If rows have another length than the network reads, or a value is infinite.
         """
+        vars(self).pop("n_samples_seen_", None)  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
         self._start(X)
         orders = self._orders(len(y))
@@ -185,6 +186,9 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
     ):
         """Meta-train the network over many sequences (section 2 of paper 002).
 
+        What an earlier ``fit`` or ``partial_fit`` has shown is forgotten: the state of a network is
+        nothing to another.
+
         Parameters
         ----------
         datasets : mapping, iterable or source
@@ -229,18 +233,19 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
 
     def _start(self, X):
         self._begin(X.shape[1])
-        self._target_moments = Moments.empty((self.n_estimators, 1))
+        self._target_moments = Moments.empty((self._settings.n_members, 1))
 
     def _go_on(self, X, y):
         reset = not self.__sklearn_is_fitted__()
         X, y = self._rows(X, y, reset=reset)
         if reset:
             self._start(X)
-        return self._learn(*(np.repeat(a[None], self.n_estimators, 0) for a in (X, y)))
+        n = self._settings.n_members
+        return self._learn(*(np.repeat(a[None], n, 0) for a in (X, y)))
 
     def _learn(self, X, y):
         """Present rows (E, n_rows, n_columns) and targets (E, n_rows): what was predicted."""
-        y = y[..., None].astype(np.float64)
+        y = y[..., None]
         moments = running_moments(y, self._target_moments)
         before = Moments(
             moments.origin,

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import StackDataset
 
 from ..backbones.set_transformer import ENCODERS, NORMS, POOLINGS, SetTransformer
+from ..devices import usable_device
 from ..tasks import target_scale
 from .training import SetNetwork, pad, train
 from .validation import as_sets
@@ -199,9 +200,7 @@ class SetEstimator(BaseEstimator):
         return torch.cat(outputs).double().cpu()
 
     def _device(self):
-        if self.device == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
-        return self.device
+        return usable_device(self.device)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "module_")

@@ -1,0 +1,106 @@
+"""Streams that are asked for what cannot be, and parameters that change on the way."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import shuffle
+
+from sklearn_meta import MANNClassifier, MANNRegressor
+
+X, Y = shuffle(*load_iris(return_X_y=True), random_state=0)
+NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
+X_NUMBERS, TARGET = load_diabetes(return_X_y=True)
+PIXELS = np.random.default_rng(0).random((10, 400))
+
+
+def classifier(**parameters):
+    return MANNClassifier(**{"n_estimators": 2} | parameters)
+
+
+@pytest.mark.parametrize("more", [{"y": NAMES[40:80]}, {"y": Y[40:80], "classes": ["0", "1"]}])
+def test_labels_are_of_one_kind(more):
+    estimator = classifier().partial_fit(X[:40], Y[:40])
+    before = estimator.predict_proba(X)
+    with pytest.raises(ValueError, match="strings and numbers.*all of one kind"):
+        estimator.partial_fit(X[40:80], **more)
+    assert_array_equal(estimator.predict_proba(X), before)
+    with pytest.raises(ValueError, match="strings and numbers"):
+        classifier().partial_fit(X[:40], Y[:40], classes=["0", "1", "2"])
+
+
+@pytest.mark.parametrize("classes", ["abc", 5, [[0, 1]], [0, np.nan, 1], [None, 0], [pd.NA]])
+def test_declared_classes_are_a_list_of_labels(classes):
+    with pytest.raises(ValueError, match="1d array|NaN or None"):
+        classifier().partial_fit(X[:40], Y[:40], classes=classes)
+
+
+def test_a_label_that_is_missing():
+    labels = NAMES[:40].astype(object)
+    labels[3] = None
+    for learn in ("fit", "partial_fit", "predict_online"):
+        with pytest.raises(ValueError, match="Input y contains NaN or None"):
+            getattr(classifier(), learn)(X[:40], labels)
+
+
+def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
+    regressor = MANNRegressor(n_estimators=2)
+    for estimator, bad in ((regressor, ["a"] * 20), (classifier(), np.linspace(0, 1, 20))):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="Targets must be numbers|Unknown label type"):
+                estimator.fit(X_NUMBERS[:20], bad)
+            with pytest.raises(NotFittedError):
+                estimator.predict(X_NUMBERS)
+            estimator.fit(X_NUMBERS[:20], TARGET[:20] if estimator is regressor else Y[:20])
+
+
+def test_a_piece_that_fails_changes_nothing():
+    regressor = MANNRegressor(n_estimators=2).fit(X_NUMBERS[:20], TARGET[:20])
+    before = regressor.predict(X_NUMBERS)
+    with pytest.raises(ValueError, match="Targets must be numbers"):
+        regressor.partial_fit(X_NUMBERS[:20], ["a"] * 20)
+    assert_array_equal(regressor.predict(X_NUMBERS), before)
+
+
+@pytest.mark.parametrize(
+    "later", [{"random_state": 5}, {"n_estimators": 3}, {"dtype": "float64"}], ids=str
+)
+@pytest.mark.parametrize("memory", ["wipe", "persistent"])
+def test_parameters_that_are_set_later_count_from_the_next_fit(later, memory):
+    estimator = classifier(memory=memory).fit(X[:60], Y[:60])
+    before = estimator.predict_proba(X[60:])
+    estimator.set_params(**later)
+    assert_array_equal(estimator.predict_proba(X[60:]), before)
+    whole = classifier(memory=memory).fit(X[:60], Y[:60]).partial_fit(X[60:80], Y[60:80])
+    estimator.partial_fit(X[60:80], Y[60:80])
+    assert_array_equal(estimator.predict_proba(X[80:]), whole.predict_proba(X[80:]))
+    anew = classifier(memory=memory, **later).fit(X[:60], Y[:60])
+    estimator.fit(X[:60], Y[:60])
+    assert_array_equal(estimator.predict_proba(X[60:]), anew.predict_proba(X[60:]))
+
+
+def test_a_persistent_memory_is_not_that_of_another_network():
+    estimator = classifier(memory="persistent").fit(X[:60], Y[:60])
+    estimator.set_params(backbone="default_mann_string").fit(X[:60], Y[:60])
+    anew = classifier(memory="persistent", backbone="default_mann_string").fit(X[:60], Y[:60])
+    assert_array_equal(estimator.predict_proba(X), anew.predict_proba(X))
+    twice = anew.fit(X[:60], Y[:60]).predict_proba(X)
+    assert np.abs(twice - estimator.predict_proba(X)).max() > 0  # it does persist otherwise
+
+
+def test_numbers_that_float32_does_not_hold():
+    huge = np.vstack([PIXELS, PIXELS[:1] * 1e39])
+    estimator = classifier(backbone="omniglot_mann").partial_fit(PIXELS, np.arange(10) % 5)
+    with pytest.raises(ValueError, match="too large for float32"):
+        estimator.partial_fit(huge, np.zeros(11, dtype=int))
+    assert np.isfinite(estimator.predict_proba(PIXELS)).all()
+
+
+def test_too_many_classes_are_told_which_weights_know_more():
+    with pytest.raises(ValueError, match="10 classes.*labels for 5: .*'omniglot_mann_string'"):
+        classifier(backbone="omniglot_mann").fit(PIXELS, np.arange(10))
+    with pytest.raises(ValueError, match="has labels for 3125.$"):
+        many = np.arange(3200)
+        classifier(label_encoding="string", n_estimators=1).partial_fit(X[many % 150], many)
