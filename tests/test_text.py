@@ -331,7 +331,16 @@ def test_word_vectors_of_both_formats(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("bad 1 2\ngood 1\n", "line 2: 1 numbers, and 2 before"), ("bad x 1\n", "line 1: a word")],
+    [
+        ("bad 1 2\ngood 1\n", "line 2: 1 numbers, and 2 before"),
+        ("bad 1 2\ngood 1 2 3\n", "line 2: a word and 2 numbers"),
+        ("bad x 1\n", "line 1: a word and 2 numbers"),
+        ("bad\t1\t2\ngood\t1\t2\n", "line 1: a word and its numbers expected, with blanks"),
+        ("bad\ngood\n", "line 1: a word and its numbers"),
+        ("bad 1 2\ngood 1 nan\n", "vector of 'good' has a number that is no number"),
+        ("bad 1 2\ngood 1 1e39\n", "vector of 'good' .* too large for float32"),
+        ("", "has 0 words"),
+    ],
 )
 def test_bad_word_vectors(tmp_path, text, message):
     file = tmp_path / "vectors.txt"
@@ -340,6 +349,46 @@ def test_bad_word_vectors(tmp_path, text, message):
         read_word_vectors(file)
     with pytest.raises(FileNotFoundError, match="There are no word vectors"):
         read_word_vectors(tmp_path / "nothing")
+
+
+def test_words_with_blanks_and_lines_with_none(tmp_path):
+    file = tmp_path / "glove.txt"
+    file.write_text("good 1 2 3\n. . . 3 2 1\nat name@domain.com 1 1 1\n\ntwo  4 5 6\n\n")
+    words, vectors = read_word_vectors(file)
+    assert words == ["good", ". . .", "at name@domain.com", "two"]
+    assert_array_equal(vectors, [[1, 2, 3], [3, 2, 1], [1, 1, 1], [4, 5, 6]])
+    file.write_text("good 1\nbad 2\n")  # the first line is no count
+    assert read_word_vectors(file)[0] == ["good", "bad"]
+
+
+def test_arrays_of_word_vectors(tmp_path):
+    file = tmp_path / "vectors.npz"
+    np.savez(file, words=np.array(["bad", "schön"]).astype("U"), vectors=np.eye(2))
+    assert read_word_vectors(file)[0] == ["bad", "schön"]
+    np.savez(file, words=np.array([b"bad", "schön".encode()]), vectors=np.eye(2))
+    assert read_word_vectors(file)[0] == ["bad", "schön"]
+    for arrays in (
+        {"words": ["bad"]},
+        {"words": [["bad"]], "vectors": np.eye(1)},
+        {"words": np.array(["bad"], dtype=object), "vectors": np.eye(1)},
+        {"words": [1], "vectors": np.eye(1)},
+    ):
+        np.savez(file, **arrays)
+        with pytest.raises(ValueError, match="vectors.npz (must hold the arrays|has words of)"):
+            read_word_vectors(file)
+    for content in (b"", b"no archive"):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="must hold the arrays words, of strings"):
+            read_word_vectors(file)
+
+
+@pytest.mark.parametrize(
+    "given", [{"a": [1.0]}, 5, (["a"],), (["a"], [[np.nan]]), (["a"], [["b"]])]
+)
+def test_word_vectors_that_are_none(given):
+    X, y = reviews(30, "toy")
+    with pytest.raises(ValueError, match="Word vectors|word_vectors|could not convert"):
+        MetaLSTMClassifier(word_vectors=given, **QUICK).fit(X, y)
 
 
 def test_words_that_have_a_vector_are_known():
@@ -523,6 +572,9 @@ def test_parameters_that_weights_do_not_follow_are_told():
     other = MetaLSTMClassifier(word_vectors=vectors, **QUICK)  # of an embedding_size of 12
     other = other.meta_fit({"toy": (X, y)}, max_steps=2, verbose=False)
     clone(other).fit(X, y)
+    english = MetaLSTMClassifier("english_reviews", max_epochs=1, word_vectors=vectors)
+    with pytest.warns(UserWarning, match="^word_vectors has no effect: .* their own words"):
+        english.fit(X, y)
     for name, value in {"width": 20, "pooling": "last", "lowercase": False}.items():
         with pytest.warns(UserWarning, match=f"^{name}={value!r} has no effect: weights .* keep"):
             clone(meta).set_params(**{name: value}).fit(X, y)

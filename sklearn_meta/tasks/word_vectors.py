@@ -1,6 +1,7 @@
 """Vectors that words begin with: their files, and those of a vocabulary."""
 
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -27,35 +28,77 @@ def read_word_vectors(path):
     FileNotFoundError, ValueError
         If there is no such file, or it holds something else.
     """
-    path = Path(path)
+    try:
+        path = Path(path)
+    except TypeError:
+        raise ValueError(
+            f"Word vectors are a file or a pair (words, vectors), got {type(path).__name__}."
+        ) from None
     if not path.is_file():
         raise FileNotFoundError(f"There are no word vectors {path}: give the path of a file.")
-    if path.suffix == ".npz":
+    words, vectors = (_of_arrays if path.suffix == ".npz" else _of_lines)(path)
+    return words, _checked(words, vectors, path)
+
+
+def _of_arrays(path):
+    try:
         with np.load(path, allow_pickle=False) as arrays:
-            if not {"words", "vectors"} <= set(arrays):
-                raise ValueError(f"{path} must hold the arrays words and vectors.")
-            words, vectors = arrays["words"].tolist(), arrays["vectors"].astype(np.float32)
-    else:
-        words, rows = [], []
-        with open(path, encoding="utf-8", errors="replace") as lines:
-            for i, line in enumerate(lines, 1):
-                word, *numbers = line.rstrip().split(" ")
-                if i == 1 and len(numbers) == 1:
-                    continue  # counts
-                try:
-                    row = np.array(numbers, dtype=np.float32)
-                except ValueError:
-                    raise ValueError(f"{path}, line {i}: a word and numbers expected.") from None
-                if rows and len(row) != len(rows[0]):
-                    raise ValueError(
-                        f"{path}, line {i}: {len(row)} numbers, and {len(rows[0])} before."
-                    )
-                words.append(word)
-                rows.append(row)
-        vectors = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
-    if vectors.ndim != 2 or len(words) != len(vectors) or not len(words):
-        raise ValueError(f"{path} has {len(words)} words and vectors of shape {vectors.shape}.")
-    return words, vectors
+            words, vectors = arrays["words"], arrays["vectors"]
+    except (KeyError, ValueError, EOFError, OSError, BadZipFile) as error:
+        raise ValueError(
+            f"{path} must hold the arrays words, of strings, and vectors, of numbers: {error}"
+        ) from error
+    if words.ndim != 1 or words.dtype.kind not in "US":
+        raise ValueError(f"{path} has words of {words.dtype} and shape {words.shape}, not strings.")
+    words = words if words.dtype.kind == "U" else np.char.decode(words, "utf-8")
+    return words.tolist(), vectors
+
+
+def _of_lines(path):
+    """Words and numbers of a text; a word may hold blanks, as some of GloVe do."""
+    words, rows, size = [], [], None
+    with open(path, encoding="utf-8", errors="replace") as lines:
+        for i, line in enumerate(lines, 1):
+            fields = line.rstrip().split(" ")
+            if fields == [""] or (i == 1 and len(fields) == 2 and all(map(str.isdigit, fields))):
+                continue  # nothing, or counts
+            size = size or len(fields) - 1
+            if len(fields) <= size:
+                raise ValueError(f"{path}, line {i}: {len(fields) - 1} numbers, and {size} before.")
+            word, row = fields[:-size], _as_row(fields[-size:])
+            if not size or not "".join(word) or row is None or _as_row(word[1:]) is not None:
+                raise ValueError(
+                    f"{path}, line {i}: a word and {size or 'its'} numbers expected, with blanks "
+                    "between them."
+                )
+            words.append(" ".join(word).rstrip())
+            rows.append(row)
+    return words, np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+
+
+def _as_row(fields):
+    """Numbers of a line; None if there are none, or something else."""
+    try:
+        with np.errstate(over="ignore"):
+            return np.array(fields, dtype=np.float32) if fields else None
+    except ValueError:
+        return None
+
+
+def _checked(words, vectors, where):
+    """Vectors as float32, one for each word."""
+    vectors = np.asarray(vectors)
+    if vectors.ndim != 2 or len(words) != len(vectors) or not vectors.size:
+        raise ValueError(f"{where} has {len(words)} words and vectors of shape {vectors.shape}.")
+    with np.errstate(over="ignore"):
+        vectors = vectors.astype(np.float32)
+    if not np.isfinite(vectors).all():
+        word = words[int(np.isfinite(vectors).all(1).argmin())]
+        raise ValueError(
+            f"{where}: the vector of {word!r} has a number that is no number, or too large for "
+            "float32."
+        )
+    return vectors
 
 
 def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0):
@@ -87,12 +130,13 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
     FileNotFoundError, ValueError
         If there is no such file, or words and vectors do not fit together.
     """
-    known, vectors = given if isinstance(given, tuple) else read_word_vectors(given)
-    vectors = np.asarray(vectors, dtype=np.float32)
-    if vectors.ndim != 2 or len(known) != len(vectors):
-        raise ValueError(
-            f"word_vectors has {len(known)} words and vectors of shape {vectors.shape}."
-        )
+    if isinstance(given, tuple | list):
+        if len(given) != 2:
+            raise ValueError(f"word_vectors is a pair (words, vectors), got {len(given)} items.")
+        known, vectors = given
+        vectors = _checked(known, vectors, "word_vectors")
+    else:
+        known, vectors = read_word_vectors(given)
     # What is no str is a gap: pandas reads the word "nan" as one.
     place = {str(word): i for i, word in enumerate(known) if isinstance(word, str)}
     more = [word for word in place if not lowercase or word == word.lower()]

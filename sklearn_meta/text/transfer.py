@@ -51,6 +51,12 @@ def warn_of_kept_settings(estimator, learner):
         "lowercase": learner.lowercase,
         "spelling_size": 0 if spelling is None else spelling.embedding_dim,
     }
+    if estimator.word_vectors is not None and getattr(learner, "card", None) is not None:
+        warnings.warn(
+            "word_vectors has no effect: weights that were meta-trained keep their own words and "
+            "vectors. Call meta_fit anew for others.",
+            stacklevel=5,
+        )
     for name, parameter in signature(type(estimator)).parameters.items():
         given = getattr(estimator, name)
         if name == "embedding_size" and estimator.word_vectors is not None:
