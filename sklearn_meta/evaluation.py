@@ -7,6 +7,7 @@ classifiers, ready for tables with categories and gaps, to be compared with.
 import warnings
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
@@ -178,13 +180,18 @@ def evaluate(
     >>> bool(found.summary()[0]["accuracy"] > 0.8)
     True
     """
+    if not isinstance(collection, Mapping):
+        raise ValueError(
+            f"collection is a mapping of names to (X, y), got {type(collection).__name__}: name "
+            "each table, as in {'iris': (X, y)}."
+        )
     for name, estimator in estimators.items():
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(
                 f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "
                 "in sklearn.calibration.CalibratedClassifierCV, or leave it out."
             )
-    n_shots = (n_shots,) if isinstance(n_shots, Integral) else tuple(n_shots)
+    n_shots = (n_shots,) if isinstance(n_shots, Integral) else dict.fromkeys(n_shots)
     splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
     records, failures = [], []
     with tqdm(total=len(collection), desc="evaluate", unit="table", disable=not verbose) as bar:
@@ -279,6 +286,7 @@ def _episodes(collection, splits, random_state, failures, bar):
 def _labelled_rows(X, y, metadata=None):
     """Rows with a label, and the labels as an array of numbers or strings."""
     y = np.asarray(y)
+    check_consistent_length(X, y)
     known = [not _is_missing(label) and str(label) not in ("-1", "-1.0") for label in y.tolist()]
     rows = np.flatnonzero(known)
     y = y[rows]
@@ -338,9 +346,9 @@ def _mean(values):
 
 
 def _numbers(X):
-    """Positions of the columns that hold numbers; booleans are categories."""
+    """Positions of the columns that hold numbers, or dates; booleans are categories."""
     if hasattr(X, "dtypes"):
-        return [j for j, dtype in enumerate(X.dtypes) if getattr(dtype, "kind", "O") in "iuf"]
+        return [j for j, dtype in enumerate(X.dtypes) if getattr(dtype, "kind", "O") in "iufmM"]
     if X.dtype == object:
         return [j for j in range(X.shape[1]) if all(map(_is_number, X[:, j]))]
     return list(range(X.shape[1])) if X.dtype.kind in "iuf" else []
@@ -355,7 +363,18 @@ def _categories(X):
 
 
 def _as_float(X):
-    return X.astype(float)
+    """Numbers of a table; dates and durations in seconds, as our own estimators read them."""
+    if not hasattr(X, "dtypes"):
+        return X.astype(float)
+    columns = [X.iloc[:, j] for j in range(X.shape[1])]
+    return np.column_stack(
+        [_seconds(c) if c.dtype.kind in "mM" else c.astype(float) for c in columns]
+    )
+
+
+def _seconds(column):
+    times = np.asarray(column, dtype=f"{column.dtype.kind}8[us]")
+    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / 1e6)
 
 
 def _as_text(X):

@@ -248,6 +248,11 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
             )
         learner = self._starting_learner(self.random_state or 0)
+        if learner.inputs == "images" and vectors is None:
+            raise ValueError(
+                "The network reads images: give vectors, such as Pictures(side), or of drawings "
+                "Drawings(side), which render and augment them."
+            )
         if vectors is not None and getattr(vectors, "width", learner.n_inputs) != learner.n_inputs:
             raise ValueError(
                 f"vectors makes rows of {vectors.width} values, and the network reads "
@@ -285,6 +290,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         """Rows as the members share them: standardised, or read by the encoder; (n, I)."""
         if module.inputs == "tables":
             X = in_units_of(self._moments, X)
+        X = np.array(X, order="C")  # torch wants neither negative strides nor read-only memory
         x = torch.from_numpy(X).to(self._device(), self._torch_dtype())
         return torch.cat([module.encode(part) for part in x.split(self.chunk_size)])
 

@@ -4,6 +4,9 @@ import numpy as np
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+#: Standardised points are cut off here: beyond, squares of distances leave float64.
+FARTHEST = 1e140
+
 
 class FittedMixture(DensityMixin):
     """What can be asked of a fitted mixture, as of :class:`sklearn.mixture.GaussianMixture`.
@@ -124,7 +127,9 @@ class FittedMixture(DensityMixin):
     def _standardised(self, X):
         """Points in the units of the mixture that is kept."""
         check_is_fitted(self)
-        return self._units.standardise(validate_data(self, X, reset=False, dtype=np.float64))
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            return self._units.standardise(X).clip(-FARTHEST, FARTHEST)
 
     def _store(self, mixture, units):
         """Keep a mixture in standardised units, and tell its parameters in those of the points."""

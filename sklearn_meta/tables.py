@@ -260,8 +260,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 def as_cells(X):
     """A list of rows of text and numbers as an array of objects: numpy would make all of it text.
 
-    Anything else is returned as it is; scikit-learn says what is wrong with it.
+    Anything else is returned as it is, a Series as an array: scikit-learn says what is wrong.
     """
+    if hasattr(X, "iloc") and X.ndim != 2:
+        return np.asarray(X)
     if isinstance(X, list | tuple):
         try:
             is_text = np.asarray(X).dtype.kind in "US"

@@ -169,6 +169,26 @@ def test_wrong_arguments_are_errors():
         evaluate(NEAREST, {"iris": IRIS}, n_shots=(1, 0))
     with pytest.raises(ValueError, match="n_unlabelled"):
         evaluate(NEAREST, {"iris": IRIS}, n_unlabelled=0)
+    with pytest.raises(ValueError, match="collection is a mapping of names to"):
+        evaluate(NEAREST, [IRIS])
+    with pytest.warns(UserWarning, match="inconsistent numbers of samples"):
+        found = evaluate(NEAREST, {"short": (IRIS[0], IRIS[1][:-1])})
+    assert not found.records
+
+
+def test_dates_are_numbers_for_peers_as_for_us():
+    start = pd.Timestamp("2020-01-01")
+    days = pd.DataFrame({"day": [start + pd.Timedelta(days=i) for i in range(150)]})
+    days["took"] = pd.to_timedelta(np.arange(150), unit="h")
+    days["zone"] = days["day"].dt.tz_localize("Europe/Berlin")
+    days.iloc[3] = pd.NaT
+    made = preparation().fit_transform(days)
+    assert made.shape == (150, 3)
+    assert np.abs(np.corrcoef(np.delete(made, 3, 0).T) - 1).max() < 1e-3
+    y = np.repeat([0, 1, 2], 50)
+    found = evaluate(peers(), {"days": (days, y)}, n_shots=5, n_episodes=3)
+    accuracy = {line["estimator"]: line["accuracy"] for line in found.summary()}
+    assert accuracy["1-NN"] > 0.8 and accuracy["LogisticRegression"] > 0.6
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, -1, "-1"])

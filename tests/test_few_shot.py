@@ -22,6 +22,7 @@ from sklearn_meta.backbones import FEW_SHOT_BACKBONES
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import Dataset, NWayKShot, TableEpisodes, Vectors, deal
 from sklearn_meta.tasks.batch import IGNORE
+from sklearn_meta.tasks.images import ImageClasses
 from sklearn_meta.tournament import play
 from sklearn_meta.training import meta_train
 
@@ -421,3 +422,23 @@ def test_bad_queries_and_settings():
         FewShotTransformerClassifier("default_mann").fit(X, y)
     with pytest.raises(ValueError, match="schedule must be one of"):
         classifier().meta_fit([(X, y)], schedule="step", max_steps=1, verbose=False)
+
+
+@pytest.mark.filterwarnings("error")
+def test_rows_may_be_views_and_read_only():
+    pixels = np.random.default_rng(0).random((10, 784))
+    few = FewShotTransformerClassifier("omniglot_few_shot", n_estimators=1)
+    few.fit(pixels, np.arange(10) % 5)
+    expected = few.predict_proba(pixels[::-1].copy())
+    assert_allclose(few.predict_proba(pixels[::-1]), expected, atol=1e-6)
+    pixels.flags.writeable = False
+    assert_allclose(few.predict_proba(pixels)[::-1], expected, atol=1e-6)
+
+
+def test_images_are_meta_trained_on_what_renders_them():
+    images = np.zeros((6, 28, 28, 3), dtype=np.uint8)
+    source = ImageClasses(images, [0, 0, 1, 1, 2, 2], ["a", "b", "c"])
+    settings = {"n_inputs": 3 * 28 * 28, "encoder_config": {"n_channels": 3}}
+    learner = FewShotLearner(inputs="images", **settings)
+    with pytest.raises(ValueError, match=r"reads images: give vectors, such as Pictures\(side\)"):
+        FewShotTransformerClassifier(learner).meta_fit(source, max_steps=1)

@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgba
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_iris
 from sklearn.linear_model import SGDClassifier
 
-from sklearn_meta import MANNClassifier, MANNRegressor
-from sklearn_meta.inspection import InstanceAccuracyDisplay, MemoryDisplay, instance_numbers
+from sklearn_meta import MANNClassifier, MANNRegressor, MetaLSTMClassifier
+from sklearn_meta.inspection import (
+    InstanceAccuracyDisplay,
+    MemoryDisplay,
+    MetaChangeDisplay,
+    instance_numbers,
+)
 from sklearn_meta.memory_learner import MemoryLearner
 
 SMALL = {"width": 12, "n_slots": 9, "slot_size": 4, "n_reads": 3}
@@ -319,3 +325,16 @@ def test_memories_that_cannot_be_shown(stream):
             show(network(), *stream, member=member)
     with pytest.raises(ValueError, match="min_write == 2"):
         show(network(), *stream, min_write=2)
+
+
+def test_labels_and_words_are_no_mathematics():
+    X, y = load_iris(return_X_y=True)
+    rows = np.r_[0:3, 50:53]
+    names = np.array(["$a_{$", "b", "c"])[y[rows]]
+    estimator = MANNClassifier(n_estimators=1).fit(X[rows], names)
+    display = MemoryDisplay.from_estimator(estimator, X[rows], names)
+    display.figure_.canvas.draw()
+    texts, labels = ["a $x_{$ film", "a bad film"] * 4, [1, 0] * 4
+    reader = MetaLSTMClassifier(width=8, embedding_size=8, max_epochs=1, wide=False)
+    display = MetaChangeDisplay.from_estimator(reader.fit(texts, labels), ["$x_{$", "bad"])
+    display.figure_.canvas.draw()

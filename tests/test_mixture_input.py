@@ -235,3 +235,12 @@ def test_bad_parameters(parameters, message):
 def test_an_architecture_has_no_weights():
     with pytest.raises(NotFittedError, match="call meta_fit first"):
         AmortizedGMM(backbone="mixture_transformer").fit(X_GOOD)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full", "spherical"])
+def test_points_that_are_out_of_all_reach_have_probabilities(covariance_type):
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    mixture = AmortizedGMM(n_components=2, covariance_type=covariance_type).fit(X)
+    far = np.array([[1e300, 0, 0], [-1e308, 1e308, 1e10]])
+    assert np.isfinite(mixture.predict_proba(far)).all()
+    assert np.isfinite(mixture.score_samples(far)).all()

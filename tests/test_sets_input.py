@@ -325,3 +325,18 @@ def test_attributes(model, y):
     assert_allclose(fitted.mean_, np.concatenate(SETS).mean(0))
     assert_allclose(fitted.scale_, np.concatenate(SETS).std(0))
     assert SetTransformerRegressor(**QUICK).fit(PADDED[..., 0], Y).n_features_in_ == 1
+
+
+def test_parameters_that_are_set_later_count_from_the_next_fit():
+    rng = np.random.default_rng(0)
+    sets, y = [rng.normal(size=(4, 2)) for _ in range(12)], np.arange(12.0)
+    quick = {"max_epochs": 1, "width": 8, "n_heads": 2, "n_layers": 1, "random_state": 0}
+    for first, later in (("poisson", "squared_error"), ("squared_error", "poisson")):
+        regressor = SetTransformerRegressor(loss=first, **quick).fit(sets, y)
+        expected = regressor.predict(sets)
+        np.testing.assert_array_equal(regressor.set_params(loss=later).predict(sets), expected)
+    network = torch.nn.Linear(2, 3)
+    classifier = SetTransformerClassifier(embedding=network, **quick).fit(sets, y > 5)
+    expected = classifier.predict_proba(sets)
+    classifier.set_params(embedding=None)
+    np.testing.assert_array_equal(classifier.predict_proba(sets), expected)

@@ -173,3 +173,12 @@ def test_a_random_state_may_be_an_instance():
         for s in states
     )
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_a_series_is_no_table():
+    for kind in (MetaSemiSupervisedClassifier, MetaGPRegressor):
+        with pytest.raises(ValueError, match="(?s)Expected 2D array, got 1D array.*5.1"):
+            kind().fit(NUMBERS["a"], Y)
+        with pytest.raises(ValueError, match="(?s)Expected 2D array, got 1D array.*5.1"):
+            kind().fit(NUMBERS.iloc[FEW], Y[FEW]).predict(NUMBERS.iloc[0])

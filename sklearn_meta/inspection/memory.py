@@ -164,7 +164,9 @@ class MemoryDisplay:
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_locator(MaxNLocator(integer=True))
             if self.labels is not None and len(self.labels) <= MAX_LABELS:
-                axes.set_yticks(range(len(self.labels)), self.labels, fontsize="x-small")
+                axes.set_yticks(
+                    range(len(self.labels)), self.labels, fontsize="x-small", parse_math=False
+                )
                 axes.set_ylabel("class of the row")
         return self
 

@@ -92,11 +92,13 @@ class MetaChangeDisplay:
         if estimator.module_.names["backbone"] != "meta_lstm":
             raise ValueError("Only a network of backbone='meta_lstm' generates weights.")
         label = estimator.classes_[-1] if label is None else label
-        if label not in estimator.classes_:
+        if np.ndim(label) or label not in estimator.classes_:
             raise ValueError(f"label={label!r} is not one of {list(estimator.classes_)}.")
         words = estimator.words_of(text)
         if not words:
             raise ValueError("The text has no word.")
+        if any(len(word.split()) > 1 for word in words):
+            raise ValueError("Give one text: a str, or a list of its words, not of several texts.")
         # As if the text ended after each of its words.
         beginnings = [words[: n + 1] for n in range(len(words))]
         place = list(estimator.classes_).index(label)
@@ -142,5 +144,5 @@ class MetaChangeDisplay:
         below.axhline(0, color="grey", linewidth=0.5)
         below.set(ylabel=f"log-odds of {self.label!r}", xlim=(-0.5, len(self.words) - 0.5))
         for axes in self.ax_:
-            axes.set_xticks(range(len(self.words)), self.words, rotation=90)
+            axes.set_xticks(range(len(self.words)), self.words, rotation=90, parse_math=False)
         return self

@@ -138,10 +138,10 @@ def _choose(domains, known, origin):
     """The domains asked for, in order of their names."""
     if domains is None:
         return sorted(known)
-    chosen = {domains} if isinstance(domains, str) else set(domains)
+    chosen = set(domains) if isinstance(domains, list | tuple | set) else {domains}
     if unknown := chosen - set(known):
         raise ValueError(
-            f"{origin} has no domain {min(unknown)!r} in this split: take "
+            f"{origin} has no domain {min(unknown, key=str)!r} in this split: take "
             f"{', '.join(sorted(known))}."
         )
     return sorted(chosen)

@@ -44,7 +44,7 @@ def tokens_of(texts, lowercase=True):
     for i, text in enumerate(texts):
         if isinstance(text, str):
             words = WORD.findall(text)
-        elif np.iterable(text) and all(isinstance(word, str) for word in text):
+        elif _is_list(text) and all(isinstance(word, str) for word in text):
             words = list(text)
         else:
             raise ValueError(
@@ -53,6 +53,10 @@ def tokens_of(texts, lowercase=True):
             )
         found.append([word.lower() for word in words] if lowercase else words)
     return found
+
+
+def _is_list(text):
+    return np.iterable(text) and not isinstance(text, dict | set)
 
 
 def vocabulary(tokens, min_df=1, max_words=None):
