@@ -242,7 +242,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             raise ValueError(
                 "X_unlabelled must have the column names of X_labelled, in their order."
             )
-        tables = [as_cells(X) for X in (X_labelled, X_unlabelled)]
+        tables = [_checked_cells(X) for X in (X_labelled, X_unlabelled)]
         encoder = TableEncoder().fit(stack_tables(*tables) if self.transductive else tables[0])
         X = np.vstack([self._encode(encoder, table) for table in tables])
         if np.isnan(X).all():
@@ -271,6 +271,13 @@ def as_cells(X):
             return X
         return np.array(X, dtype=object) if is_text else X
     return X
+
+
+def _checked_cells(X):
+    """A table of one of many tasks: scikit-learn's checks cost as much as the rest of its way."""
+    if hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.dtype.kind in "fiub"):
+        return X
+    return check_array(as_cells(X), dtype=None, ensure_all_finite=False, ensure_min_samples=0)
 
 
 def encode(encoder, X):

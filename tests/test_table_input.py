@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.linear_model import RANSACRegressor
 
@@ -139,6 +140,9 @@ def test_labels_of_many_tasks_are_checked_as_those_of_fit():
         classify_batch(X[FEW], X, y=None)
     with pytest.raises(ValueError, match="Task 0: Every cell of X is missing"):
         classify_batch(X[FEW] * np.nan, X * np.nan)
+    for strange in (sparse.csr_array(X), X + 1j):
+        with pytest.raises(ValueError, match="Task 0: (Sparse|Complex) data"):
+            classify_batch(strange[FEW], strange)
     with pytest.warns(match="A column-vector y was passed"):
         column = classify_batch(X[FEW], X, y=Y[FEW][:, None])
     np.testing.assert_array_equal(column, classify_batch(X[FEW], X))
