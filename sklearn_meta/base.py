@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from .backbones import BACKBONES
-from .checkpoint import digest
+from .checkpoint import CHECKPOINT, digest
 from .devices import autocast, usable_device
 from .learner import Learner
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
@@ -26,9 +26,10 @@ SAMPLERS = {
     "outlier_detection": OutlierSampler,
 }
 
-#: Copies of learners by device and dtype, each with a digest of the weights of a user's own module,
-#: for as long as the learner itself lives.
+#: Copies of learners by device and dtype, for as long as the learner itself lives, each with the
+#: digest of its weights if the learner was given by a user, who may train it on.
 _PLACED = weakref.WeakKeyDictionary()
+_GIVEN = weakref.WeakSet()
 
 
 class MetaEstimator(BaseEstimator):
@@ -157,13 +158,20 @@ class MetaEstimator(BaseEstimator):
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = {"head.*": getattr(learner.head, "rate_factor", 1.0)}
+        # A module of one's own may begin elsewhere each time a script runs.
+        settings["start"] = None if isinstance(self.backbone, nn.Module) else digest(learner)
+        folder = settings.get("checkpoint_dir")
+        if folder is not None:
+            # A run that was interrupted has left its own weights here, and goes on as it began.
+            begun, folder = vars(self).setdefault("_begun", {}), Path(folder).resolve()
+            if folder not in begun or not (folder / CHECKPOINT).is_file():
+                begun[folder] = {name: settings.get(name) for name in ("start", "rate_factors")}
+            settings |= begun[folder]
         history = meta_train(
             learner,
             source,
             sampler,
             validation_source=validation_source,
-            # A module of one's own may begin elsewhere each time a script runs.
-            start=None if isinstance(self.backbone, nn.Module) else digest(learner),
             device=self._device(),
             random_state=seed,
             **settings,
@@ -265,7 +273,8 @@ class MetaEstimator(BaseEstimator):
         self : object
         """
         if {"backbone", self._head_parameter} & params.keys():
-            vars(self).pop("learner_", None)
+            for learned in ("learner_", "_begun"):
+                vars(self).pop(learned, None)
         return super().set_params(**params)
 
     def _seed_of_all(self):
@@ -296,10 +305,9 @@ class MetaEstimator(BaseEstimator):
         if hasattr(self, "learner_"):
             return self.learner_
         backbone = self.backbone
-        if isinstance(backbone, Learner):
-            learner = backbone
-        elif isinstance(backbone, nn.Module):
-            learner = self._new_learner(backbone)
+        if isinstance(backbone, nn.Module):
+            learner = backbone if isinstance(backbone, Learner) else self._new_learner(backbone)
+            _GIVEN.add(learner)
         elif self._names_an_architecture():
             names = available_weights(self._task)
             raise NotFittedError(
@@ -333,8 +341,7 @@ class MetaEstimator(BaseEstimator):
     def _module(self, learner):
         """The learner on this estimator's device and in its dtype."""
         place = (self._device(), self._torch_dtype())
-        # A module of one's own may have been trained since.
-        state = digest(learner) if isinstance(self.backbone, nn.Module) else None
+        state = digest(learner) if learner in _GIVEN else None
         copies = _PLACED.setdefault(learner, {})
         if place not in copies or copies[place][0] != state:
             placed = copy.deepcopy(learner).to(*place).eval().requires_grad_(False)

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import warnings
 from collections import defaultdict
 from pathlib import Path
 
@@ -41,15 +42,29 @@ class MovingAverage(Callback):
 
 
 class Divergence(Callback):
-    """Ends training with an error where the loss is no number: the weights are lost then."""
+    """Ends training where the loss is no number: with an error, since the weights are lost.
+
+    Parameters
+    ----------
+    has_best : callable
+        Whether there are weights of before that will be kept: then a warning will do.
+    """
+
+    def __init__(self, has_best):
+        self.has_best = has_best
 
     def on_epoch_end(self, net, **kwargs):
         loss = net.history[-1, "train_loss"]
-        if not np.isfinite(loss):
-            raise ValueError(
-                f"Training diverged: the loss became {loss}. Lower learning_rate, or look for "
-                "values in the data that are far too large."
-            )
+        if np.isfinite(loss):
+            return
+        told = (
+            f"Training diverged: the loss became {loss}. Lower learning_rate, or look for values "
+            "in the data that are far too large."
+        )
+        if not self.has_best():
+            raise ValueError(told)
+        warnings.warn(f"{told} The weights of the lowest validation loss are kept.", stacklevel=2)
+        raise KeyboardInterrupt  # which skorch takes for the end of the run
 
 
 class StratumScores(Callback):

@@ -92,6 +92,7 @@ class Checkpoint(Callback):
                 f"{self.path} is damaged ({error}): remove it, or give another checkpoint_dir."
             ) from error
         theirs, ours = json.loads(header["schedule"]), json.loads(json.dumps(self.schedule))
+        theirs.setdefault("start", ours.get("start"))  # of a version that did not tell
         if theirs != ours:
             raise ValueError(
                 f"{self.path} belongs to a run with other settings: {_difference(theirs, ours)}. "
@@ -124,7 +125,8 @@ def digest(learner):
     hashed = hashlib.sha256()
     for name, tensor in learner.state_dict().items():
         hashed.update(name.encode())
-        hashed.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        hashed.update(flat.view(torch.uint8).numpy())  # numpy knows no bfloat16
     return hashed.hexdigest()
 
 

@@ -30,6 +30,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
+from .missing import is_missing_value
 from .model_selection import FewShotSplit, Transductive
 
 __all__ = ["Evaluation", "evaluate", "peers", "preparation"]
@@ -287,7 +288,9 @@ def _labelled_rows(X, y, metadata=None):
     """Rows with a label, and the labels as an array of numbers or strings."""
     y = np.asarray(y)
     check_consistent_length(X, y)
-    known = [not _is_missing(label) and str(label) not in ("-1", "-1.0") for label in y.tolist()]
+    known = [
+        not is_missing_value(label) and str(label) not in ("-1", "-1.0") for label in y.tolist()
+    ]
     rows = np.flatnonzero(known)
     y = y[rows]
     if y.dtype == object:
@@ -297,12 +300,6 @@ def _labelled_rows(X, y, metadata=None):
     if len(np.unique(y)) < 2:
         raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.")
     return _rows(X if hasattr(X, "shape") else np.asarray(X), rows), y
-
-
-def _is_missing(value):
-    # As tasks.encoding says it of arrays, which imports torch, and processes of peers need none.
-    # Text first: pandas' NA refuses to say whether it equals itself.
-    return value is None or str(value) == "<NA>" or value != value
 
 
 def _rows(X, rows):
@@ -380,7 +377,7 @@ def _seconds(column):
 def _as_text(X):
     """Names of categories, whatever they are; NaN where there is none."""
     X = np.asarray(X, dtype=object)
-    missing = np.vectorize(_is_missing, otypes=[bool])(X)
+    missing = np.vectorize(is_missing_value, otypes=[bool])(X)
     return np.where(missing, np.nan, np.vectorize(str, otypes=[object])(X))
 
 

@@ -248,11 +248,15 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
             )
         learner = self._starting_learner(self.random_state or 0)
+        source = as_source(datasets)
         if learner.inputs == "images" and vectors is None:
-            raise ValueError(
-                "The network reads images: give vectors, such as Pictures(side), or of drawings "
-                "Drawings(side), which render and augment them."
-            )
+            drawn = source.draw(np.random.default_rng(0)).X
+            if drawn.dtype.kind != "f" or drawn.shape[1:] != (learner.n_inputs,):
+                raise ValueError(
+                    f"The network reads images, and datasets hold {drawn.dtype} of shape "
+                    f"{drawn.shape[1:]}: give vectors, such as Pictures(side), or Drawings(side) "
+                    "of drawings, which render and augment them."
+                )
         if vectors is not None and getattr(vectors, "width", learner.n_inputs) != learner.n_inputs:
             raise ValueError(
                 f"vectors makes rows of {vectors.width} values, and the network reads "
@@ -267,7 +271,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         if validation_datasets is not None:
             validation_datasets = as_source(validation_datasets)
         return self._meta_train(
-            as_source(datasets),
+            source,
             sampler,
             validation_datasets,
             max_steps=max_steps,

@@ -277,8 +277,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         """Output of all rows, read at once, and their covariance (n_rows, n_rows, n_targets)."""
         check_is_fitted(self)
         X = self._table(X)
-        learner = self._module(self._learner())
         if self.transductive:
+            learner = self._module(self._learner())
             (task,) = self._tasks_with(X, self._encoder_with(X), len(X))
             inputs = self._inputs([task])
             with self._autocast():
@@ -288,6 +288,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             output = learner.head(z, state)[0]
         else:
             z, output = self._read_rows(X)
-            z, (_, state) = z[None], self._context_in_use()[0]
+            learner, _, (_, state), _ = self._context_in_use()
+            z = z[None]
         cov = learner.head.covariance(z, state)[0].double().cpu().numpy().transpose(1, 2, 0)
         return output, (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding

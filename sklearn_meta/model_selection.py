@@ -20,17 +20,18 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .missing import is_missing_value
+
 __all__ = ["FewShotSplit", "SemiSupervisedSplit", "Transductive"]
 
 
 def _encode(y, unlabelled=-1):
     """Sorted classes, and every row's code among them: -1 where the row has no label."""
     y = column_or_1d(y)
-    if any(not isinstance(label, str) and str(label) in ("nan", "None", "<NA>") for label in y):
-        raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
+    if y.dtype.kind not in "iubUS" and any(map(is_missing_value, y)):
+        raise ValueError(f"y contains NaN or None: mark rows without a label by {unlabelled!r}.")
     labelled = np.full(len(y), True) if unlabelled is None else np.asarray(y != unlabelled)
-    if unlabelled == -1:  # of which an array or column of text makes "-1"
-        labelled = labelled & np.asarray(y != "-1")
+    labelled &= np.asarray(y != "-1") | (unlabelled != -1)  # what text makes of -1
     if not labelled.any():
         raise ValueError(f"y has no labelled row: every one of its {len(y)} values is {unlabelled}")
     labels = y[labelled]

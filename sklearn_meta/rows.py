@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_X_y, validate_data
 
 from .base import MetaEstimator, as_text
-from .tables import encode
+from .tables import as_cells, encode
 from .tasks import TableEncoder
 
 
@@ -36,6 +36,7 @@ class RowEstimator(MetaEstimator):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
         if reset:
             self.learner_ = self._learner()
+        X = as_cells(X)
         table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
         numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
         if hasattr(X, "iloc") and table:  # DataFrames stay as they are

@@ -1,5 +1,6 @@
 """Fit-free semi-supervised classification of tables (paper 000)."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -223,10 +224,14 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self.y_, len(self.classes_)
 
     def _small_labels(self, y):
-        y = column_or_1d(_as_labels(y), warn=True)
+        if y.dtype.kind not in "iub" or y.ndim != 1:  # otherwise there is nothing to check
+            y = column_or_1d(_as_labels(y), warn=True)
+            labelled = y[~_are_unlabelled(y)]
+            with warnings.catch_warnings():  # few labelled rows are what we are for
+                warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+                if len(labelled):
+                    check_classification_targets(labelled)
         unlabelled = _are_unlabelled(y)
-        if not unlabelled.all():
-            check_classification_targets(y[~unlabelled])
         classes, codes = _codes(y, unlabelled)
         if len(classes) < 2:
             raise ValueError(f"at least 2 classes are needed, got {len(classes)}.")
@@ -240,13 +245,13 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 def _as_labels(y):
     """Labels as scikit-learn takes them; of what is no label, say how to mark a row without one.
 
-    Integers that are objects become integers.
+    Integers and booleans that are objects become integers.
     """
-    if y is None:
-        return y
-    if is_missing(np.asarray(y, dtype=object).ravel()).any():
-        raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
     values = np.asarray(y)
+    if y is None or values.dtype.kind in "iubUS":
+        return y
+    if is_missing(values.ravel()).any():
+        raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
     if values.dtype != object or any(isinstance(value, str) for value in values.flat):
         return y
     whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)
@@ -255,6 +260,8 @@ def _as_labels(y):
 
 def _are_unlabelled(y):
     """Rows that scikit-learn's convention marks as unlabelled, a bool array."""
+    if y.dtype.kind in "iuf":
+        return y == -1
     return np.array([label == -1 or label == "-1" for label in y], dtype=bool)
 
 

@@ -140,10 +140,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _encoder_with(self, X):
         """Encoder for the context and ``X``: categories that only ``X`` has are worth a column."""
-        if not self.encoder_.categorical_:
+        known = {*self.encoder_.categorical_, *self.encoder_.unseen_}
+        if not known:
             return self.encoder_
         encoder = TableEncoder().fit(stack_tables(self.X_, X))
-        if set(encoder.categorical_) - set(self.encoder_.categorical_):
+        if set(encoder.categorical_) - known:
             self.encoder_.transform(X)  # which says what was numeric in fit
         return encoder
 
@@ -170,8 +171,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         module = self._module(self._learner())
         kept = vars(self).get("_context")
         if kept is None or kept[0] is not module or kept[1] != self.dtype:
-            self._context = module, self.dtype, self._read_context(module)
-        return self._context[2]
+            self._context = module, self.dtype, *self._read_context(module)
+        return self._context
 
     @torch.inference_mode()
     def _read_context(self, module):
@@ -185,8 +186,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
     @torch.inference_mode()
     def _read_rows(self, X):
         """Inductive mode: each row from the encoded context alone, in chunks."""
-        learner = self._module(self._learner())
-        state, masks = self._context_in_use()
+        learner, _, state, masks = self._context_in_use()
         rows = torch.from_numpy(self._encode(self.encoder_, X)).to(self._device())
         results = []
         for chunk in rows.split(self.chunk_size):
@@ -243,8 +243,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 "X_unlabelled must have the column names of X_labelled, in their order."
             )
         tables = [_checked_cells(X) for X in (X_labelled, X_unlabelled)]
-        encoder = TableEncoder().fit(stack_tables(*tables) if self.transductive else tables[0])
-        X = np.vstack([self._encode(encoder, table) for table in tables])
+        stacked = stack_tables(*tables)
+        X = self._encode(TableEncoder().fit(stacked if self.transductive else tables[0]), stacked)
         if np.isnan(X).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):

@@ -147,7 +147,7 @@ def meta_train(
     for name, given in (("max_steps", max_steps), ("eval_every", eval_every)):
         check_scalar(given, name, Real, min_val=1)
     max_steps = int(max_steps)
-    eval_every = min(int(eval_every), max_steps)
+    eval_every = int(min(eval_every, max_steps))
     n_epochs = math.ceil(max_steps / eval_every)
     run = {
         "max_steps": max_steps,
@@ -181,7 +181,7 @@ def meta_train(
     average = MovingAverage(learner, ema_decay)
     checkpoint = Checkpoint(checkpoint_dir, run, average, is_writer=shared.rank == 0)
     own = [
-        Divergence(),
+        Divergence(lambda: keep == "best" and checkpoint.best is not None),
         GradientNormClipping(clip),
         LRScheduler(
             LambdaLR,

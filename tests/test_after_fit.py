@@ -15,6 +15,7 @@ from sklearn_meta import (
 )
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.learner import Learner
+from sklearn_meta.weights import load_learner
 
 X, Y = load_wine(return_X_y=True)
 FEW = np.r_[0:4, 60:64, 140:144]
@@ -102,6 +103,15 @@ def test_a_module_of_ones_own_may_be_trained_on(transductive):
     after = answers(fitted(MetaSemiSupervisedClassifier, **parameters))
     assert not np.allclose(after, before)
     np.testing.assert_array_equal(answers(estimator), after)
+
+
+def test_weights_by_name_and_as_a_module_share_one_copy():
+    """One learner, however it is given: copies that replace each other would be made each time."""
+    learner = load_learner("prior")
+    by_name = fitted(MetaSemiSupervisedClassifier, backbone="prior", transductive=False)
+    given = fitted(MetaSemiSupervisedClassifier, backbone=learner, transductive=False)
+    placed = [estimator._context_in_use()[0] for estimator in (by_name, given, by_name, given)]
+    assert all(module is placed[0] for module in placed)
 
 
 def test_a_few_shot_module_may_be_trained_on():

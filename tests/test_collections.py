@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_iris
 
 from sklearn_meta.tasks import Folder, as_source, select, split
 from sklearn_meta.tasks.collections import Subset
@@ -184,3 +185,57 @@ def test_a_split_has_its_shares():
     for shares in ((0.5, 0.6), (1.5, -0.5)):
         with pytest.raises(ValueError, match="non-negative and sum to 1"):
             split({}, shares=shares)
+
+
+def test_classes_of_csv_that_look_like_gaps_are_classes(tmp_path):
+    rows = pd.DataFrame({"a": np.arange(9.0), "k": ["None", "u", "v"] * 3})
+    rows["target"] = ["None", "Apnea", "n/a"] * 3
+    rows.to_csv(tmp_path / "sleep.csv", index=False)
+    X, y, _ = Folder(tmp_path)["sleep"]
+    assert sorted(set(y)) == ["Apnea", "None"] and len(y) == 6
+    assert set(X["k"]) == {"None", "u"} and X["a"].dtype == float
+    (tmp_path / "gaps.csv").write_text("a,k,t\nNA,NA,x\n1,null,y\nnull,u,x\n2,,\n")
+    X, y, _ = Folder(tmp_path)["gaps"]
+    assert y.tolist() == ["x", "y", "x"]
+    assert X["a"].isna().tolist() == [True, False, True]  # a column of numbers
+    assert X["k"].isna().tolist() == [True, False, False]
+
+
+def test_an_index_with_empty_cells(tmp_path):
+    table = pd.DataFrame({"a": [1.5, 2, 3], "t": [1.5, 2, 3]})
+    for name in ("NA", "iris", "wine"):
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+    index = tmp_path / "index.csv"
+    index.write_text("name,family,task,split\nNA,,,0\niris,,regression,1\nwine,flowers,,0\n")
+    folder = Folder(tmp_path)
+    assert list(folder) == ["NA", "iris", "wine"] and folder.families == {"wine": "flowers"}
+    assert folder["NA"].metadata == {"name": "NA", "split": 0}
+    assert list(Folder(tmp_path, split=0)) == list(Folder(tmp_path, split="0")) == ["NA", "wine"]
+    assert len(as_source(folder, task="regression")) == 3
+    index.write_text("title\niris\n")
+    with pytest.raises(ValueError, match="has no column 'name'"):
+        Folder(tmp_path)
+
+
+def test_names_of_files_and_of_what_is_excluded(tmp_path):
+    table = pd.DataFrame({"a": [1, 2, 3, 4], "t": ["x", "y"] * 2})
+    table.to_csv(tmp_path / "UPPER.CSV", index=False)
+    table.to_csv(tmp_path / "semicolons.csv", index=False, sep=";")
+    folder = Folder(tmp_path)
+    assert list(folder) == ["UPPER", "semicolons"]
+    assert list(select(folder, exclude="UPPER")) == []
+    with pytest.raises(ValueError, match="'semicolons'.* commas must stand between"):
+        folder["semicolons"]
+
+
+def test_one_bad_table_does_not_spoil_the_others():
+    X, y = load_iris(return_X_y=True)
+    arrays = pd.DataFrame({"a": range(6), "l": [np.array([1, 2])] * 6})
+    bad = {"vector": (X[:, 0], y), "empty": (X[:0], y[:0]), "text": (X, ["a"] * 150)}
+    with pytest.warns(UserWarning, match="left out") as told:
+        source = as_source(
+            {"iris": (X, y), "cells": (arrays, [0, 1] * 3), **bad}, task="regression"
+        )
+    assert {"iris", "cells"} == set(source)
+    message = str(told[0].message)
+    assert all(repr(name) in message for name in bad)

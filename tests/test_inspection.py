@@ -12,7 +12,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgba
 from matplotlib.markers import MarkerStyle
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.datasets import load_wine, make_moons
+from sklearn.datasets import load_iris, load_wine, make_moons
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
@@ -248,3 +248,17 @@ def test_effect_refuses_what_it_cannot_show(moons):
         show(LabelSpreading(), X, np.full(60, -1))
     with pytest.raises(ValueError, match="inconsistent"):
         show(LabelSpreading(), X, y[:-1])
+
+
+def test_lists_are_arrays_of_points():
+    X, y = load_iris(return_X_y=True)
+    few = np.where(np.arange(150) % 10 == 0, y, -1)
+    classifier = MetaSemiSupervisedClassifier("prior")
+    settings = {"grid_resolution": 5}
+    of_list, of_array = (
+        UnlabelledEffectDisplay.from_estimator(classifier, *data, **settings)
+        for data in ((X[:, :2].tolist(), few.tolist()), (X[:, :2], few))
+    )
+    for name, value in vars(of_array).items():
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(getattr(of_list, name), value)

@@ -149,9 +149,16 @@ def test_a_name_that_excludes_nothing_is_told(here, capsys):
             "MetaLSTMTagger learns from texts, and collections are of tables",
         ),
         (("evaluate", "tables", "--n-shots", "0"), "--n-shots must be 1 or more, got 0"),
+        (
+            ("meta-fit", "tables", "--estimator", "AmortizedGMM", "--output", "x.safetensors")
+            + ("--n-shots", "3"),
+            "AmortizedGMM has no --n-shots",
+        ),
+        (("meta-fit", "tables", "--output", "folder.safetensors"), "is a folder"),
     ],
 )
 def test_what_cannot_be_is_a_wrong_argument(here, capsys, command, message):
+    (here / "folder.safetensors").mkdir(exist_ok=True)
     with pytest.raises(SystemExit) as end:
         call(*command)
     assert end.value.code == 2
@@ -212,6 +219,30 @@ def test_the_recipe_of_a_card_trains_the_same_weights():
     assert call("meta-fit", "--recipe", "of_card.json", "--output", "second.safetensors") == 0
     assert Path("first.safetensors").read_bytes() == Path("second.safetensors").read_bytes()
     assert json.loads(Path("second.json").read_text())["recipe"] == recipe
+
+
+@pytest.mark.parametrize(
+    "estimator, collection",
+    [("AmortizedGMM", "prior"), ("MANNRegressor", "prior"), ("AmortizedOutlierDetector", "tables")],
+)
+def test_the_card_tells_what_other_estimators_were_trained_with(here, estimator, collection):
+    output = f"{estimator}.safetensors"
+    few = ("--max-steps", 1, "--output", output, "--estimator", estimator, "--quiet")
+    assert call("meta-fit", collection, *few) == 0
+    recipe = json.loads(Path(f"{estimator}.json").read_text())["recipe"]
+    own = inspect.signature(getattr(sklearn_meta, estimator).meta_fit).parameters
+    for name in {"batch_size", "learning_rate", "eval_every"} & own.keys():
+        assert recipe[name] == own[name].default
+    Path("of_other.json").write_text(json.dumps(recipe))
+    again = ("meta-fit", "--recipe", "of_other.json", "--output", "again.safetensors", "--quiet")
+    assert call(*again) == 0
+    assert Path(output).read_bytes() == Path("again.safetensors").read_bytes()
+
+
+def test_an_output_that_cannot_be_written_is_told_before_training(capsys):
+    assert call(*meta_fit_prior("/proc/w.safetensors", "--max-steps", 10**9)) == 1
+    assert call(*meta_fit_prior("x.safetensors", "--checkpoint-dir", "tiny.safetensors")) == 1
+    assert capsys.readouterr().err.count("error: ") == 2
 
 
 @pytest.mark.parametrize(

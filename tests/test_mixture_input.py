@@ -1,6 +1,7 @@
 """AmortizedGMM on points that make trouble, and its errors."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
@@ -8,6 +9,7 @@ from sklearn.mixture import GaussianMixture
 from test_mixture import ALL_TYPES, LEARNER, double
 
 from sklearn_meta import AmortizedGMM, learner
+from sklearn_meta.tasks import Dataset, Folder
 
 RNG = np.random.default_rng(0)
 X_GOOD = RNG.standard_normal((30, 3)) + 4 * RNG.integers(0, 2, (30, 1))
@@ -244,3 +246,14 @@ def test_points_that_are_out_of_all_reach_have_probabilities(covariance_type):
     far = np.array([[1e300, 0, 0], [-1e308, 1e308, 1e10]])
     assert np.isfinite(mixture.predict_proba(far)).all()
     assert np.isfinite(mixture.score_samples(far)).all()
+
+
+def test_sets_of_a_collection_and_gaps(tmp_path):
+    rng = np.random.default_rng(0)
+    pd.DataFrame(rng.normal(size=(40, 2))).assign(t=0).to_csv(tmp_path / "a.csv", index=False)
+    quick = {"max_steps": 1, "batch_size": 1, "verbose": False}
+    assert AmortizedGMM().meta_fit(Folder(tmp_path), **quick).history_
+    X = rng.normal(size=(40, 2)).astype(np.float32)
+    X[3, 0] = np.nan
+    with pytest.raises(ValueError, match="'gap' has gaps, and mixtures are of whole points"):
+        AmortizedGMM().meta_fit([Dataset("gap", X, np.zeros(40, int))], **quick)

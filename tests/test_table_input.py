@@ -7,7 +7,12 @@ from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.linear_model import RANSACRegressor
 
-from sklearn_meta import AmortizedOutlierDetector, MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta import (
+    AmortizedOutlierDetector,
+    MANNClassifier,
+    MetaGPRegressor,
+    MetaSemiSupervisedClassifier,
+)
 from sklearn_meta.tasks import TableEncoder, stack_tables
 
 X, Y = load_iris(return_X_y=True)
@@ -70,13 +75,48 @@ def test_a_column_of_which_fit_sees_nothing_may_hold_anything_later(nothing, tra
         np.testing.assert_allclose(classify_batch(context, MIXED), with_it, atol=1e-6)
     else:
         np.testing.assert_allclose(with_it, without, atol=1e-6)
+    numbers = MIXED.assign(k=Y * 1.0)  # whatever the form, they are numbers
+    classifier = MetaSemiSupervisedClassifier(transductive=transductive)
+    of_array = NUMBERS.assign(k=np.nan).to_numpy()[FEW]
+    expected = classifier.fit(of_array, Y[FEW]).transform(numbers.to_numpy())
+    np.testing.assert_allclose(
+        classifier.fit(context, Y[FEW]).transform(numbers), expected, atol=1e-6
+    )
 
 
-@pytest.mark.parametrize("later", [["x"] * 3, [1.5, 2, 3], pd.date_range("2020", periods=3)])
-def test_an_encoder_leaves_a_column_without_a_cell_missing(later):
-    encoder = TableEncoder().fit(pd.DataFrame({"a": [1.0, 2.0], "k": [np.nan, np.nan]}))
-    encoded = encoder.transform(pd.DataFrame({"a": [1.0, 2.0, 3.0], "k": later}))
-    assert encoded.shape == (3, 2) and np.isnan(encoded[:, 1]).all()
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NaT])
+def test_an_encoder_takes_numbers_of_a_column_of_which_it_has_seen_no_cell(nothing):
+    encoder = TableEncoder().fit(pd.DataFrame({"a": [1.0, 2.0], "k": [nothing, nothing]}))
+    assert encoder.unseen_ == [1] and encoder.n_columns_out_ == 2
+    for later, expected in (
+        (["x", "", "y"], [np.nan] * 3),
+        ([1.5, None, 3], [1.5, np.nan, 3]),
+        (pd.to_datetime(["1970-01-01", "1970-01-02", None]), [0, 86400, np.nan]),
+    ):
+        encoded = encoder.transform(pd.DataFrame({"a": [1.0, 2.0, 3.0], "k": later}))
+        np.testing.assert_array_equal(encoded[:, 1], expected)
+
+
+def test_a_stream_that_begins_with_a_gap_reads_the_numbers_that_follow():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 40)
+    rows = pd.DataFrame({"a": 10.0 * y, "b": rng.normal(size=40)})
+    rows.loc[:4, "a"] = np.nan
+    streams = [MANNClassifier(n_estimators=2) for _ in range(2)]
+    for start in range(0, 40, 5):
+        piece = rows.iloc[start : start + 5]
+        streams[0].partial_fit(piece, y[start : start + 5])
+        streams[1].partial_fit(piece.to_numpy(), y[start : start + 5])
+    of_frame, of_array = (
+        stream.predict_proba(table) for stream, table in zip(streams, (rows, rows.to_numpy()))
+    )
+    np.testing.assert_array_equal(of_frame, of_array)
+
+
+def test_a_gap_in_a_list_of_a_stream_is_no_category():
+    rows = [["a", 1.0], ["b", np.nan], [np.nan, 2.0], ["b", 3.0]] * 2
+    stream = MANNClassifier(n_estimators=1).fit(rows, [0, 1, 0, 1] * 2)
+    assert stream.encoder_.encoders_[0].categories_[0].tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("table", [NUMBERS, MIXED], ids=["numbers", "mixed"])
@@ -146,6 +186,17 @@ def test_labels_of_many_tasks_are_checked_as_those_of_fit():
     with pytest.warns(match="A column-vector y was passed"):
         column = classify_batch(X[FEW], X, y=Y[FEW][:, None])
     np.testing.assert_array_equal(column, classify_batch(X[FEW], X))
+
+
+@pytest.mark.filterwarnings("error")
+def test_many_classes_of_few_rows_are_no_warning():
+    y = np.arange(15).astype(str)
+    assert classify_batch(X[FEW], X, y=y).shape == (150, 15)
+
+
+def test_text_that_looks_like_a_gap_is_a_label():
+    y = np.array(["<NA>", "None", "nan"])[Y[FEW]]
+    assert MetaSemiSupervisedClassifier().fit(X[FEW], y).classes_.tolist() == sorted(set(y))
 
 
 def test_integers_and_booleans_that_are_objects_are_labels():

@@ -357,6 +357,8 @@ def test_words_with_blanks_and_lines_with_none(tmp_path):
     words, vectors = read_word_vectors(file)
     assert words == ["good", ". . .", "at name@domain.com", "two"]
     assert_array_equal(vectors, [[1, 2, 3], [3, 2, 1], [1, 1, 1], [4, 5, 6]])
+    file.write_bytes(b"\xef\xbb\xbf2 3\r\ngood 1 2 3 \r\n 4 4 4\r\nbad 3 2 1 \r\n")
+    assert read_word_vectors(file)[0] == ["good", "bad"]  # fastText, a mark, and no word
     file.write_text("good 1\nbad 2\n")  # the first line is no count
     assert read_word_vectors(file)[0] == ["good", "bad"]
 

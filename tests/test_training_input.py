@@ -1,9 +1,15 @@
 """Meta-training that is asked for what cannot be: a clear error, and no weights that are lost."""
 
+import copy
+import json
+
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from sklearn.datasets import load_iris
+from skorch.callbacks import Callback
 
 from sklearn_meta import (
     FewShotTransformerClassifier,
@@ -14,6 +20,7 @@ from sklearn_meta import (
 )
 from sklearn_meta.checkpoint import CHECKPOINT, digest
 from sklearn_meta.tasks import EpisodeSampler, RegressionSampler, Tables, as_source
+from sklearn_meta.weights import load_learner
 
 IRIS = load_iris(return_X_y=True)
 TEXTS = (["a fine film", "a dull film", "so good", "so bad"] * 4, [1, 0, 1, 0] * 4)
@@ -110,6 +117,68 @@ def test_a_checkpoint_of_other_weights_is_refused(tmp_path):
     small().meta_fit({"iris": IRIS}, **settings)
     with pytest.raises(ValueError, match="other settings: start was"):
         trained.meta_fit({"iris": IRIS}, **settings)
+
+
+def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
+    class Interrupt(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            if len(net.history) == 2:
+                raise KeyboardInterrupt
+
+    settings = {"max_steps": 4, "eval_every": 1, "batch_size": 1, "verbose": False}
+    for backbone in ("prior", "deep_sets"):
+        whole = MetaSemiSupervisedClassifier(backbone, random_state=0)
+        whole.meta_fit({"iris": IRIS}, **settings)
+        estimator = MetaSemiSupervisedClassifier(backbone, random_state=0)
+        kept = settings | {"checkpoint_dir": tmp_path / backbone}
+        with pytest.warns(UserWarning, match="ended by an interrupt"):
+            estimator.meta_fit({"iris": IRIS}, callbacks=[Interrupt()], **kept)
+        for _ in range(2):  # and once more, when it is complete
+            estimator.meta_fit({"iris": IRIS}, **kept)
+            assert digest(estimator.learner_) == digest(whole.learner_)
+        with pytest.raises(ValueError, match="other settings: rate was"):
+            MetaSemiSupervisedClassifier(backbone, random_state=0).meta_fit(
+                {"iris": IRIS}, learning_rate=1e-5, **kept
+            )
+
+
+@pytest.mark.filterwarnings("ignore:Meta-training was ended")
+def test_training_that_diverges_late_keeps_the_best_weights():
+    class Spoil(Callback):
+        def on_epoch_begin(self, net, **kwargs):
+            if len(net.history) == 3:
+                with torch.no_grad():
+                    next(net.module_.parameters()).fill_(torch.nan)
+
+    estimator = small()
+    with pytest.warns(UserWarning, match="diverged.*lowest validation loss are kept"):
+        estimator.meta_fit(
+            {"iris": IRIS},
+            validation_datasets={"iris": IRIS},
+            **{"max_steps": 6, "eval_every": 1, "batch_size": 1, "verbose": False},
+            callbacks=[Spoil()],
+        )
+    assert all(parameter.isfinite().all() for parameter in estimator.learner_.parameters())
+
+
+def test_a_checkpoint_of_a_version_that_did_not_tell_its_start_goes_on(tmp_path):
+    settings = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}
+    settings["checkpoint_dir"] = tmp_path
+    first = digest(small().meta_fit({"iris": IRIS}, **settings).learner_)
+    with safe_open(tmp_path / CHECKPOINT, "pt") as file:
+        header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
+    schedule = json.loads(header["schedule"])
+    del schedule["start"]
+    save_file(tensors, tmp_path / CHECKPOINT, header | {"schedule": json.dumps(schedule)})
+    assert digest(small().meta_fit({"iris": IRIS}, **settings).learner_) == first
+
+
+def test_weights_of_any_type_have_a_digest():
+    learner = copy.deepcopy(load_learner("prior"))
+    of_all = [digest(learner), digest(learner.bfloat16()), digest(learner.double())]
+    assert len(set(of_all)) == 3
+    classifier = MetaSemiSupervisedClassifier(learner.bfloat16())
+    assert classifier.fit(IRIS[0][::10], IRIS[1][::10]).score(*IRIS) > 0.8
 
 
 def test_a_module_of_ones_own_may_begin_elsewhere(tmp_path):

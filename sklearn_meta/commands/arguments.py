@@ -150,10 +150,14 @@ def open_collection(spec, args, task="classification"):
 
     What is left out is told on stderr. The task says which prior is meant.
     """
-    from ..tasks import Folder, RegressionPrior, TablePrior, select
+    from ..tasks import Folder, Mixture, MixturePrior, RegressionPrior, TablePrior, select
     from ..tasks.collections import family_of
 
     if spec.kind == "prior":
+        if task == "mixture":
+            return MixturePrior()
+        if task == "outlier_detection":
+            return Mixture([TablePrior(), RegressionPrior()])
         return TablePrior() if task.endswith("classification") else RegressionPrior()
     if spec.kind == "openml":
         collection = open_openml(spec.place, args).fetch()

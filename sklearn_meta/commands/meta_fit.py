@@ -13,6 +13,7 @@ from argparse import ArgumentTypeError
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import sklearn_meta
 
@@ -46,7 +47,7 @@ A recipe holds the same arguments by name; those given here as well win:
   max_steps = 5000
 """
 
-# Parameter of meta_fit -> type, default (that of meta_fit) and help.
+# Parameter of meta_fit -> type, default (that of MetaSemiSupervisedClassifier) and help.
 SETTINGS = {
     "max_steps": (positive, 20_000, "steps of --batch-size tasks each"),
     "n_shots": (integers, None, "labelled rows (a class) of a task, drawn from these: 1,3,5,10"),
@@ -91,7 +92,8 @@ def add_arguments(parser):
         metavar="P",
         help="probability that a numeric column takes the target's place [%(default)s]",
     )
-    training = parser.add_argument_group("training").add_argument
+    about = "defaults are those of MetaSemiSupervisedClassifier; other estimators have their own"
+    training = parser.add_argument_group("training", about).add_argument
     for name, (kind, default, text) in SETTINGS.items():
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
         text += "" if default is None else f" [{shown}]"
@@ -113,6 +115,7 @@ def run(args):
     if len(args.n_unlabelled or []) > 2:
         args.parser.error("--n-unlabelled takes one number, or least and most")
     from ..tasks import Mixture, Tables, as_source
+    from ..tasks.mixtures import as_point_sets
     from ..weights import load_learner, save_learner
 
     kind = getattr(sklearn_meta, args.estimator)
@@ -122,11 +125,22 @@ def run(args):
         args.parser.error(f"{args.estimator} learns from texts, and collections are of tables")
     if args.backbone not in kind._architectures:
         load_learner(args.backbone)  # an error now rather than after all tables are loaded
-    args.output.parent.mkdir(parents=True, exist_ok=True)
+    defaults = _defaults(kind)
+    for name in SETTINGS:
+        if getattr(args, name) is not None and name not in defaults:
+            args.parser.error(f"{args.estimator} has no --{name.replace('_', '-')}")
+    if args.output.is_dir():
+        args.parser.error(f"--output {args.output} is a folder")
+    for folder in filter(None, (args.output.parent, args.checkpoint_dir)):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):  # an error now rather than after all training
+            pass
     estimator = kind(backbone=args.backbone, device=args.device, random_state=args.seed)
 
     def open_source(spec, **options):
         collection = open_collection(spec, args, estimator._task)
+        if estimator._task == "mixture":
+            return as_point_sets(collection)
         return as_source(collection, task=estimator._expected_targets, **options)
 
     sources = [open_source(spec, retarget=args.retarget) for spec in args.collection]
@@ -150,7 +164,7 @@ def run(args):
             | ({"datasets": list(source)} if isinstance(source, Tables) else {})
             for spec, source in zip(args.collection, sources)
         ],
-        "recipe": _recipe(args, settings),
+        "recipe": _recipe(args, defaults | settings),
         "seed": args.seed,
         "validation": _validation(args, estimator.history_),
     }
@@ -170,6 +184,16 @@ def run(args):
     return 0
 
 
+def _defaults(kind):
+    """Settings that ``meta_fit`` of an estimator has, and their defaults."""
+    from ..base import MetaEstimator
+
+    own = signature(kind.meta_fit).parameters
+    passed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values())
+    known = signature(MetaEstimator.meta_fit).parameters if passed_on else {}
+    return {name: p.default for name, p in (*known.items(), *own.items()) if name in SETTINGS}
+
+
 def _recipe(args, settings):
     """The arguments that train the same weights elsewhere, as a recipe holds them."""
     given = {name: getattr(args, name) for name in _DECISIVE if getattr(args, name)}
@@ -177,9 +201,8 @@ def _recipe(args, settings):
         given["backbone"] = Path(args.backbone).name
     if args.validation is not None:
         given["validation"] = args.validation.label
-    training = {name: default for name, (_, default, _) in SETTINGS.items()} | settings
-    for name in ("checkpoint_dir", "n_workers"):  # of one machine
-        training.pop(name)
+    of_one_machine = ("checkpoint_dir", "n_workers")
+    training = {name: value for name, value in settings.items() if name not in of_one_machine}
     collection = [
         spec.label + (f"@{spec.share:g}" if spec.share != 1 else "") for spec in args.collection
     ]

@@ -97,8 +97,6 @@ class MetaChangeDisplay:
         words = estimator.words_of(text)
         if not words:
             raise ValueError("The text has no word.")
-        if any(len(word.split()) > 1 for word in words):
-            raise ValueError("Give one text: a str, or a list of its words, not of several texts.")
         # As if the text ended after each of its words.
         beginnings = [words[: n + 1] for n in range(len(words))]
         place = list(estimator.classes_).index(label)

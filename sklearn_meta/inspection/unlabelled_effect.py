@@ -114,6 +114,7 @@ class UnlabelledEffectDisplay:
         points = np.asarray(X, dtype=float)
         if points.ndim != 2 or points.shape[1] != 2:
             raise ValueError(f"X must have 2 columns to be drawn, got shape {points.shape}.")
+        X = X if hasattr(X, "iloc") else points
         classes, target = _encode(y)
         labelled = target != -1
         if labelled.all():

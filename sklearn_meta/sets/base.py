@@ -141,8 +141,8 @@ class SetEstimator(BaseEstimator):
         """What ``fit`` learns about elements before any training: their shape and scale."""
         self._element_shape = sets[0].shape[1:]
         self.n_features_in_ = math.prod(self._element_shape)
-        self._is_embedded = self.embedding is not None
-        if self._is_embedded:
+        vars(self).pop("mean_", None)  # of an earlier fit without an embedding
+        if self.embedding is not None:
             return
         if len(self._element_shape) > 1:
             raise ValueError(
@@ -154,7 +154,7 @@ class SetEstimator(BaseEstimator):
     def _prepare(self, sets):
         """Sets as tensors: standardised, or as they are for the embedding (bytes stay bytes)."""
         elements = np.concatenate(sets)
-        if not self._is_embedded:
+        if hasattr(self, "mean_"):  # there was no embedding in fit
             with np.errstate(over="ignore"):
                 elements = (elements - self.mean_) / self.scale_
             elements = np.clip(elements, -FARTHEST, FARTHEST)

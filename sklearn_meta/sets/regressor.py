@@ -167,8 +167,8 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
         target = y.reshape(len(y), -1)
-        self._counts = self.loss == "poisson"
-        if self._counts:
+        vars(self).pop("_unit", None)  # of an earlier fit to counts
+        if self.loss == "poisson":
             if (target < 0).any() or (target != np.floor(target)).any():
                 raise ValueError(
                     "loss='poisson' is for counts: every target must be a whole number from 0 on. "
@@ -198,7 +198,7 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         ndarray of shape (n_sets,) or (n_sets, n_targets)
         """
         output = self._outputs(X)
-        if self._counts:
+        if hasattr(self, "_unit"):  # counts were what fit was given
             prediction = poisson_rate(output, self._unit).numpy()
         else:
             mean, scale = self._target_scale

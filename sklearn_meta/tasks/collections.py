@@ -21,10 +21,23 @@ def _read_parquet(file):
     return pd.read_parquet(file)
 
 
+#: What is a gap in a column of text: "None" and "null" are names of classes, too.
+_GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
+
+
 def _read_csv(file):
     import pandas as pd
 
-    return pd.read_csv(file)
+    frame = pd.read_csv(file, index_col=False)
+    text = [
+        j for j in range(frame.shape[1]) if not pd.api.types.is_numeric_dtype(frame.dtypes.iloc[j])
+    ]
+    if text and frame.iloc[:, text].isna().any(axis=None):
+        narrow = {"keep_default_na": False, "na_values": _GAPS, "dtype": str}
+        again = pd.read_csv(file, index_col=False, usecols=text, **narrow)
+        for place, j in enumerate(text):
+            frame.isetitem(j, again.iloc[:, place])
+    return frame
 
 
 def _read_arff(file):
@@ -77,11 +90,12 @@ class Folder(Mapping):
             raise FileNotFoundError(f"There is no folder {self.path}: give a folder of tables.")
         self._files = {}
         for file in sorted(self.path.iterdir()):
-            if file.suffix in _READERS and file.name != "index.csv":
+            if file.suffix.lower() in _READERS and file.name != "index.csv":
                 if file.stem in self._files:
                     raise ValueError(f"{self.path} has two tables {file.stem!r}: rename one.")
                 self._files[file.stem] = file
-        wanted = {key: value for key, value in (("split", split), ("task", task)) if value}
+        wanted = {key: value for key, value in (("split", split), ("task", task))}
+        wanted = {key: str(value) for key, value in wanted.items() if value is not None}
         self._metadata = self._read_index(wanted)
         if not self._metadata:
             raise FileNotFoundError(
@@ -101,12 +115,17 @@ class Folder(Mapping):
             return {name: {} for name in self._files}
         import pandas as pd
 
-        index = pd.read_csv(file, dtype={"name": str})
-        for key, value in wanted.items():
+        index = pd.read_csv(file, index_col=False)
+        for key in ("name", *wanted):
             if key not in index:
                 raise ValueError(f"{file} has no column {key!r}.")
-            index = index[index[key] == value]
-        return {row["name"]: row for row in index.to_dict("records")}
+        as_text = {"usecols": ["name"], "dtype": str, "keep_default_na": False}
+        index["name"] = pd.read_csv(file, index_col=False, **as_text)["name"]  # one may be "NA"
+        for key, value in wanted.items():
+            index = index[index[key].astype(str) == value]
+        rows = index.to_dict("records")
+        # An empty cell of the index says nothing.
+        return {row["name"]: {k: v for k, v in row.items() if pd.notna(v)} for row in rows}
 
     def __getitem__(self, name):
         metadata = self._metadata[name]
@@ -114,11 +133,14 @@ class Folder(Mapping):
             raise FileNotFoundError(f"Dataset {name!r}: no file of that name in {self.path}.")
         file = self._files[name]
         try:
-            frame = _READERS[file.suffix](file)
+            frame = _READERS[file.suffix.lower()](file)
         except Exception as error:  # each reader has errors of its own
             raise ValueError(f"Dataset {name!r}: cannot read {file} ({error}).") from error
         if frame.shape[1] < 2:
-            raise ValueError(f"Dataset {name!r}: {file} has no column beside the target.")
+            raise ValueError(
+                f"Dataset {name!r}: {file} has no column beside the target. Of CSV, commas must "
+                "stand between the cells."
+            )
         frame = frame[frame.iloc[:, -1].notna()].reset_index(drop=True)
         return RawTable(frame.iloc[:, :-1], frame.iloc[:, -1], metadata)
 
@@ -203,7 +225,7 @@ def select(
         ``rejected`` says why each of the other tables, among them those that could not be
         loaded, was not taken.
     """
-    exclude = {str(item) for item in exclude}
+    exclude = {exclude} if isinstance(exclude, str) else {str(item) for item in exclude}
     tables, rejected, families = {}, {}, {}
     for name in collection:
         family = family_of(collection, name)

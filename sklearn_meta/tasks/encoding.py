@@ -7,6 +7,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
+from ..missing import is_missing_value
+
 #: Dates and durations as objects; datetime and pandas' Timestamp are dates.
 _TIMES = (date, timedelta, np.datetime64, np.timedelta64)
 
@@ -17,7 +19,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     A missing category is NaN in each of its one-hot columns, so the backbone sees an unobserved
     cell (Eq. 5 of paper 000) and not one more category. A category that ``fit`` has not seen is
     missing, too. A two-valued column becomes one column. Dates and durations are numbers, of
-    seconds. A column of which ``fit`` has seen no cell stays missing, whatever it holds later.
+    seconds. A column of which ``fit`` has seen no cell is one column: numbers that it holds later
+    are taken as they are, and text is missing.
 
     Parameters
     ----------
@@ -28,6 +31,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     categorical_ : list of int
         Positions of the columns that are one-hot encoded.
+    unseen_ : list of int
+        Positions of the columns of which ``fit`` has seen no cell; of a matrix, none.
     n_columns_out_ : int
         Number of columns of the result.
     """
@@ -50,8 +55,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        columns = [] if _is_matrix(X) else [_known_column(*column) for column in _columns(X)]
-        self.categorical_ = [j for j, column in enumerate(columns) if column.dtype == object]
+        columns = [] if _is_matrix(X) else [_column(*column) for column in _columns(X)]
+        self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]
+        self.categorical_ = [
+            j for j, c in enumerate(columns) if c.dtype == object and j not in self.unseen_
+        ]
         self.encoders_ = {}
         n_columns_out = np.shape(X)[1] - len(self.categorical_)
         for j in self.categorical_:
@@ -62,8 +70,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 handle_unknown="ignore",
                 sparse_output=False,
             )
-            # An all-missing column has one category that never occurs: it stays all missing.
-            encoder.fit((known if len(known) else np.array([""], dtype=object))[:, None])
+            encoder.fit(known[:, None])
             self.encoders_[j] = encoder
             n_columns_out += len(encoder.get_feature_names_out())
         self.n_columns_out_ = n_columns_out
@@ -86,15 +93,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         blocks = []
         for j, (values, dtype) in enumerate(_columns(X)):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
-                unseen = self.encoders_[j].categories_[0].tolist() == [""]
-                if getattr(dtype, "kind", "O") in "mM" and not unseen:
+                if getattr(dtype, "kind", "O") in "mM":
                     raise ValueError(
                         f"Column {j} held categories in fit and holds dates now: convert it "
                         "before both, as pandas.to_datetime does."
                     )
                 blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
-                blocks.append(_as_float(_column(values, dtype), j)[:, None])
+                column = _column(values, dtype)
+                if j in self.unseen_ and column.dtype == object:
+                    column = np.full(len(column), np.nan)
+                blocks.append(_as_float(column, j)[:, None])
         return np.hstack(blocks)
 
     @staticmethod
@@ -195,11 +204,10 @@ def _column(column, dtype):
     return _to_float(column) if numeric else _as_text(column)
 
 
-def _known_column(column, dtype):
-    """The same for ``fit``, where a column without a single cell may be of any kind: text."""
-    made = _column(column, dtype)
-    empty = made.dtype != object and len(made) > 0 and np.isnan(made).all()
-    return np.full(len(made), None) if empty else made
+def _is_empty(column):
+    """Whether a column that :func:`_column` made holds no cell at all."""
+    missing = is_missing(column) if column.dtype == object else np.isnan(column)
+    return bool(missing.all())
 
 
 def _is_numeric(column):
@@ -225,7 +233,7 @@ def _as_text(column):
 
 def _name_of(value):
     """Of a category: 1.0, as whole numbers are called in a column with gaps, is 1."""
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    whole = isinstance(value, float | np.floating) and value.is_integer()
     return str(int(value)) if whole else str(value)
 
 
@@ -239,7 +247,4 @@ def _as_float(column, j):
 
 def is_missing(column):
     """Mask of the cells of an array that hold None, NaN or pandas' NA."""
-    # Text first: pandas' NA refuses to say whether it equals itself.
-    return np.array(
-        [value is None or str(value) == "<NA>" or value != value for value in column], dtype=bool
-    )
+    return np.array([is_missing_value(value) for value in column], dtype=bool)

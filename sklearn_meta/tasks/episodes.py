@@ -19,7 +19,7 @@ def counts_of(given, name):
     counts = tuple(given) if np.iterable(given) else (given,)
     if not counts or not all(isinstance(count, Integral) and count >= 1 for count in counts):
         raise ValueError(
-            f"{name} must be a whole number of 1 or more, or a sequence of them, got {given!r}."
+            f"{name} must be a whole number of 1 or more, or a sequence of them, got {counts}."
         )
     return counts
 

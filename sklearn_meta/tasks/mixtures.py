@@ -180,6 +180,10 @@ class MixtureSampler:
         MixtureTask
         """
         X = dataset.X[rng.permutation(len(dataset.X))]
+        if np.isnan(X).any():
+            raise ValueError(
+                f"Dataset {dataset.name!r} has gaps, and mixtures are of whole points."
+            )
         n_components = min(dataset.n_classes, self.max_components)
         if n_components == 1 or rng.random() < self.other_k:
             n_components = _log_uniform_int(rng, 1, self.max_components)
@@ -268,7 +272,7 @@ def _point_set(name, item):
     """A set with its classes, or with one class where there are none, as a Dataset."""
     if isinstance(item, Dataset):
         return item
-    X, y = item if isinstance(item, tuple) else (item, np.zeros(len(item)))
+    X, y = item[:2] if isinstance(item, tuple) else (item, np.zeros(len(item)))
     X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     check_consistent_length(X, y)
     X = X - X.mean(0)

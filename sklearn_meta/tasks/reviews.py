@@ -4,6 +4,7 @@
 :func:`rows_by_domain` reads parquet files of several domains, of these and of other texts.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +139,8 @@ def _choose(domains, known, origin):
     """The domains asked for, in order of their names."""
     if domains is None:
         return sorted(known)
-    chosen = set(domains) if isinstance(domains, list | tuple | set) else {domains}
+    one = isinstance(domains, str) or not isinstance(domains, Iterable)
+    chosen = {domains} if one else set(domains)
     if unknown := chosen - set(known):
         raise ValueError(
             f"{origin} has no domain {min(unknown, key=str)!r} in this split: take "

@@ -118,8 +118,9 @@ def as_source(datasets, *, task=None, retarget=0.0):
     for name in datasets:
         try:
             tables[str(name)] = _dataset(str(name), datasets[name], task)
-        except (OSError, ValueError) as error:
-            reasons.append(str(error))
+        except (OSError, ValueError, TypeError) as error:
+            told = str(error)
+            reasons.append(told if repr(str(name)) in told else f"Dataset {str(name)!r}: {told}")
     if reasons and not tables:
         raise ValueError("None of the datasets can be used. " + " ".join(reasons))
     if reasons:
@@ -172,6 +173,10 @@ def as_dataset(X, y, name="dataset", metadata=None):
     Dataset
     """
     y = np.asarray(y)
+    if len(np.shape(X)) != 2 or not len(y):
+        raise ValueError(
+            f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."
+        )
     if len(X) != len(y):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
     known = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)

@@ -55,9 +55,9 @@ def _of_arrays(path):
 
 
 def _of_lines(path):
-    """Words and numbers of a text; a word may hold blanks, as some of GloVe do."""
+    """Words and numbers of a text; a word may hold blanks, as some of GloVe do, and no number."""
     words, rows, size = [], [], None
-    with open(path, encoding="utf-8", errors="replace") as lines:
+    with open(path, encoding="utf-8-sig", errors="replace") as lines:
         for i, line in enumerate(lines, 1):
             fields = line.rstrip().split(" ")
             if fields == [""] or (i == 1 and len(fields) == 2 and all(map(str.isdigit, fields))):
@@ -66,12 +66,14 @@ def _of_lines(path):
             if len(fields) <= size:
                 raise ValueError(f"{path}, line {i}: {len(fields) - 1} numbers, and {size} before.")
             word, row = fields[:-size], _as_row(fields[-size:])
-            if not size or not "".join(word) or row is None or _as_row(word[1:]) is not None:
+            if size and row is not None and word == [""]:
+                continue
+            if not size or row is None or _as_row(word[1:]) is not None:
                 raise ValueError(
                     f"{path}, line {i}: a word and {size or 'its'} numbers expected, with blanks "
                     "between them."
                 )
-            words.append(" ".join(word).rstrip())
+            words.append(" ".join(word).rstrip(" "))
             rows.append(row)
     return words, np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
