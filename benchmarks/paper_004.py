@@ -46,7 +46,7 @@ SHARED = "shared linear model"
 #: Models of each part of table 3.
 PARTS = {
     "single": ["lstm", "hyper_lstm", "meta_lstm", "lstm" + WIDE, "meta_lstm" + WIDE],
-    "multi": ["asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm", "ssp_mtl" + WIDE, "meta_lstm" + WIDE],
+    "multi": [w + e for e in ("", WIDE) for w in ("asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm")],
     "transfer": ["meta_lstm", "meta_lstm" + WIDE],
     "pooled": [TF_IDF, SHARED],  # one model of the texts of all domains
 }

@@ -65,7 +65,10 @@ class Mixture:
     def __init__(self, sources, weights=None):
         self.sources = [as_source(source) for source in sources]
         weights = np.ones(len(self.sources)) if weights is None else np.asarray(weights, float)
-        if len(weights) != len(self.sources) or not weights.sum() > 0 or (weights < 0).any():
+        if not self.sources:
+            raise ValueError("A mixture needs at least one source; got none.")
+        finite = len(weights) == len(self.sources) and np.isfinite(weights).all()
+        if not finite or not weights.sum() > 0 or (weights < 0).any():
             raise ValueError("weights must be one non-negative number for each source.")
         self.weights = weights / weights.sum()
 
