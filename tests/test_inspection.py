@@ -262,3 +262,10 @@ def test_lists_are_arrays_of_points():
     for name, value in vars(of_array).items():
         if isinstance(value, np.ndarray) and value.dtype != object:
             np.testing.assert_array_equal(getattr(of_list, name), value)
+
+
+def test_labels_without_rows_are_no_picture():
+    X, y = load_iris(return_X_y=True)
+    classifier = MetaSemiSupervisedClassifier("prior").fit(X[::10], y[::10])
+    with pytest.raises(ValueError, match="give X, too"):
+        EmbeddingDisplay.from_estimator(classifier, None, y)

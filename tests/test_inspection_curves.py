@@ -251,3 +251,9 @@ def test_histories_that_cannot_be_shown(classifier):
             MetaLearningCurveDisplay.from_estimator(estimator)
     with pytest.raises(ValueError, match="holds no epoch"):
         MetaLearningCurveDisplay.from_history([])
+
+
+def test_short_names_of_a_line_are_names_of_it():
+    y = np.linspace(-1, 1, 20)
+    display = IntervalCalibrationDisplay.from_predictions(y, y * 0, y * 0 + 1, ms=9, c="red")
+    assert display.line_.get_markersize() == 9 and display.line_.get_color() == "red"

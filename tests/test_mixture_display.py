@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from test_mixture import double
 
+from sklearn_meta import AmortizedGMM
 from sklearn_meta.inspection import MixtureDisplay
 
 KINDS = pytest.mark.parametrize("covariance_type", ["full", "tied", "diag", "spherical"])
@@ -125,3 +126,13 @@ def test_bad_estimators_and_points(points):
         MixtureDisplay.from_estimator(double(2).fit(points), points[:, :2])
     with pytest.raises(ValueError, match="two different columns of the 1"):
         MixtureDisplay.from_estimator(double(2).fit(points[:, :1]), points[:, :1])
+
+
+def test_a_display_goes_by_what_was_fitted():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    for fitted, later in (("full", "diag"), ("diag", "spherical"), ("spherical", "full")):
+        mixture = AmortizedGMM(2, covariance_type=fitted).fit(X)
+        drawn = MixtureDisplay.from_estimator(mixture, X)
+        mixture.set_params(covariance_type=later)
+        again = MixtureDisplay.from_estimator(mixture, X)
+        np.testing.assert_array_equal(again.covariances, drawn.covariances)

@@ -122,6 +122,8 @@ class EmbeddingDisplay:
                 "pipeline, give the last step, and X as the steps before it transform it."
             )
         check_is_fitted(estimator)
+        if X is None and y is not None:
+            raise ValueError("y are labels of the rows of X: give X, too.")
         n_context = len(estimator.y_)
         rows, z, target = _embed(estimator, X)
         if y is not None:

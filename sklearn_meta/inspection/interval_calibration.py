@@ -176,6 +176,8 @@ class IntervalCalibrationDisplay:
         """
         check_matplotlib_support(f"{type(self).__name__}.plot")
         import matplotlib.pyplot as plt
+        from matplotlib.cbook import normalize_kwargs
+        from matplotlib.lines import Line2D
 
         if ax is None:
             _, ax = plt.subplots(layout="constrained")
@@ -183,7 +185,8 @@ class IntervalCalibrationDisplay:
         if ref_line and DIAGONAL not in ax.get_legend_handles_labels()[1]:
             ax.plot([0, 1], [0, 1], "k:", label=DIAGONAL)
         name = self.name if name is None else name
-        style = {"marker": "o", "markersize": 4, "label": name} | kwargs
+        style = {"marker": "o", "markersize": 4, "label": name}
+        style |= normalize_kwargs(kwargs, Line2D)  # "ms" is "markersize", too
         (self.line_,) = ax.plot(self.nominal, self.observed, **style)
         ax.set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1))
         self.width_ax_ = self.width_line_ = None

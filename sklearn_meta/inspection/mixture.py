@@ -157,8 +157,8 @@ def _matrices(estimator):
     """Covariance matrices (n_components, n_features, n_features), whatever is kept of them."""
     n_components, n_features = estimator.means_.shape
     covariances, identity = estimator.covariances_, np.eye(n_features)
-    if estimator.covariance_type == "spherical":
+    if covariances.ndim == 1:  # spherical
         return covariances[:, None, None] * identity
-    if estimator.covariance_type == "diag":
+    if covariances.ndim == 2 and estimator.covariance_type != "tied":  # diag
         return covariances[:, None] * identity
     return np.broadcast_to(covariances, (n_components, n_features, n_features))
