@@ -59,7 +59,9 @@ _READERS = {".parquet": _read_parquet, ".csv": _read_csv, ".arff": _read_arff}
 class Folder(Mapping):
     """Tables in the files of a folder: parquet, CSV or ARFF, the last column the target.
 
-    Needs pandas, and liac-arff for ARFF; both come with ``pip install 'sklearn_meta[openml]'``.
+    Of CSV, cells are separated by commas, and "None" and "null" are text in a column of text: empty
+    cells and "NA", "N/A" or "NaN" are its gaps. Needs pandas, and liac-arff for ARFF; both come
+    with ``pip install 'sklearn_meta[openml]'``.
 
     Parameters
     ----------
