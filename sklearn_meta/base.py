@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from .backbones import BACKBONES
-from .checkpoint import CHECKPOINT, digest
+from .checkpoint import digest
 from .devices import autocast, usable_device
 from .learner import Learner
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
@@ -26,8 +26,8 @@ SAMPLERS = {
     "outlier_detection": OutlierSampler,
 }
 
-#: Copies of learners by device and dtype, for as long as the learner itself lives, each with the
-#: digest of its weights if the learner was given by a user, who may train it on.
+#: Copies of learners by device and dtype, while the learner itself lives, and the digests of those
+#: that a user has given, who may train them on.
 _PLACED = weakref.WeakKeyDictionary()
 _GIVEN = weakref.WeakSet()
 
@@ -154,19 +154,18 @@ class MetaEstimator(BaseEstimator):
 
     def _meta_train(self, source, sampler, validation_source, **settings):
         """Train a copy of the learner in use, with ``settings`` of the engine, and take it."""
+        settings = {"patience": 10} | settings
         seed = self._seed_of_all()
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = {"head.*": getattr(learner.head, "rate_factor", 1.0)}
+        start, folder = digest(learner), settings.get("checkpoint_dir")
+        run = None if folder is None else str(Path(folder).resolve())
+        # A run that was interrupted has left its own weights here, and goes on as it began.
+        *left, as_begun = vars(self).get("_begun", (None, None, {}))
         # A module of one's own may begin elsewhere each time a script runs.
-        settings["start"] = None if isinstance(self.backbone, nn.Module) else digest(learner)
-        folder = settings.get("checkpoint_dir")
-        if folder is not None:
-            # A run that was interrupted has left its own weights here, and goes on as it began.
-            begun, folder = vars(self).setdefault("_begun", {}), Path(folder).resolve()
-            if folder not in begun or not (folder / CHECKPOINT).is_file():
-                begun[folder] = {name: settings.get(name) for name in ("start", "rate_factors")}
-            settings |= begun[folder]
+        settings["start"] = None if isinstance(self.backbone, nn.Module) else start
+        settings |= as_begun if run is not None and left == [run, start] else {}
         history = meta_train(
             learner,
             source,
@@ -179,6 +178,8 @@ class MetaEstimator(BaseEstimator):
         learner.card = None  # no longer the weights of any card
         self.learner_ = learner.cpu().requires_grad_(False)
         self.history_ = history
+        as_begun = {name: settings.get(name) for name in ("start", "rate_factors")}
+        self._begun = run, digest(learner), as_begun
         return self
 
     def save_pretrained(self, folder, **card):
@@ -257,6 +258,7 @@ class MetaEstimator(BaseEstimator):
             )
         estimator = cls(backbone=learner, **params)
         estimator.learner_ = estimator._learner()  # refuses another head
+        _GIVEN.discard(learner)  # it was given for that alone
         estimator.backbone = learner.card.get("hub", name)
         return estimator
 
@@ -279,8 +281,8 @@ class MetaEstimator(BaseEstimator):
 
     def _seed_of_all(self):
         """An int, since a run that goes on must have the seed of the one that was ended."""
-        given = 0 if self.random_state is None else self.random_state
-        return given if isinstance(given, Integral) else int(given.randint(2**31))
+        seed = self.random_state or 0
+        return seed if isinstance(seed, Integral) else int(seed.randint(2**31))
 
     def _starting_learner(self, seed):
         if self._names_an_architecture() and not hasattr(self, "learner_"):
@@ -341,7 +343,8 @@ class MetaEstimator(BaseEstimator):
     def _module(self, learner):
         """The learner on this estimator's device and in its dtype."""
         place = (self._device(), self._torch_dtype())
-        state = digest(learner) if learner in _GIVEN else None
+        is_given = learner in _GIVEN or isinstance(self.backbone, nn.Module)
+        state = digest(learner) if is_given else None
         copies = _PLACED.setdefault(learner, {})
         if place not in copies or copies[place][0] != state:
             placed = copy.deepcopy(learner).to(*place).eval().requires_grad_(False)

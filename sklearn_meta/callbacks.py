@@ -64,6 +64,7 @@ class Divergence(Callback):
         if not self.has_best():
             raise ValueError(told)
         warnings.warn(f"{told} The weights of the lowest validation loss are kept.", stacklevel=2)
+        net.history.pop()  # its scores are of lost weights
         raise KeyboardInterrupt  # which skorch takes for the end of the run
 
 

@@ -251,11 +251,12 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         source = as_source(datasets)
         if learner.inputs == "images" and vectors is None:
             drawn = source.draw(np.random.default_rng(0)).X
-            if drawn.dtype.kind != "f" or drawn.shape[1:] != (learner.n_inputs,):
+            is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
+            if not is_rows or drawn.min() < 0 or drawn.max() > 1:
                 raise ValueError(
                     f"The network reads images, and datasets hold {drawn.dtype} of shape "
-                    f"{drawn.shape[1:]}: give vectors, such as Pictures(side), or Drawings(side) "
-                    "of drawings, which render and augment them."
+                    f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}: give vectors, such as "
+                    "Pictures(side), or Drawings(side) of drawings, which render and augment them."
                 )
         if vectors is not None and getattr(vectors, "width", learner.n_inputs) != learner.n_inputs:
             raise ValueError(

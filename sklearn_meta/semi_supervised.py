@@ -224,7 +224,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self.y_, len(self.classes_)
 
     def _small_labels(self, y):
-        if y.dtype.kind not in "iub" or y.ndim != 1:  # otherwise there is nothing to check
+        if getattr(y, "ndim", 0) != 1 or np.asarray(y).dtype.kind not in "iub":
             y = column_or_1d(_as_labels(y), warn=True)
             labelled = y[~_are_unlabelled(y)]
             with warnings.catch_warnings():  # few labelled rows are what we are for
@@ -247,12 +247,12 @@ def _as_labels(y):
 
     Integers and booleans that are objects become integers.
     """
-    values = np.asarray(y)
+    values = np.asarray(as_cells(y))
     if y is None or values.dtype.kind in "iubUS":
         return y
     if is_missing(values.ravel()).any():
         raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
-    if values.dtype != object or any(isinstance(value, str) for value in values.flat):
+    if not hasattr(y, "dtype") or any(isinstance(value, str) for value in values.flat):
         return y
     whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)
     return values.astype(int) if whole else y

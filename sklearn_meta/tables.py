@@ -250,7 +250,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):
             n_labels = np.size(y_labelled) if np.ndim(y_labelled) else 0
             raise ValueError(f"{len(X_labelled)} labelled rows, but {n_labels} labels.")
-        labels, y, n_label_columns = self._small_labels(np.asarray(y_labelled))
+        labels, y, n_label_columns = self._small_labels(y_labelled)
         task = context_task(X, _with_unlabelled(y, len(X) - len(y)), n_label_columns)
         if not self.transductive:
             task = task._replace(context=np.arange(len(X)) < len(y))

@@ -1,8 +1,10 @@
 """After ``fit``: other weights, other parameters, a module that is trained on; nothing stale."""
 
+import copy
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_diabetes, load_iris, load_wine
@@ -103,6 +105,27 @@ def test_a_module_of_ones_own_may_be_trained_on(transductive):
     after = answers(fitted(MetaSemiSupervisedClassifier, **parameters))
     assert not np.allclose(after, before)
     np.testing.assert_array_equal(answers(estimator), after)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
+def test_a_copy_reads_its_own_module(again):
+    torch.manual_seed(0)
+    learner = Learner(backbone_config={"width": 8, "n_layers": 1})
+    estimator = again(fitted(MetaSemiSupervisedClassifier, backbone=learner))
+    before = answers(estimator)
+    scaled(estimator.backbone)
+    assert not np.allclose(answers(estimator), before)
+
+
+@pytest.mark.parametrize("transductive", [False, True])
+def test_an_encoder_of_before_is_read(transductive):
+    table = pd.DataFrame({"a": X[:, 0], "k": np.where(Y == 0, "u", "v")})
+    estimator = MetaSemiSupervisedClassifier(transductive=transductive)
+    estimator.fit(table.iloc[FEW], Y[FEW])
+    expected = estimator.predict_proba(table)
+    del estimator.encoder_.unseen_
+    again = pickle.loads(pickle.dumps(estimator))
+    np.testing.assert_allclose(again.predict_proba(table), expected, atol=1e-6)
 
 
 def test_weights_by_name_and_as_a_module_share_one_copy():

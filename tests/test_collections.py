@@ -199,6 +199,18 @@ def test_classes_of_csv_that_look_like_gaps_are_classes(tmp_path):
     assert y.tolist() == ["x", "y", "x"]
     assert X["a"].isna().tolist() == [True, False, True]  # a column of numbers
     assert X["k"].isna().tolist() == [True, False, False]
+    (tmp_path / "flags.csv").write_text("a,k,t\n1,True,True\n2,,\n3,False,False\n4,TRUE,TRUE\n")
+    X, y, _ = Folder(tmp_path)["flags"]
+    assert set(X["k"].dropna()) == {True, False} and y.tolist() == [True, False, True]
+
+
+def test_rows_with_names_and_lines_that_end_in_a_comma(tmp_path):
+    (tmp_path / "r.csv").write_text('"a","b","y"\n"1",0.1,5,"u"\n"2",0.3,6,"v"\n"3",1,,"None"\n')
+    X, y, _ = Folder(tmp_path)["r"]
+    assert X["a"].tolist() == [0.1, 0.3, 1.0] and y.tolist() == ["u", "v", "None"]
+    (tmp_path / "comma.csv").write_text("a,b,y\n1,2,u,\n3,4,None,\n")
+    X, y, _ = Folder(tmp_path)["comma"]
+    assert X["a"].tolist() == [1, 3] and y.tolist() == ["u", "None"]
 
 
 def test_an_index_with_empty_cells(tmp_path):
@@ -209,9 +221,11 @@ def test_an_index_with_empty_cells(tmp_path):
     index.write_text("name,family,task,split\nNA,,,0\niris,,regression,1\nwine,flowers,,0\n")
     folder = Folder(tmp_path)
     assert list(folder) == ["NA", "iris", "wine"] and folder.families == {"wine": "flowers"}
-    assert folder["NA"].metadata == {"name": "NA", "split": 0}
+    assert folder["NA"].metadata == {"name": "NA", "split": "0"}
     assert list(Folder(tmp_path, split=0)) == list(Folder(tmp_path, split="0")) == ["NA", "wine"]
     assert len(as_source(folder, task="regression")) == 3
+    index.write_text("name,split\nNA,1\niris,\nwine,2\n")  # no number is made of it
+    assert list(Folder(tmp_path, split=1)) == ["NA"]
     index.write_text("title\niris\n")
     with pytest.raises(ValueError, match="has no column 'name'"):
         Folder(tmp_path)

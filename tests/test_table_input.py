@@ -173,6 +173,20 @@ def test_missing_labels_are_told_how_to_be_marked(nothing):
         classify_batch(X[FEW], X, y=y)
 
 
+def test_a_gap_in_a_list_of_names_is_no_class():
+    y = ["a", float("nan"), "b"] * 5
+    with pytest.raises(ValueError, match="Input y contains NaN or None"):
+        MetaSemiSupervisedClassifier().fit(X[FEW], y)
+    with pytest.raises(ValueError, match="Task 0: Input y contains NaN or None"):
+        classify_batch(X[FEW], X, y=y)
+    labels = [True, False, True] * 5
+    classifier = MetaSemiSupervisedClassifier().fit(X[FEW], labels)
+    assert classifier.classes_.dtype == bool
+    np.testing.assert_allclose(
+        classifier.predict_proba(X), classify_batch(X[FEW], X, y=labels), atol=1e-6
+    )
+
+
 def test_labels_of_many_tasks_are_checked_as_those_of_fit():
     with pytest.raises(ValueError, match="Task 0: Unknown label type"):
         classify_batch(X[FEW], X, y=X[FEW, 0] + 0.123)

@@ -142,6 +142,14 @@ def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
             )
 
 
+def test_a_run_does_not_take_the_place_of_what_was_learned_since(tmp_path):
+    settings = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}
+    estimator = small().meta_fit({"iris": IRIS}, checkpoint_dir=tmp_path, **settings)
+    estimator.meta_fit({"iris": IRIS}, **settings)
+    with pytest.raises(ValueError, match="other settings: start was"):
+        estimator.meta_fit({"iris": IRIS}, checkpoint_dir=tmp_path, **settings)
+
+
 @pytest.mark.filterwarnings("ignore:Meta-training was ended")
 def test_training_that_diverges_late_keeps_the_best_weights():
     class Spoil(Callback):
@@ -159,6 +167,7 @@ def test_training_that_diverges_late_keeps_the_best_weights():
             callbacks=[Spoil()],
         )
     assert all(parameter.isfinite().all() for parameter in estimator.learner_.parameters())
+    assert np.isfinite(estimator.history_[:, "valid_accuracy"]).all()
 
 
 def test_a_checkpoint_of_a_version_that_did_not_tell_its_start_goes_on(tmp_path):

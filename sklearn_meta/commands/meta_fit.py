@@ -187,10 +187,13 @@ def run(args):
 def _defaults(kind):
     """Settings that ``meta_fit`` of an estimator has, and their defaults."""
     from ..base import MetaEstimator
+    from ..rows import RowEstimator
 
     own = signature(kind.meta_fit).parameters
     passed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values())
     known = signature(MetaEstimator.meta_fit).parameters if passed_on else {}
+    if issubclass(kind, RowEstimator):  # which draw other tasks
+        known = {k: v for k, v in known.items() if k not in ("n_shots", "n_unlabelled")}
     return {name: p.default for name, p in (*known.items(), *own.items()) if name in SETTINGS}
 
 

@@ -28,15 +28,18 @@ _GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
 def _read_csv(file):
     import pandas as pd
 
-    frame = pd.read_csv(file, index_col=False)
-    text = [
-        j for j in range(frame.shape[1]) if not pd.api.types.is_numeric_dtype(frame.dtypes.iloc[j])
-    ]
-    if text and frame.iloc[:, text].isna().any(axis=None):
-        narrow = {"keep_default_na": False, "na_values": _GAPS, "dtype": str}
-        again = pd.read_csv(file, index_col=False, usecols=text, **narrow)
-        for place, j in enumerate(text):
-            frame.isetitem(j, again.iloc[:, place])
+    frame, options = pd.read_csv(file), {}
+    # A cell more than there are names: rows have names, unless each line ends in a comma.
+    if frame.iloc[:, -1].isna().all():
+        options = {"index_col": False}
+        frame = pd.read_csv(file, **options)
+    columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
+    text = [j for j, c in enumerate(columns) if any(isinstance(v, str) for v in c.dropna()[:1000])]
+    if any(columns[j].isna().any() for j in text):
+        options |= {"keep_default_na": False, "na_values": _GAPS, "dtype": str}
+        again = pd.read_csv(file, **options)
+        for j in text:
+            frame.isetitem(j, again.iloc[:, j].array)
     return frame
 
 
@@ -121,13 +124,16 @@ class Folder(Mapping):
         for key in ("name", *wanted):
             if key not in index:
                 raise ValueError(f"{file} has no column {key!r}.")
-        as_text = {"usecols": ["name"], "dtype": str, "keep_default_na": False}
-        index["name"] = pd.read_csv(file, index_col=False, **as_text)["name"]  # one may be "NA"
+        as_text = pd.read_csv(file, index_col=False, dtype=str, keep_default_na=False)
+        for key in {"name", "split", "task", "family"} & set(index):  # one may be called "NA"
+            index[key] = as_text[key]
         for key, value in wanted.items():
-            index = index[index[key].astype(str) == value]
+            index = index[index[key] == value]
         rows = index.to_dict("records")
         # An empty cell of the index says nothing.
-        return {row["name"]: {k: v for k, v in row.items() if pd.notna(v)} for row in rows}
+        return {
+            row["name"]: {k: v for k, v in row.items() if pd.notna(v) and v != ""} for row in rows
+        }
 
     def __getitem__(self, name):
         metadata = self._metadata[name]

@@ -273,7 +273,11 @@ def _point_set(name, item):
     if isinstance(item, Dataset):
         return item
     X, y = item[:2] if isinstance(item, tuple) else (item, np.zeros(len(item)))
-    X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
+    try:
+        X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
+    except ValueError as error:
+        raise ValueError(f"Set {name!r} is no set of points: {error}") from error
+    y = np.zeros(len(y)) if np.asarray(y).dtype.kind == "f" else y  # a target is no component
     check_consistent_length(X, y)
     X = X - X.mean(0)
     scale = X.std()
