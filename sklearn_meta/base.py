@@ -165,7 +165,7 @@ class MetaEstimator(BaseEstimator):
         *left, as_begun = vars(self).get("_begun", (None, None, {}))
         # A module of one's own may begin elsewhere each time a script runs.
         settings["start"] = None if isinstance(self.backbone, nn.Module) else start
-        settings |= as_begun if run is not None and left == [run, start] else {}
+        settings |= as_begun if left == [run, start] else {}
         history = meta_train(
             learner,
             source,
@@ -178,8 +178,9 @@ class MetaEstimator(BaseEstimator):
         learner.card = None  # no longer the weights of any card
         self.learner_ = learner.cpu().requires_grad_(False)
         self.history_ = history
-        as_begun = {name: settings.get(name) for name in ("start", "rate_factors")}
-        self._begun = run, digest(learner), as_begun
+        if run is not None:
+            as_begun = {name: settings.get(name) for name in ("start", "rate_factors")}
+            self._begun = run, digest(learner), as_begun
         return self
 
     def save_pretrained(self, folder, **card):
@@ -275,8 +276,7 @@ class MetaEstimator(BaseEstimator):
         self : object
         """
         if {"backbone", self._head_parameter} & params.keys():
-            for learned in ("learner_", "_begun"):
-                vars(self).pop(learned, None)
+            vars(self).pop("learner_", None)
         return super().set_params(**params)
 
     def _seed_of_all(self):

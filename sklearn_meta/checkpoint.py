@@ -121,7 +121,17 @@ class Checkpoint(Callback):
 
 
 def digest(learner):
-    """Of a learner's weights, a str: what a run began with."""
+    """What tells the weights of a learner from others.
+
+    Parameters
+    ----------
+    learner : torch.nn.Module
+
+    Returns
+    -------
+    str
+        The sha256 of names and bytes of its parameters and buffers.
+    """
     hashed = hashlib.sha256()
     for name, tensor in learner.state_dict().items():
         hashed.update(name.encode())

@@ -30,7 +30,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
-from .missing import is_missing_value
+from .cells import in_seconds, is_missing_value
 from .model_selection import FewShotSplit, Transductive
 
 __all__ = ["Evaluation", "evaluate", "peers", "preparation"]
@@ -365,13 +365,8 @@ def _as_float(X):
         return X.astype(float)
     columns = [X.iloc[:, j] for j in range(X.shape[1])]
     return np.column_stack(
-        [_seconds(c) if c.dtype.kind in "mM" else c.astype(float) for c in columns]
+        [in_seconds(c, c.dtype.kind) if c.dtype.kind in "mM" else c.astype(float) for c in columns]
     )
-
-
-def _seconds(column):
-    times = np.asarray(column, dtype=f"{column.dtype.kind}8[us]")
-    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / 1e6)
 
 
 def _as_text(X):

@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .missing import is_missing_value
+from .cells import is_missing_value
 
 __all__ = ["FewShotSplit", "SemiSupervisedSplit", "Transductive"]
 

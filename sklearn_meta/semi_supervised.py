@@ -1,6 +1,5 @@
 """Fit-free semi-supervised classification of tables (paper 000)."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .tables import TableEstimator, as_cells
+from .tables import TableEstimator, as_cells, check_classes
 from .tasks.encoding import is_missing
 
 
@@ -227,12 +226,9 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         if getattr(y, "ndim", 0) != 1 or np.asarray(y).dtype.kind not in "iub":
             y = column_or_1d(_as_labels(y), warn=True)
             labelled = y[~_are_unlabelled(y)]
-            with warnings.catch_warnings():  # few labelled rows are what we are for
-                warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-                if len(labelled):
-                    check_classification_targets(labelled)
-        unlabelled = _are_unlabelled(y)
-        classes, codes = _codes(y, unlabelled)
+            if len(labelled):
+                check_classes(labelled)
+        classes, codes = _codes(y, _are_unlabelled(y))
         if len(classes) < 2:
             raise ValueError(f"at least 2 classes are needed, got {len(classes)}.")
         return classes, codes, len(classes)

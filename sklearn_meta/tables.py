@@ -1,5 +1,6 @@
 """What the estimators of tables share: validation, encoding, and the two ways of reading rows."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .base import MetaEstimator
@@ -102,7 +104,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         self._n_features_out = self.learner_.backbone.n_embedding(encoded.shape[1])
         vars(self).pop("_context", None)
         if not self.transductive:
-            self._context_in_use()
+            self._context_in_use(encoded)
 
     def _table(self, X):
         """Validate rows of the same columns as in ``fit``."""
@@ -166,18 +168,22 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             labels = _with_unlabelled(y, len(chunk))
             yield context_task(np.vstack([context, chunk]), labels, n_label_columns)
 
-    def _context_in_use(self):
-        """Inductive mode: the context, read anew if the weights or their place are others now."""
+    def _context_in_use(self, encoded=None):
+        """Inductive mode: the context, read anew if the weights or their place are others now.
+
+        ``encoded`` are the rows of ``fit``, where they are at hand.
+        """
         module = self._module(self._learner())
         kept = vars(self).get("_context")
         if kept is None or kept[0] is not module or kept[1] != self.dtype:
-            self._context = module, self.dtype, *self._read_context(module)
+            encoded = self._encode(self.encoder_, self.X_) if encoded is None else encoded
+            self._context = module, self.dtype, *self._read_context(module, encoded)
         return self._context
 
     @torch.inference_mode()
-    def _read_context(self, module):
+    def _read_context(self, module, encoded):
         """What rows to come need of the context."""
-        inputs = self._inputs([self._context_task(self._encode(self.encoder_, self.X_))])
+        inputs = self._inputs([self._context_task(encoded)])
         masks = {name: inputs[name] for name in ("columns", "classes")}
         with self._autocast():
             state = module.encode(inputs["x"], inputs["labels"], **masks)
@@ -255,6 +261,13 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if not self.transductive:
             task = task._replace(context=np.arange(len(X)) < len(y))
         return labels, task
+
+
+def check_classes(y):
+    """Refuse targets that are no classes; that each of a few rows is of its own is no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        check_classification_targets(y)
 
 
 def as_cells(X):

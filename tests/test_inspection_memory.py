@@ -338,3 +338,9 @@ def test_labels_and_words_are_no_mathematics():
     reader = MetaLSTMClassifier(width=8, embedding_size=8, max_epochs=1, wide=False)
     display = MetaChangeDisplay.from_estimator(reader.fit(texts, labels), ["$x_{$", "bad"])
     display.figure_.canvas.draw()
+
+
+def test_short_names_of_a_line_are_names_of_it():
+    labels = np.array([0, 1] * 4)
+    display = InstanceAccuracyDisplay.from_predictions(labels, labels, ms=9, c="red")
+    assert display.line_.get_markersize() == 9 and display.line_.get_color() == "red"

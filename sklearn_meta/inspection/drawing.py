@@ -17,6 +17,14 @@ def two_axes(ax, caller):
     return ax, ax[0].figure
 
 
+def line_style(given, **defaults):
+    """Keywords of a line; short names in ``given``, such as "ms", replace the long ones, too."""
+    from matplotlib.cbook import normalize_kwargs
+    from matplotlib.lines import Line2D
+
+    return defaults | normalize_kwargs(given, Line2D)
+
+
 def colours(n_classes):
     """An RGBA row a class."""
     from matplotlib import colormaps

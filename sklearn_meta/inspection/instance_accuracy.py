@@ -7,6 +7,8 @@ from sklearn.base import clone, is_regressor
 from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 
+from .drawing import line_style
+
 
 def instance_numbers(y):
     """Which instance of its class each row is: 1 where a label comes for the first time, then 2.
@@ -214,7 +216,7 @@ class InstanceAccuracyDisplay:
         self.ax_, self.figure_ = ax, ax.figure
         instances = np.arange(1, len(self.accuracy) + 1)
         label = self.name if name is None else name
-        style = {"marker": "o", "markersize": 4, "label": label} | kwargs
+        style = line_style(kwargs, marker="o", markersize=4, label=label)
         (self.line_,) = ax.plot(instances, self.accuracy, **style)
         self.band_ = self.chance_level_ = None
         if np.isfinite(self.standard_error).any():

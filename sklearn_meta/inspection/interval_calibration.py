@@ -4,6 +4,8 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 
+from .drawing import line_style
+
 DIAGONAL = "perfectly calibrated"
 WIDTH = "mean width (dashed)"
 
@@ -176,8 +178,6 @@ class IntervalCalibrationDisplay:
         """
         check_matplotlib_support(f"{type(self).__name__}.plot")
         import matplotlib.pyplot as plt
-        from matplotlib.cbook import normalize_kwargs
-        from matplotlib.lines import Line2D
 
         if ax is None:
             _, ax = plt.subplots(layout="constrained")
@@ -185,8 +185,7 @@ class IntervalCalibrationDisplay:
         if ref_line and DIAGONAL not in ax.get_legend_handles_labels()[1]:
             ax.plot([0, 1], [0, 1], "k:", label=DIAGONAL)
         name = self.name if name is None else name
-        style = {"marker": "o", "markersize": 4, "label": name}
-        style |= normalize_kwargs(kwargs, Line2D)  # "ms" is "markersize", too
+        style = line_style(kwargs, marker="o", markersize=4, label=name)
         (self.line_,) = ax.plot(self.nominal, self.observed, **style)
         ax.set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1))
         self.width_ax_ = self.width_line_ = None

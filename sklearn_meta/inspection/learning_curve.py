@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._optional_dependencies import check_matplotlib_support
 
+from .drawing import line_style
+
 # As sklearn_meta.callbacks.StratumScores names the scores of an epoch.
 SCORE = re.compile(r"valid_(\w+)_(\d+)_shots")
 ROWS = {"accuracy": "labelled rows a class", "mse": "labelled rows"}
@@ -174,7 +176,7 @@ class MetaLearningCurveDisplay:
         scores = {f"{k} {rows}": values for k, values in self.scores.items()}
         self.loss_lines_, self.score_lines_ = (
             [
-                axes.plot(self.steps, values, **{"marker": ".", "label": label} | kwargs)[0]
+                axes.plot(self.steps, values, **line_style(kwargs, marker=".", label=label))[0]
                 for label, values in lines.items()
                 if values is not None
             ]

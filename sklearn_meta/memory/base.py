@@ -190,8 +190,12 @@ class OnlineEstimator(RowEstimator):
                 f"{' and '.join(sorted(unknown))}: see the parameters of its meta_fit."
             )
         super()._meta_train(*args, **settings)
-        vars(self).pop("n_samples_seen_", None)  # the state of a network is nothing to another
+        self._forget()  # the state of a network is nothing to another
         return self
+
+    def _forget(self):
+        """Be as before ``fit``; a persistent memory stays."""
+        vars(self).pop("n_samples_seen_", None)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_samples_seen_") and hasattr(self, "learner_")

@@ -1,17 +1,15 @@
 """Classification of rows that come one after another: MANNClassifier (paper 002)."""
 
-import warnings
-
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import as_text
 from ..heads import HEADS
+from ..tables import check_classes
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, as_source, draw_words
 from ..tasks.encoding import is_missing
 from .base import OnlineEstimator
@@ -147,7 +145,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             If there are more classes than the labels that the network knows, or rows have another
             length than it reads, or a cell is infinite.
         """
-        vars(self).pop("n_samples_seen_", None)  # a fit that fails leaves nothing of the one before
+        self._forget()  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
         slots = self._learn_labels(y, {}, ())
         self._begin(X.shape[1])
@@ -334,9 +332,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             raise ValueError(
                 "Labels are strings and numbers: of one stream they must be all of one kind."
             )
-        with warnings.catch_warnings():  # a piece of a stream may have few rows of each class
-            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-            check_classification_targets(y)
+        check_classes(y)
         labels, first, codes = np.unique(y, return_index=True, return_inverse=True)
         slots = dict(known)
         for label in labels[first.argsort()].tolist():

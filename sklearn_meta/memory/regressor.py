@@ -98,7 +98,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         ValueError
             If rows have another length than the network reads, or a value is infinite.
         """
-        vars(self).pop("n_samples_seen_", None)  # a fit that fails leaves nothing of the one before
+        self._forget()  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
         self._start(X)
         orders = self._orders(len(y))

@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from ..missing import is_missing_value
+from ..cells import in_seconds, is_missing_value
 
 #: Dates and durations as objects; datetime and pandas' Timestamp are dates.
 _TIMES = (date, timedelta, np.datetime64, np.timedelta64)
@@ -167,9 +167,7 @@ def _values(column, dtype):
     """Values of a column as an array, dates and durations in seconds, and what dtype they had."""
     kind = getattr(dtype, "kind", "O")
     if kind in "mM":  # with a time zone, too
-        column = np.asarray(column, dtype=f"{kind}8[us]")
-        start = np.datetime64(0, "us") if kind == "M" else np.timedelta64(0, "us")
-        return (column - start) / np.timedelta64(1, "s"), column.dtype
+        return in_seconds(column, kind), np.dtype(f"{kind}8[us]")
     column = column if isinstance(column, np.ndarray) else column.to_numpy(dtype=object)
     plain = column.dtype == object and str(dtype) != "category"  # which the user may call dates
     seconds = _seconds(column) if plain else None
