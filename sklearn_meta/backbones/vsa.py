@@ -18,6 +18,8 @@ class MVSA(nn.Module):
 
     Attention runs over the first mode of a tensor whose second mode may have any size: the
     second mode is folded into the head width, so Eq. (2) and (3) are one matrix product each.
+    With ``along=2`` the modes are swapped, as Eq. (8) has it, where queries, keys, values and the
+    answer are copied anyway.
 
     Parameters
     ----------
@@ -36,11 +38,10 @@ class MVSA(nn.Module):
         self.project = nn.Linear(width_in, 3 * n_heads * head_width, bias=False)  # W^Q, W^K, W^V
         self.merge = nn.Linear(n_heads * head_width, width_out, bias=False)  # W^O
 
-    def queries_keys_values(self, z):
+    def queries_keys_values(self, z, along=1):
         """Eq. (1), per head and with the second mode folded: three (B, R, D1, D2 * H)."""
-        B, D1, D2, _ = z.shape
-        qkv = self.project(z).view(B, D1, D2, 3, self.n_heads, self.head_width)
-        qkv = qkv.permute(3, 0, 4, 1, 2, 5).reshape(3, B, self.n_heads, D1, -1)
+        qkv = self.project(z).unflatten(-1, (3, self.n_heads, self.head_width))
+        qkv = qkv.permute(3, 0, 4, along, 3 - along, 5).flatten(-2)
         return qkv.unbind(0)  # indexing would zero-fill three gradients
 
     def weights(self, q, k, readable, voting):
@@ -67,11 +68,10 @@ class MVSA(nn.Module):
         logits = logits.masked_fill(~readable[:, None, None, :], -math.inf)
         return logits.softmax(-1).to(q.dtype)
 
-    def aggregate(self, weights, v):
-        """Eq. (3) and (4): (B, R, D1, D1') and (B, R, D1', D2 * H) to (B, D1, D2, D)."""
-        B, R, D1, _ = weights.shape
-        o = (weights @ v).view(B, R, D1, -1, self.head_width)
-        return self.merge(o.permute(0, 2, 3, 1, 4).flatten(-2))
+    def aggregate(self, weights, v, along=1):
+        """Eq. (3) and (4): (B, R, D1, D1') and (B, R, D1', D2 * H) to the shape of z."""
+        o = (weights @ v).unflatten(-1, (-1, self.head_width))  # (B, R, D1, D2, H)
+        return self.merge(o.permute(0, 1 + along, 4 - along, 1, 4).flatten(-2))
 
 
 class Block(nn.Module):
@@ -129,11 +129,11 @@ class Block(nn.Module):
             k, v, rows = (k, v, rows) if memory is None else memory
             memory = (k, v, rows)
             o = self.attention.aggregate(self.attention.weights(q, k, rows, columns), v)
-        else:  # Eq. (8): swap the modes, attend, swap back
-            q, k, v = self.attention.queries_keys_values(z.transpose(1, 2))
+        else:  # Eq. (8)
+            q, k, v = self.attention.queries_keys_values(z, along=2)
             if memory is None:
                 memory = (self.attention.weights(q, k, columns, rows),)
-            o = self.attention.aggregate(memory[0], v).transpose(1, 2)
+            o = self.attention.aggregate(memory[0], v, along=2)
         out = self.feed_forward(self.norm(o))  # Eq. (6)
         return (out if self.residual is None else self.residual(z) + out), memory
 
