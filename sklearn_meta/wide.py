@@ -6,11 +6,13 @@ of H.-T. Cheng et al. (2016); the linear models share as in stacking (D. Wolpert
 is shared weighs words as naive Bayes does (S. Wang and C. Manning, 2012).
 """
 
+from functools import cached_property
+
 import numpy as np
 import torch
 from scipy.sparse import diags_array, hstack
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
@@ -32,8 +34,10 @@ def words_and_few_together(text):
     return [*text, *map(" ".join, pairs), *map(" ".join, triples)]
 
 
-def _vectorizer(**settings):
-    return TfidfVectorizer(analyzer=words_and_few_together, sublinear_tf=True, **settings)
+def _vectorizer():
+    return TfidfVectorizer(
+        analyzer=words_and_few_together, sublinear_tf=True, max_features=MAX_NGRAMS
+    )
 
 
 def _linear():
@@ -89,6 +93,11 @@ class SharedLinear(nn.Module):
         """Keyword arguments that build this module again."""
         return {"ngrams": self.ngrams, "labels": self.labels}
 
+    @cached_property
+    def _counts(self):
+        """Of n-grams in texts: kept, since to look 100,000 of them up takes longer than to read."""
+        return CountVectorizer(analyzer=words_and_few_together, vocabulary=self.ngrams)
+
     def scores(self, tokens):
         """What the linear models say of texts.
 
@@ -100,10 +109,10 @@ class SharedLinear(nn.Module):
         -------
         ndarray of shape (n_texts, n_scores)
         """
-        vectorizer = _vectorizer(vocabulary=self.ngrams)
-        vectorizer.idf_ = self.idf.double().numpy()
+        weighed = TfidfTransformer(sublinear_tf=True)
+        weighed.idf_ = self.idf.double().numpy()
         coef, intercept = self.coef.double().numpy(), self.intercept.double().numpy()
-        return vectorizer.transform(tokens) @ coef.T + intercept
+        return weighed.transform(self._counts.transform(tokens)) @ coef.T + intercept
 
 
 def fit_shared(tasks, random_state=0):
@@ -123,7 +132,7 @@ def fit_shared(tasks, random_state=0):
     scores : dict
         Name -> ndarray of shape (n_texts, n_scores), or None.
     """
-    vectorizer = _vectorizer(max_features=MAX_NGRAMS)
+    vectorizer = _vectorizer()
     X = vectorizer.fit_transform([text for tokens, *_ in tasks.values() for text in tokens])
     y = np.concatenate([numbers for _, numbers, _ in tasks.values()])
     of_task = np.repeat(np.arange(len(tasks)), [len(tokens) for tokens, *_ in tasks.values()])
@@ -168,7 +177,7 @@ class OwnLinear:
     """
 
     def __init__(self, tokens, y, scores=None):
-        self.vectorizer = _vectorizer(max_features=MAX_NGRAMS)
+        self.vectorizer = _vectorizer()
         self.model = _linear().fit(_beside(self.vectorizer.fit_transform(tokens), scores), y)
 
     def predict_proba(self, tokens, scores=None):
