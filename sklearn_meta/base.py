@@ -15,6 +15,7 @@ from .backbones import BACKBONES
 from .checkpoint import digest
 from .devices import autocast, usable_device
 from .learner import Learner
+from .seeding import seeded
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
 from .training import meta_train
 from .weights import available_weights, load_learner, save_pretrained
@@ -72,9 +73,10 @@ class MetaEstimator(BaseEstimator):
         """Meta-train the backbone over many datasets (Algorithm 1 of paper 000).
 
         Training starts from the weights that ``backbone`` names, or from random ones if it names
-        an architecture. It has nothing to do with ``fit``: the context of an earlier ``fit`` is
-        left as it is, and later calls of ``fit`` and ``predict`` use the new weights. Processes
-        started by ``torchrun`` share each step between them.
+        an architecture; called again, it goes on from what it learned. It has nothing to do with
+        ``fit``: the context of an earlier ``fit`` is left as it is, and later calls of ``fit`` and
+        ``predict`` use the new weights. Processes started by ``torchrun`` share each step between
+        them.
 
         Parameters
         ----------
@@ -258,26 +260,19 @@ class MetaEstimator(BaseEstimator):
                 f"{cls._task}. Choose other weights."
             )
         estimator = cls(backbone=learner, **params)
-        estimator.learner_ = estimator._learner()  # refuses another head
+        estimator._learner()  # refuses another head
         _GIVEN.discard(learner)  # it was given for that alone
         estimator.backbone = learner.card.get("hub", name)
+        estimator.learner_ = learner
         return estimator
 
-    def set_params(self, **params):
-        """Set parameters; a new ``backbone`` or ``head`` forgets what ``meta_fit`` learned.
-
-        Parameters
-        ----------
-        **params : dict
-            Estimator parameters.
-
-        Returns
-        -------
-        self : object
-        """
-        if {"backbone", self._head_parameter} & params.keys():
-            vars(self).pop("learner_", None)
-        return super().set_params(**params)
+    def __setattr__(self, name, value):
+        """A new ``backbone`` or ``head``, by ``set_params`` or not, forgets what was learned."""
+        if name in ("backbone", self._head_parameter):
+            now = vars(self).get(name, value)
+            if value is not now and not (isinstance(value, str | Path) and value == now):
+                vars(self).pop("learner_", None)
+        super().__setattr__(name, value)
 
     def _seed_of_all(self):
         """An int, since a run that goes on must have the seed of the one that was ended."""
@@ -286,8 +281,7 @@ class MetaEstimator(BaseEstimator):
 
     def _starting_learner(self, seed):
         if self._names_an_architecture() and not hasattr(self, "learner_"):
-            with torch.random.fork_rng():
-                torch.manual_seed(seed)
+            with seeded(seed):
                 return self._new_learner(self.backbone)
         return self._learner()
 

@@ -49,7 +49,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass.
-    random_state : int, default=None
+    random_state : int, RandomState instance or None, default=None
         Seed of orders, rotations and ``meta_fit``; None is 0.
 
     Attributes
@@ -60,6 +60,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         The labelled rows, as numbers.
     y_ : ndarray of shape (n_rows,)
         Their class codes.
+    encoder_ : TableEncoder
+        Makes numbers of the columns of tables; absent where rows are read as they are.
     learner_ : FewShotLearner
         The meta-trained network in use.
     history_ : skorch.history.History
@@ -247,7 +249,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"{type(self).__name__} is meta-trained on episodes of its network's shape, "
                 f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
             )
-        learner = self._starting_learner(self.random_state or 0)
+        learner = self._starting_learner(self._seed_of_all())
         source = as_source(datasets)
         if learner.inputs == "images" and vectors is None:
             drawn = source.draw(np.random.default_rng(0)).X

@@ -56,10 +56,17 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         The rows given to ``fit``.
     y_ : ndarray of shape (n_context,) or (n_context, n_targets)
         Their targets, NaN for unlabelled rows.
+    encoder_ : TableEncoder
+        Makes numbers of the columns of tables, as ``fit`` found them.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if they are strings.
+
+    Notes
+    -----
+    For partial dependence, decision boundaries or any other artificial rows set
+    ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
     References
     ----------
@@ -108,6 +115,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             If no row is labelled, a row has some of its targets only, a target or a cell is
             infinite, or no cell is observed.
         """
+        self._forget()
         X, y = self._labelled_table(X, y)
         self.y_ = y
         self._scale = self._target_scale(y)

@@ -91,6 +91,11 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     --------
     sklearn.mixture.GaussianMixture : EM from several starts.
 
+    Notes
+    -----
+    ``weights_``, ``means_`` and the other parameters are told and not read: setting them changes
+    no answer.
+
     References
     ----------
     Set Transformer (paper 001), section 4.3, Eq. (14) and (15).
@@ -168,6 +173,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             If there are fewer points than components, a value is not finite, or the variances of
             a column are beyond float64 in its unit.
         """
+        vars(self).pop("weights_", None)  # a fit that fails leaves nothing of the one before
         self.learner_ = self._learner()
         self._fit_sets(self.learner_, [self], [self._points(X)])
         return self

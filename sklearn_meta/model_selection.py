@@ -103,7 +103,7 @@ class SemiSupervisedSplit(StratifiedKFold):
         check_consistent_length(X, y)
         _, codes = _encode(y)
         labelled = np.flatnonzero(codes != -1)
-        for _, fold in super().split(labelled, codes[labelled], groups):
+        for _, fold in super().split(labelled, codes[labelled]):
             test = labelled[fold]
             yield np.setdiff1d(np.arange(len(codes)), test), test
 

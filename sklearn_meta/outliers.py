@@ -61,6 +61,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         Losses of ``meta_fit``, if it was called.
     X_ : ndarray or DataFrame of shape (n_context, n_features)
         The rows that make the set.
+    encoder_ : TableEncoder
+        Makes numbers of the columns of tables, as ``fit`` found them.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -140,13 +142,21 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         ------
         ValueError
             As there, or if there are ``n_shots``.
+
+        Notes
+        -----
+        Unless ``contamination="auto"``, an earlier ``fit`` is forgotten: its threshold was for the
+        scores of other weights.
         """
         if settings.get("n_shots") is not None:
             raise ValueError(
                 "n_shots counts labelled rows, and outlier detection has none: give n_unlabelled, "
                 "the rows of a set."
             )
-        return super().meta_fit(datasets, **settings)
+        super().meta_fit(datasets, **settings)
+        if self.contamination != "auto":
+            self._forget()
+        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None):
@@ -169,6 +179,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         ValueError
             If there is one row only, no cell is observed, or a cell is infinite.
         """
+        self._forget()
         X = self._set_of_rows(X)
         context = X
         if len(X) > self.max_samples:

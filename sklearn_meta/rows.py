@@ -26,16 +26,23 @@ class RowEstimator(MetaEstimator):
         "chunk_size": [Interval(Integral, 1, None, closed="left")],
         "device": [str],
         "dtype": [StrOptions({"float32", "float64"})],
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+        "random_state": ["random_state"],
     }
 
     def _seed(self, *of):
-        return np.random.default_rng([self.random_state or 0, *of])
+        return np.random.default_rng([self._seed_of_fit, *of])
+
+    @property
+    def _seed_of_fit(self):
+        """Drawn by ``fit``, or what is to be drawn: an int is itself."""
+        drawn = vars(self).get("_drawn")
+        return self._seed_of_all() if drawn is None else drawn
 
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
         if reset:
             self.learner_ = self._learner()
+            self._drawn = self._seed_of_all()
         X = as_cells(X)
         table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
         numeric = {"y_numeric": not is_classifier(self)} if has_y else {}

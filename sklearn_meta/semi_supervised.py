@@ -58,10 +58,17 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         The rows given to ``fit``.
     y_ : ndarray of shape (n_context,)
         Their class codes, -1 for unlabelled rows.
+    encoder_ : TableEncoder
+        Makes numbers of the columns of tables, as ``fit`` found them.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Their names, if they are strings.
+
+    Notes
+    -----
+    For partial dependence, decision boundaries or any other artificial rows set
+    ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
     References
     ----------
@@ -108,6 +115,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             If no row is labelled, there is one class only, no cell is observed, or a cell is
             infinite.
         """
+        self._forget()
         X, y = self._labelled_table(X, y)
         unlabelled = _are_unlabelled(y)
         if unlabelled.all():

@@ -74,11 +74,6 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         state.pop("_context", None)
         return state
 
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if hasattr(self, "X_") and not self.transductive:
-            self._context_in_use()
-
     def __sklearn_is_fitted__(self):
         return hasattr(self, "X_")
 
@@ -96,15 +91,19 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
     def _store_context(self, X):
         """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
         self.learner_ = self._learner()
-        self.X_ = X.copy()
         self.encoder_ = TableEncoder().fit(X)
         encoded = self._encode(self.encoder_, X)
         if np.isnan(encoded).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         self._n_features_out = self.learner_.backbone.n_embedding(encoded.shape[1])
-        vars(self).pop("_context", None)
+        self.X_ = X.copy()
         if not self.transductive:
             self._context_in_use(encoded)
+
+    def _forget(self):
+        """Be as before ``fit``: one that fails leaves nothing of the one before."""
+        for name in ("X_", "_context"):
+            vars(self).pop(name, None)
 
     def _table(self, X):
         """Validate rows of the same columns as in ``fit``."""
@@ -273,8 +272,12 @@ def check_classes(y):
 def as_cells(X):
     """A list of rows of text and numbers as an array of objects: numpy would make all of it text.
 
-    Anything else is returned as it is, a Series as an array: scikit-learn says what is wrong.
+    Frames of other libraries, as polars and pyarrow have them, become pandas', since an array has
+    one dtype. Anything else is returned as it is, a Series as an array: scikit-learn says what is
+    wrong.
     """
+    if hasattr(X, "columns") and hasattr(X, "to_pandas"):
+        return X.to_pandas()
     if hasattr(X, "iloc") and X.ndim != 2:
         return np.asarray(X)
     if isinstance(X, list | tuple):

@@ -8,15 +8,20 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_diabetes, load_iris, load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
 
 from sklearn_meta import (
+    AmortizedGMM,
     AmortizedOutlierDetector,
     FewShotTransformerClassifier,
+    MANNClassifier,
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
 )
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.learner import Learner
+from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
 from sklearn_meta.weights import load_learner
 
 X, Y = load_wine(return_X_y=True)
@@ -153,3 +158,75 @@ def test_a_device_that_is_not_there(device):
         estimator = kind(device=device).fit(X[FEW], Y[FEW].astype(int))
         with pytest.raises(ValueError, match=f"device='{device}' cannot be used here.*'auto'"):
             estimator.predict(X)
+
+
+def test_a_parameter_that_stays_as_it_is_keeps_what_was_learned():
+    classifier = MetaSemiSupervisedClassifier(random_state=0)
+    classifier.meta_fit([load_iris(return_X_y=True)], **QUICK)
+    learned = classifier.learner_
+    classifier.set_params(**classifier.get_params())
+    assert classifier.learner_ is learned
+    grid = {"head": [None], "transductive": [True, False]}
+    search = GridSearchCV(classifier, grid, cv=2, error_score="raise").fit(X[::4], Y[::4])
+    assert search.best_estimator_.learner_ is learned
+    assert not hasattr(classifier.set_params(head="prototypes"), "learner_")
+
+
+def test_a_stream_goes_on_where_parameters_stay_as_they_are():
+    stream = MANNClassifier().partial_fit(X[:20], Y[:20])
+    stream.set_params(**stream.get_params())
+    assert stream.partial_fit(X[20:25], Y[20:25]).n_samples_seen_ == 25
+
+
+def test_a_parameter_that_is_assigned_counts_as_one_that_is_set():
+    classifier = fitted(MetaSemiSupervisedClassifier)
+    classifier.backbone = "prior"
+    classifier.fit(X[FEW], Y[FEW])
+    expected = answers(fitted(MetaSemiSupervisedClassifier, backbone="prior"))
+    np.testing.assert_array_equal(answers(classifier), expected)
+    np.testing.assert_array_equal(answers(pickle.loads(pickle.dumps(classifier))), expected)
+
+
+SETS = [np.random.default_rng(i).normal(size=(5, 2)) for i in range(12)]
+INFINITE = np.where(np.arange(X.shape[1]) == 2, np.inf, X)
+EMPTY = np.full_like(X, np.nan)
+SMALL = {"width": 8, "n_heads": 2, "max_epochs": 1}
+
+
+@pytest.mark.parametrize(
+    "estimator, good, bad",
+    [
+        (MetaSemiSupervisedClassifier(), (X[FEW], Y[FEW]), (X[:9], ["one"] * 9)),
+        (MetaSemiSupervisedClassifier(), (X[FEW], Y[FEW]), (EMPTY[FEW], Y[FEW])),
+        (MetaGPRegressor(transductive=False), (X, X[:, 0]), (INFINITE, 1000 * X[:, 0])),
+        (AmortizedOutlierDetector(), (X,), (EMPTY[:, :2],)),
+        (AmortizedGMM(3), (X,), (X[:2, :1],)),
+        (SetTransformerClassifier(**SMALL), (SETS, [0, 1] * 6), (SETS, ["one"] * 12)),
+        (SetTransformerRegressor(**SMALL), (SETS, range(12)), (SETS, [np.nan] * 12)),
+    ],
+    ids=lambda value: type(value).__name__ if hasattr(value, "fit") else "",
+)
+def test_a_fit_that_fails_leaves_nothing_of_the_one_before(estimator, good, bad):
+    estimator.fit(*good).predict(good[0])
+    with pytest.raises(ValueError):
+        estimator.fit(*bad)
+    with pytest.raises(NotFittedError):
+        estimator.predict(good[0])
+    estimator.fit(*good).predict(good[0])
+
+
+def test_a_threshold_is_of_the_weights_that_score():
+    detector = AmortizedOutlierDetector(contamination=0.1, random_state=0).fit(X)
+    detector.meta_fit([load_iris(return_X_y=True)], **QUICK)
+    with pytest.raises(NotFittedError):
+        detector.predict(X)
+    assert (detector.fit(X).predict(X) < 0).sum() == round(0.1 * len(X))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_was_fitted_on_a_gpu_is_read_without_one(kind):
+    estimator = fitted(kind, **KINDS[kind])
+    expected = answers(estimator)
+    read = pickle.loads(pickle.dumps(estimator.set_params(device="cuda")))
+    np.testing.assert_array_equal(answers(read.set_params(device="cpu")), expected)

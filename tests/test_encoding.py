@@ -1,6 +1,7 @@
 """The encoding of tables: what is a number, what a category, and what is missing stays missing."""
 
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -106,6 +107,37 @@ def test_dates_as_objects_of_python_and_of_numpy():
     assert TableEncoder().fit(objects(date(1970, 1, 2), "now")).categorical_ == [0]
     with pytest.raises(ValueError, match="Column 0 held categories in fit and holds dates now"):
         TableEncoder().fit(frame(["1970-01-02"])).transform(frame([datetime(1970, 1, 2)]))
+
+
+@pytest.mark.parametrize("dtype", ["arrow", object])
+def test_decimals_are_numbers(dtype):
+    pa = pytest.importorskip("pyarrow")
+    if dtype == "arrow":
+        dtype = pd.ArrowDtype(pa.decimal128(8, 2))
+    column = pd.Series([Decimal("1.25"), None, Decimal("-3.50")], dtype=dtype)
+    table = pd.DataFrame({"price": column})
+    np.testing.assert_array_equal(TableEncoder().fit_transform(table), [[1.25], [np.nan], [-3.5]])
+
+
+def test_periods_and_times_of_day_are_numbers_of_seconds():
+    months = pd.period_range("2020-01", periods=3, freq="M")
+    table = pd.DataFrame({"month": months, "at": [time(0, 1), None, time(23, 0, 2, 500_000)]})
+    starts = pd.DataFrame({"month": months.to_timestamp()})
+    encoded = TableEncoder().fit_transform(table)
+    np.testing.assert_array_equal(encoded[:, :1], TableEncoder().fit_transform(starts))
+    np.testing.assert_array_equal(encoded[:, 1], [60, np.nan, 82_802.5])
+
+
+@pytest.mark.parametrize("cells", [[[1, 2], [3]], [{"a": 1}, {}], [np.ones(2), np.ones(2)]])
+def test_a_cell_of_many_values_is_refused(cells):
+    column = pd.Series(cells, dtype=object)
+    with pytest.raises(ValueError, match="one number or one category a row"):
+        TableEncoder().fit(pd.DataFrame({"many": column, "one": [0.0, 1.0]}))
+
+
+def test_complex_numbers_are_refused():
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        TableEncoder().fit(pd.DataFrame({"z": [1 + 2j, 3.0], "one": [0.0, 1.0]}))
 
 
 @pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -327,6 +328,23 @@ def test_attributes(model, y):
     assert SetTransformerRegressor(**QUICK).fit(PADDED[..., 0], Y).n_features_in_ == 1
 
 
+def test_fits_in_threads_are_those_of_one_after_the_other():
+    model = SetTransformerRegressor(**QUICK | {"max_epochs": 5, "dropout": 0.1})
+    expected = cross_val_score(model, SETS, Y, cv=4)
+    for _ in range(2):
+        with parallel_config("threading", n_jobs=4):
+            assert_array_equal(cross_val_score(model, SETS, Y, cv=4), expected)
+
+
+@BOTH
+def test_too_few_sets_to_hold_some_out(model, y):
+    early = clone(model).set_params(early_stopping=True)
+    n = 4 if isinstance(model, SetTransformerClassifier) else 1
+    some = [*np.flatnonzero(CLASSES == "high")[: n // 2], *np.flatnonzero(CLASSES == "low")[:n]][:n]
+    with pytest.raises(ValueError, match=f"validation_fraction=0.1 of the {n} sets"):
+        early.fit([SETS[i] for i in some], y[some])
+
+
 def test_parameters_that_are_set_later_count_from_the_next_fit():
     rng = np.random.default_rng(0)
     sets, y = [rng.normal(size=(4, 2)) for _ in range(12)], np.arange(12.0)
@@ -335,6 +353,7 @@ def test_parameters_that_are_set_later_count_from_the_next_fit():
         regressor = SetTransformerRegressor(loss=first, **quick).fit(sets, y)
         expected = regressor.predict(sets)
         np.testing.assert_array_equal(regressor.set_params(loss=later).predict(sets), expected)
+        assert hasattr(regressor, "predict_mode") == (first == "poisson")
     network = torch.nn.Linear(2, 3)
     classifier = SetTransformerClassifier(embedding=network, **quick).fit(sets, y > 5)
     expected = classifier.predict_proba(sets)

@@ -9,6 +9,7 @@ from sklearn.linear_model import RANSACRegressor
 
 from sklearn_meta import (
     AmortizedOutlierDetector,
+    FewShotTransformerClassifier,
     MANNClassifier,
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
@@ -242,6 +243,32 @@ def test_a_random_state_may_be_an_instance():
         for s in states
     )
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("kind", [MANNClassifier, FewShotTransformerClassifier])
+def test_a_seed_is_drawn_by_fit_alone(kind):
+    first, second = (
+        kind(n_estimators=2, random_state=np.random.RandomState(0)).fit(X[FEW], Y[FEW])
+        for _ in range(2)
+    )
+    expected = first.predict_proba(X)
+    np.testing.assert_array_equal(first.predict_proba(X), expected)
+    np.testing.assert_array_equal(second.predict_proba(X), expected)
+    assert not np.allclose(first.fit(X[FEW], Y[FEW]).predict_proba(X), expected)
+
+
+@pytest.mark.parametrize("kind", [MetaSemiSupervisedClassifier, AmortizedOutlierDetector])
+def test_frames_of_other_libraries_keep_their_dtypes(kind):
+    pa = pytest.importorskip("pyarrow")
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame["zip"] = pd.Series((Y * 7 + 1).astype(str), dtype="category")
+    frame["day"] = pd.date_range("2020-01-01", periods=len(X))
+    other = pa.Table.from_pandas(frame)
+    expected = kind().fit(frame, Y)
+    found = kind().fit(other, Y)
+    assert found.encoder_.categorical_ == [4]
+    ask = "score_samples" if hasattr(found, "score_samples") else "predict_proba"
+    np.testing.assert_array_equal(getattr(found, ask)(other), getattr(expected, ask)(frame))
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

@@ -9,6 +9,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -202,6 +203,30 @@ def test_same_seed_same_network():
     )
     assert_array_equal(first, second)
     assert not np.allclose(first, other)
+
+
+def test_a_seed_may_be_drawn_from_an_instance():
+    X, y = reviews(30, "toy")
+    first, second = (
+        MetaLSTMClassifier(**QUICK, random_state=np.random.RandomState(0)).fit(X, y)
+        for _ in range(2)
+    )
+    assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+    assert not np.allclose(first.predict_proba(X), second.fit(X, y).fit(X, y).predict_proba(X))
+
+
+@pytest.mark.parametrize("backbone, n", [("lstm", 8), ("asp_mtl", 16)])
+def test_document_vectors_have_names(backbone, n):
+    X, y = reviews(30, "toy")
+    table = pd.DataFrame({"text": X, "length": [len(text) for text in X]})
+    columns = ColumnTransformer(
+        [("read", MetaLSTMClassifier(backbone, **QUICK | {"width": 8}), "text")],
+        remainder="passthrough",
+        verbose_feature_names_out=False,
+    ).set_output(transform="pandas")
+    vectors = columns.fit(table, y).transform(table)
+    assert [*vectors] == [f"metalstmclassifier{i}" for i in range(n)] + ["length"]
+    assert [*columns.get_feature_names_out()] == [*vectors]
 
 
 def test_pipelines_and_searches(learned):

@@ -102,8 +102,8 @@ class OnlineEstimator(RowEstimator):
     @property
     def _settings(self):
         """Of the state there is, or of the one to come."""
-        own = Settings(self.n_estimators, self.random_state or 0, self.dtype)
-        return vars(self).get("_begun_with", own)
+        begun = vars(self).get("_begun_with")
+        return begun or Settings(self.n_estimators, self._seed_of_fit, self.dtype)
 
     @property
     def _label_size(self):
@@ -115,9 +115,6 @@ class OnlineEstimator(RowEstimator):
         if not self.shuffle:
             return np.tile(np.arange(n_rows), (n, 1))
         return np.stack([self._seed(1, e).permutation(n_rows) for e in range(n)])
-
-    def _seed(self, *of):
-        return np.random.default_rng([self._settings.seed, *of])
 
     def _torch_dtype(self):
         return getattr(torch, self._settings.dtype)

@@ -54,7 +54,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass.
-    random_state : int, default=None
+    random_state : int, RandomState instance or None, default=None
         Seed of orders, bindings, rotations and ``meta_fit``; None is 0.
 
     Attributes
@@ -63,6 +63,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Labels that were presented or declared, sorted.
     n_samples_seen_ : int
         Rows that were presented.
+    encoder_ : TableEncoder
+        Makes numbers of the columns of tables, as the first rows had them; absent where rows
+        are read as they are.
     learner_ : MemoryLearner
         The meta-trained network in use.
     history_ : skorch.history.History
@@ -286,7 +289,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             As there.
         """
         self._validate_params()
-        learner = self._starting_learner(self.random_state or 0)
+        learner = self._starting_learner(self._seed_of_all())
         own = ProjectedColumns if learner.inputs == "tables" else Vectors
         sampler = ClassSequences(
             learner.head,
@@ -340,12 +343,15 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         classes = np.unique(named)
         n_words = self.learner_.head.n_words
         if len(classes) > n_words:
-            strings = HEADS[self._task]["string"]().n_words
-            more = (
-                f": use label_encoding='string', which has {strings}, or of drawings the weights "
-                "'omniglot_mann_string'"
-            )
-            more = more if n_words < strings else ""
+            strings, more = HEADS[self._task]["string"]().n_words, ""
+            if n_words < strings and self.backbone == "default":
+                more = f": use label_encoding='string', which has {strings}"
+            elif n_words < strings:  # other weights have the labels that they were trained with
+                more = (
+                    f": take weights whose labels are strings, which have {strings}, such as "
+                    "'omniglot_mann_string' of drawings, or meta_fit a network, as "
+                    "MANNClassifier('mann', label_encoding='string')"
+                )
             raise ValueError(
                 f"There are {len(classes)} classes, and backbone={as_text(self.backbone)} has "
                 f"labels for {n_words}{more}."

@@ -34,13 +34,16 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass.
-    random_state : int, default=None
+    random_state : int, RandomState instance or None, default=None
         Seed of orders, rotations and ``meta_fit``; None is 0.
 
     Attributes
     ----------
     n_samples_seen_ : int
         Rows that were presented.
+    encoder_ : TableEncoder
+        Makes numbers of the columns of tables, as the first rows had them; absent where rows
+        are read as they are.
     learner_ : MemoryLearner
         The meta-trained network in use.
     history_ : skorch.history.History
@@ -211,7 +214,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             As there.
         """
         self._validate_params()
-        learner = self._starting_learner(self.random_state or 0)
+        learner = self._starting_learner(self._seed_of_all())
         tables = learner.inputs == "tables"
         sampler = TargetSequences(
             (ProjectedColumns if tables else Vectors)(learner.n_inputs),

@@ -16,6 +16,7 @@ from torch.utils.data import StackDataset
 
 from ..backbones.set_transformer import ENCODERS, NORMS, POOLINGS, SetTransformer
 from ..devices import usable_device
+from ..seeding import seeded
 from ..tasks import target_scale
 from .training import SetNetwork, pad, train
 from .validation import as_sets
@@ -110,15 +111,12 @@ class SetEstimator(BaseEstimator):
         rng = check_random_state(self.random_state)
         rows, held_out = np.arange(len(sets)), None
         if self.early_stopping:
-            rows, held_out = train_test_split(
-                rows, test_size=self.validation_fraction, stratify=stratify, random_state=rng
-            )
+            rows, held_out = self._held_out(rows, stratify, rng)
         data, validation_data = (
             None if chosen is None else StackDataset([sets[i] for i in chosen], target[chosen])
             for chosen in (rows, held_out)
         )
-        with torch.random.fork_rng():
-            torch.manual_seed(rng.randint(np.iinfo(np.int32).max))
+        with seeded(rng.randint(np.iinfo(np.int32).max)):
             module = self._network(sets[0], n_outputs)
             self.history_ = train(
                 module,
@@ -136,6 +134,17 @@ class SetEstimator(BaseEstimator):
         self.module_ = module
         self.n_iter_ = len(self.history_)
         return self
+
+    def _held_out(self, rows, stratify, rng):
+        """Rows to train on, and those of the validation set."""
+        fraction = self.validation_fraction
+        try:
+            return train_test_split(rows, test_size=fraction, stratify=stratify, random_state=rng)
+        except ValueError as error:
+            raise ValueError(
+                f"early_stopping=True cannot hold out validation_fraction={fraction} of the "
+                f"{len(rows)} sets: {error} Give more sets, or leave early_stopping=False."
+            ) from error
 
     def _learn_elements(self, sets):
         """What ``fit`` learns about elements before any training: their shape and scale."""

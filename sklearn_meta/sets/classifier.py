@@ -110,6 +110,7 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
             If a set is empty, elements differ in shape, a cell is missing or infinite, there are
             more or fewer labels than sets, or only one class.
         """
+        vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         sets, y = self._validate(X, y)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)

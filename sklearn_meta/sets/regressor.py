@@ -164,6 +164,7 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
             If a set is empty, elements differ in shape, a cell is missing or infinite, there are
             more or fewer targets than sets, or a count is negative or no whole number.
         """
+        vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
         target = y.reshape(len(y), -1)
@@ -205,7 +206,9 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
             prediction = output.numpy() * scale + mean
         return prediction.reshape(-1, *self._target_shape)
 
-    @available_if(lambda self: self.loss == "poisson")
+    @available_if(
+        lambda self: hasattr(self, "_unit") if hasattr(self, "module_") else self.loss == "poisson"
+    )
     def predict_mode(self, X):
         """Most likely count of each set, with ``loss="poisson"``: the rate rounded down.
 

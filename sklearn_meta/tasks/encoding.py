@@ -1,6 +1,7 @@
 """From any table to a matrix of floats in which NaN is an unobserved cell."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from numbers import Number
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -9,8 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..cells import in_seconds, is_missing_value
 
-#: Dates and durations as objects; datetime and pandas' Timestamp are dates.
-_TIMES = (date, timedelta, np.datetime64, np.timedelta64)
+#: Dates, times of day and durations as objects; datetime and pandas' Timestamp are dates.
+_TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
+
+#: What may be in a cell of a table of objects, and is neither a number nor a category.
+_NESTED = (list, dict, set, np.ndarray)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -18,9 +22,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     A missing category is NaN in each of its one-hot columns, so the backbone sees an unobserved
     cell (Eq. 5 of paper 000) and not one more category. A category that ``fit`` has not seen is
-    missing, too. A two-valued column becomes one column. Dates and durations are numbers, of
-    seconds. A column of which ``fit`` has seen no cell is one column: numbers that it holds later
-    are taken as they are, and text is missing.
+    missing, too. A two-valued column becomes one column. Dates, times of day and durations are
+    numbers, of seconds, and a period is when it begins. A column of which ``fit`` has seen no cell
+    is one column: numbers that it holds later are taken as they are, and text is missing.
 
     Parameters
     ----------
@@ -49,13 +53,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ----------
         X : ndarray or DataFrame of shape (n_rows, n_columns)
             In a DataFrame, columns of dtype category or string are categorical; among columns of
-            objects, those that are not all numbers, and not all dates or durations.
+            objects, those that are not all numbers, and not all dates, times or durations.
         y : None
             Ignored.
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            If a cell is a complex number, or a list, dict, set or array.
         """
         columns = [] if _is_matrix(X) else [_column(*column) for column in _columns(X)]
         self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]
@@ -165,6 +174,9 @@ def _columns(X):
 
 def _values(column, dtype):
     """Values of a column as an array, dates and durations in seconds, and what dtype they had."""
+    if str(dtype).startswith("period["):
+        column = column.dt.to_timestamp()
+        dtype = column.dtype
     kind = getattr(dtype, "kind", "O")
     if kind in "mM":  # with a time zone, too
         return in_seconds(column, kind), np.dtype(f"{kind}8[us]")
@@ -175,7 +187,7 @@ def _values(column, dtype):
 
 
 def _seconds(column):
-    """Dates or durations that are objects as numbers, or None if there is anything else."""
+    """Dates, times or durations that are objects as numbers, or None if there is anything else."""
     if not any(isinstance(value, _TIMES) for value in column):
         return None
     known = ~is_missing(column)
@@ -189,6 +201,8 @@ def _seconds(column):
 def _in_seconds(value):
     if isinstance(value, np.generic):
         return float(_values(np.array([value]), value.dtype)[0][0])
+    if isinstance(value, time):
+        value = timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if not isinstance(value, datetime):
@@ -198,8 +212,11 @@ def _in_seconds(value):
 
 def _column(column, dtype):
     """A float array, or an object array of strings in which None is a missing cell."""
-    numeric = getattr(dtype, "kind", "O") in "fiubmM" and str(dtype) != "category"
-    if not numeric and str(dtype) == "object":
+    kind = getattr(dtype, "kind", "O")
+    if kind == "c":
+        raise ValueError("Complex data not supported: make two columns of real numbers of it.")
+    numeric = kind in "fiubmM" and str(dtype) != "category"
+    if not numeric and (str(dtype) == "object" or _are_numbers(column, dtype)):
         numeric = _is_numeric(column)
     return _to_float(column) if numeric else _as_text(column)
 
@@ -208,6 +225,12 @@ def _is_empty(column):
     """Whether a column that :func:`_column` made holds no cell at all."""
     missing = is_missing(column) if column.dtype == object else np.isnan(column)
     return bool(missing.all())
+
+
+def _are_numbers(column, dtype):
+    """Whether a column of a dtype of its own, as Arrow's decimals are, holds numbers."""
+    known = column[~is_missing(column)]
+    return str(dtype) != "category" and all(isinstance(value, Number) for value in known)
 
 
 def _is_numeric(column):
@@ -233,6 +256,11 @@ def _as_text(column):
 
 def _name_of(value):
     """Of a category: 1.0, as whole numbers are called in a column with gaps, is 1."""
+    if isinstance(value, _NESTED):
+        raise ValueError(
+            f"A cell holds a {type(value).__name__}: give each column one number or one category a "
+            "row."
+        )
     whole = isinstance(value, float | np.floating) and value.is_integer()
     return str(int(value)) if whole else str(value)
 

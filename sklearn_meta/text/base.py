@@ -12,6 +12,7 @@ from ..backbones import TEXT_BACKBONES
 from ..base import MetaEstimator, as_text
 from ..callbacks import Patience
 from ..checkpoint import digest
+from ..seeding import seeded
 from ..tasks.spelling import N_NUMBERS
 from ..tasks.texts import (
     MiniBatches,
@@ -59,7 +60,7 @@ class TextEstimator(MetaEstimator):
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "optimizer": [StrOptions({"adagrad", "adamw", "rmsprop"})],
         "device": [str],
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
+        "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
 
@@ -160,6 +161,7 @@ class TextEstimator(MetaEstimator):
             If there is no task, or texts and labels of one cannot be used.
         """
         self._validate_params()
+        self._seed = self._seed_of_all()
         if not self._names_an_architecture():
             raise ValueError(
                 f"meta_fit begins with random weights: backbone must be one of "
@@ -210,11 +212,12 @@ class TextEstimator(MetaEstimator):
         ``learner_`` is left as it is; one of its tasks may be what the new one begins as.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
+        self._seed = self._seed_of_all()
         tokens = self._tokens(X)
         if hasattr(self, "learner_") or not self._names_an_architecture():
             self.learner_ = self._learner()
             warn_of_kept_settings(self, self.learner_)
-            learner = with_a_task(self.learner_, OWN, labels, self.random_state or 0)
+            learner = with_a_task(self.learner_, OWN, labels, self._seed)
             learner.dropout.p = self.dropout
         else:
             words, vectors = self._words(tokens)
@@ -222,9 +225,7 @@ class TextEstimator(MetaEstimator):
         prepared = self._prepared(learner, {OWN: (tokens, y)})
         self.begun_as_ = None
         if hasattr(self, "learner_"):
-            self.begun_as_ = begin_as_nearest(
-                learner, self.learner_, *prepared, self.random_state or 0
-            )
+            self.begun_as_ = begin_as_nearest(learner, self.learner_, *prepared, self._seed)
         rate = self.learning_rate * (1.0 if self.begun_as_ is None else TRANSFER)
         settings = {"rate": rate, "verbose": bool(self.verbose)}
         n_steps = self._n_steps(prepared, self.max_epochs)
@@ -236,8 +237,7 @@ class TextEstimator(MetaEstimator):
 
     def _build(self, words, vectors, labels):
         """A new learner, with word vectors where there are some."""
-        with torch.random.fork_rng():
-            torch.manual_seed(self.random_state or 0)
+        with seeded(self._seed):
             learner = TextLearner(
                 self.backbone,
                 self._default_head,
@@ -279,7 +279,7 @@ class TextEstimator(MetaEstimator):
             self.word_vectors,
             max_words=self.max_words,
             lowercase=self.lowercase,
-            random_state=self.random_state or 0,
+            random_state=self._seed,
         )
 
     def _prepared(self, learner, read):
@@ -318,7 +318,7 @@ class TextEstimator(MetaEstimator):
             n_warmup=min(100, max(n_steps // 10, 1)),
             device=self._device(),
             precision="float32",
-            random_state=self.random_state or 0,
+            random_state=self._seed,
             **settings,
         )
 

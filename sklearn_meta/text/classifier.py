@@ -1,7 +1,12 @@
 """Classification of texts: MetaLSTMClassifier (paper 004)."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import (
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    _fit_context,
+)
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -17,7 +22,9 @@ from .base import TextEstimator
 NETWORK = 1 / 3
 
 
-class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
+class MetaLSTMClassifier(
+    ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator
+):
     """Classifier of texts that can learn how to compose words from other tasks.
 
     An LSTM reads a text, and another one generates its weights at every word. The latter, and the
@@ -69,7 +76,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
         "adagrad" is the paper's, with ``learning_rate=0.1``.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
-    random_state : int, default=None
+    random_state : int, RandomState instance or None, default=None
         Seed of weights and batches; None is 0.
     verbose : bool, default=False
         Whether ``fit`` shows a progress bar.
@@ -78,9 +85,9 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
     learner_ : TextLearner
-        What ``meta_fit`` learned.
+        What ``meta_fit`` learned, or the weights in use; absent after a ``fit`` from nothing.
     estimators_ : dict
-        The fitted classifier of each task of ``meta_fit``.
+        The fitted classifier of each task of ``meta_fit``; absent if that was not called.
     module_ : TextLearner
         The network of the task of ``fit``.
     linear_ : sklearn_meta.wide.OwnLinear or None
@@ -253,6 +260,10 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
 
         return np.stack(self._tell(X, what))
 
+    @property
+    def _n_features_out(self):
+        return sum(backbone.n_outputs for backbone in self.module_.backbones)
+
     def words_of(self, text):
         """The words of a text that are read.
 
@@ -315,7 +326,7 @@ class MetaLSTMClassifier(ClassifierMixin, TextEstimator):
             labels = self.learner_.tasks[name]
             tokens = tokens_of(tokens, self.lowercase)
             tasks[name] = (tokens, np.array(self._targets(y, labels)), labels)
-        self.learner_.wide, scores = fit_shared(tasks, self.random_state or 0)
+        self.learner_.wide, scores = fit_shared(tasks, self._seed)
         for name, (tokens, y, _) in tasks.items():
             fitted[name].linear_ = OwnLinear(tokens, y, scores[name])
         return fitted

@@ -37,7 +37,7 @@ class MetaLSTMTagger(TextEstimator):
     classes_ : ndarray of shape (n_labels,)
         Labels, sorted.
     learner_, estimators_, module_, begun_as_, history_, fit_history_
-        As of :class:`MetaLSTMClassifier`.
+        As of :class:`MetaLSTMClassifier`; the first two are absent after a ``fit`` from nothing.
 
     Notes
     -----

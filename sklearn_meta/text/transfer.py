@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..seeding import seeded
 from ..tasks.texts import MiniBatches
 
 #: Texts of the new task by which others are compared.
@@ -34,8 +35,7 @@ def with_a_task(known, name, labels, random_state):
         backbone.private = nn.ModuleList()
     for parameter in learner.shared_parameters():
         parameter.requires_grad_(False)
-    with torch.random.fork_rng():
-        torch.manual_seed(random_state)
+    with seeded(random_state):
         learner.add_task(name, labels)
     return learner
 
