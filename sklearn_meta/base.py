@@ -185,7 +185,7 @@ class MetaEstimator(BaseEstimator):
             self._begun = run, digest(learner), as_begun
         return self
 
-    def save_pretrained(self, folder, **card):
+    def save_pretrained(self, folder, /, **card):
         """Save the meta-trained weights, and nothing of ``fit``, to share them.
 
         Parameters
@@ -367,9 +367,7 @@ class MetaEstimator(BaseEstimator):
         state = dict(super().__getstate__())
         learner = state.get("learner_")
         card = getattr(learner, "card", None)
-        shipped = isinstance(self.backbone, str | Path) and (
-            str(self._weights_name()) in available_weights()
-        )
+        shipped = isinstance(self.backbone, str) and self._weights_name() in available_weights()
         if learner is not None and card is not None and shipped:
             del state["learner_"]
             state["_sha256"] = card["sha256"]

@@ -438,5 +438,7 @@ def test_a_size_that_is_not_positive_is_refused(tmp_path, load, size):
 def test_without_pillow_it_is_said_how_to_install_it(tmp_path, write, load, monkeypatch):
     write(tmp_path, {"train": {"a": [plain(RED)]}})
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match="takes Pillow. Run: pip install pillow"):
+    with pytest.raises(
+        ImportError, match=r"takes Pillow. Run: pip install 'sklearn_meta\[images\]'"
+    ):
         load(tmp_path)

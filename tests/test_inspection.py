@@ -1,5 +1,7 @@
 """The displays show the rows they say, in the colours and shapes they say."""
 
+import sys
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -14,13 +16,13 @@ from matplotlib.markers import MarkerStyle
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_iris, load_wine, make_moons
 from sklearn.decomposition import PCA
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelSpreading
 
-from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta import MetaSemiSupervisedClassifier, inspection
 from sklearn_meta.inspection import EmbeddingDisplay, UnlabelledEffectDisplay
 
 
@@ -269,3 +271,25 @@ def test_labels_without_rows_are_no_picture():
     classifier = MetaSemiSupervisedClassifier("prior").fit(X[::10], y[::10])
     with pytest.raises(ValueError, match="give X, too"):
         EmbeddingDisplay.from_estimator(classifier, None, y)
+
+
+def test_a_column_of_labels_is_labels(wine):
+    X, y, X_new, y_new = wine
+    classifier = MetaSemiSupervisedClassifier().fit(X, y)
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        display = EmbeddingDisplay.from_estimator(
+            classifier, X_new, y_new[:, None], reduction="pca"
+        )
+    assert display.target[len(y) :].tolist() == y_new.tolist()
+
+
+DISPLAYS = [name for name in inspection.__all__ if name.endswith("Display")]
+
+
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_without_matplotlib_it_is_said_how_to_install_it(name, monkeypatch):
+    display = object.__new__(getattr(inspection, name))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    message = rf"^{name}.plot needs matplotlib: pip install 'sklearn_meta\[plot\]'"
+    with pytest.raises(ImportError, match=message):
+        display.plot()

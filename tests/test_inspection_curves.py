@@ -16,13 +16,22 @@ from sklearn.datasets import load_diabetes, load_iris, load_wine, make_friedman1
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
+from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta import MANNClassifier, MetaGPRegressor, MetaSemiSupervisedClassifier, tasks
 from sklearn_meta.callbacks import CSVLog
-from sklearn_meta.inspection import IntervalCalibrationDisplay, MetaLearningCurveDisplay
+from sklearn_meta.inspection import (
+    InstanceAccuracyDisplay,
+    IntervalCalibrationDisplay,
+    MetaLearningCurveDisplay,
+    MixtureDisplay,
+    learning_curve,
+)
 from sklearn_meta.learner import Learner
+from sklearn_meta.memory_learner import MemoryLearner
+from sklearn_meta.tasks import texts
 
 
 @pytest.fixture(autouse=True)
@@ -257,3 +266,67 @@ def test_short_names_of_a_line_are_names_of_it():
     y = np.linspace(-1, 1, 20)
     display = IntervalCalibrationDisplay.from_predictions(y, y * 0, y * 0 + 1, ms=9, c="red")
     assert display.line_.get_markersize() == 9 and display.line_.get_color() == "red"
+
+
+Y = np.linspace(-1, 1, 20)
+BLOBS = np.random.default_rng(0).normal(size=(30, 2))
+ONE_PANEL = {
+    "intervals": lambda ax: IntervalCalibrationDisplay.from_predictions(Y, Y * 0, Y * 0 + 1, ax=ax),
+    "instances": lambda ax: InstanceAccuracyDisplay.from_predictions([0, 1, 0], [0, 1, 1], ax=ax),
+    "mixture": lambda ax: MixtureDisplay.from_estimator(
+        GaussianMixture(2).fit(BLOBS), BLOBS, ax=ax
+    ),
+}
+
+
+@pytest.mark.parametrize("show", ONE_PANEL.values(), ids=ONE_PANEL)
+def test_displays_of_one_panel_take_one_axes(show):
+    figure, axes = plt.subplots(2, 2)
+    with pytest.raises(ValueError, match="^ax must be one matplotlib Axes, got 4.$"):
+        show(axes)
+    for ax in (axes[0, 0], axes[:1, 0], [axes[0, 0]]):  # as the displays of two panels do
+        display = show(ax)
+        assert display.ax_ is axes[0, 0] and display.figure_ is figure
+    assert show(None).figure_ is not figure
+
+
+@pytest.mark.parametrize(
+    ("score", "stratum", "expected"),
+    [
+        ("accuracy", "shots", ["2 labelled rows a class", "16 labelled rows a class"]),
+        ("mse", "shots", ["2 labelled rows", "16 labelled rows"]),
+        ("accuracy", "ways", ["2 classes an episode", "16 classes an episode"]),
+        ("nll", "components", ["2 components", "16 components"]),
+        ("auroc", "rows", ["2 to 3 rows", "16 to 31 rows"]),
+        ("accuracy", "task", ["task 2", "task 16"]),
+    ],
+)
+def test_scores_of_every_estimator_are_drawn(score, stratum, expected):
+    epochs = [{f"valid_{score}_{k}_{stratum}": k + i for k in (16, 2)} for i in range(2)]
+    others = {"train_loss": 1.0, f"valid_{score}": 0.5, "valid_top_5_accuracy": 0.1}
+    display = MetaLearningCurveDisplay.from_history([others | epoch for epoch in epochs])
+    assert (display.score_name, display.stratum) == (score, stratum)
+    assert {k: v.tolist() for k, v in display.scores.items()} == {2: [2, 3], 16: [16, 17]}
+    assert labels(display.ax_[1]) == expected
+    assert [line.get_ydata().tolist() for line in display.score_lines_] == [[2, 3], [16, 17]]
+    assert display.ax_[1].get_ylabel() == f"{score} on validation tasks"
+
+
+def test_what_samplers_count_can_be_drawn():
+    found = {getattr(value, "stratum", None) for value in vars(tasks).values()}
+    found |= {texts.MiniBatches.stratum}
+    assert found - {None} == set(learning_curve.STRATA)
+
+
+def test_scores_of_a_network_with_a_memory_are_drawn():
+    small = {"width": 8, "n_slots": 8, "slot_size": 4, "n_reads": 1}
+    table = load_iris(return_X_y=True)
+    stream = MANNClassifier(MemoryLearner(backbone_config=small)).meta_fit(
+        [table],
+        validation_datasets=[table],
+        **{k: v for k, v in SETTINGS.items() if k != "n_unlabelled"},
+    )
+    display = MetaLearningCurveDisplay.from_estimator(stream)
+    names = {name for epoch in stream.history_ for name in epoch if name.endswith("_rows")}
+    assert {f"valid_accuracy_{k}_rows" for k in display.scores} == names
+    assert len(display.ax_) == 2 and len(display.score_lines_) == len(names) > 0

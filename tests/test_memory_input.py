@@ -99,8 +99,20 @@ def test_numbers_that_float32_does_not_hold():
 
 
 def test_too_many_classes_are_told_which_weights_know_more():
-    with pytest.raises(ValueError, match="10 classes.*labels for 5: .*'omniglot_mann_string'"):
+    with pytest.raises(
+        ValueError, match="10 classes.*labels for 5: .*'omniglot_mann_string'"
+    ) as told:
         classifier(backbone="omniglot_mann").fit(PIXELS, np.arange(10))
+    # These weights were trained with one-hot labels, and refuse the parameter.
+    assert "use label_encoding" not in str(told.value)
+    classifier(backbone="omniglot_mann_string", n_estimators=1).fit(PIXELS, np.arange(10))
+    rows, labels = X[:11], np.arange(11)
+    with pytest.raises(ValueError, match="use label_encoding='string' with backbone='default', "):
+        classifier(backbone="default_mann").fit(rows, labels)
+    with pytest.raises(ValueError, match="labels for 10: use label_encoding='string', .* 3125.$"):
+        classifier().fit(rows, labels)
+    strings = classifier(label_encoding="string", n_estimators=1)
+    assert len(strings.fit(rows, labels).classes_) == 11
     with pytest.raises(ValueError, match="has labels for 3125.$"):
         many = np.arange(3200)
         classifier(label_encoding="string", n_estimators=1).partial_fit(X[many % 150], many)

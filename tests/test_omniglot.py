@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -532,6 +533,15 @@ def test_nothing_is_asked_for_without_leave_or_by_a_wrong_name(mirror, tmp_path)
     with pytest.raises(ValueError, match="no part 'small'; it has background, evaluation"):
         fetch(mirror, tmp_path, subset=("background", "small"))
     assert mirror.asked == []
+
+
+def test_without_pillow_it_is_said_how_to_install_it(tmp_path, monkeypatch):
+    (tmp_path / "images_background.zip").write_bytes(official_zip("background", 0)[0])
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(
+        ImportError, match=r"takes Pillow. Run: pip install 'sklearn_meta\[images\]'"
+    ):
+        load_omniglot(tmp_path)
 
 
 # The real set

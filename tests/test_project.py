@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import sklearn_meta
@@ -171,3 +173,71 @@ def test_every_dependency_has_one_exact_pin():
     wanted = METADATA["dependencies"] + sum(METADATA["optional-dependencies"].values(), [])
     assert {normalised(re.match(r"[\w.-]+", line)[0]) for line in wanted} <= set(pinned)
     assert not [line for line in wanted if "==" in line]  # exact versions stand in one file only
+
+
+EXTRAS = METADATA["optional-dependencies"]
+
+
+def test_the_extra_for_tests_has_all_others():
+    assert set(sum(EXTRAS.values(), [])) == set(EXTRAS["test"])
+
+
+def test_every_extra_is_in_the_readme_and_its_code_runs_after_its_install_line():
+    readme = (ROOT / "README.md").read_text()
+    install = readme.split("## Install")[1].split("\n## ")[0]
+    assert set(EXTRAS) <= set(re.findall(r"`([a-z]+)`", install))
+    (installed,) = re.findall(r"pip install .*'\.\[(.*)\]'", install)
+    # Its first block makes a DataFrame, and another one draws.
+    assert {"tables", "plot"} <= set(installed.split(","))
+    assert "as_frame=True" in readme and {"pandas>=2.2", "pyarrow>=17"} == set(EXTRAS["tables"])
+
+
+def test_extras_that_messages_and_documents_name_are_there():
+    files = [*FILES, ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    texts = {file: file.read_text() for file in files}
+    named = {
+        (file.name, extra)
+        for file, text in texts.items()
+        for extras in re.findall(r"sklearn[_-]meta\[([a-z,]+)\]", text)
+        for extra in extras.split(",")
+    }
+    assert {extra for _, extra in named} <= set(EXTRAS)
+    expected = {"images.py": "images", "omniglot.py": "images", "reviews.py": "tables"}
+    expected |= {"tagging.py": "text", "drawing.py": "plot", "hub.py": "hub"}
+    assert expected.items() <= named
+
+
+def test_a_source_distribution_holds_what_its_tests_need():
+    rules = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines() if line]
+    found = set()
+    for kind, *words in rules:
+        if kind == "include":
+            found |= {ROOT / name for name in words}
+        elif kind == "recursive-include":
+            found |= {path for pattern in words[1:] for path in (ROOT / words[0]).rglob(pattern)}
+    needed = {ROOT / name for name in ("CHANGELOG.md", "constraints.txt", "Makefile")}
+    assert all(path.is_file() for path in needed)
+    for folder, pattern in (
+        *(("tests", "*.py"), ("benchmarks", "*.py"), ("examples", "*.py")),
+        *(("docs", "*.md"), ("benchmarks", "*.md"), ("benchmarks/results", "*.csv")),
+    ):
+        needed |= (paths := set((ROOT / folder).rglob(pattern)))
+        assert paths
+    assert needed <= found
+    assert not {path for path in found if path.suffix == ".png"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("MetaSemiSupervisedClassifier", "MetaGPRegressor", "AmortizedOutlierDetector"),
+        *("FewShotTransformerClassifier", "MANNClassifier", "MANNRegressor", "AmortizedGMM"),
+    ],
+)
+def test_what_fit_learned_is_documented(name):
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(12, 2)), columns=["a", "b"])
+    fitted = getattr(sklearn_meta, name)().fit(X, np.arange(12) % 2)
+    learned = {key for key in vars(fitted) if key.endswith("_") and not key.startswith("_")}
+    section = type(fitted).__doc__.split("Attributes\n")[1].split("Examples\n")[0]
+    assert len(learned) > 4
+    assert not learned - set(re.findall(r"\w+_\b", section))

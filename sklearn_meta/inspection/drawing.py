@@ -1,7 +1,29 @@
 """What the pictures of tasks share: their axes, colours, markers and legend."""
 
 import numpy as np
-from sklearn.utils._optional_dependencies import check_matplotlib_support
+
+
+def check_matplotlib_support(caller):
+    """An ImportError that says how to install matplotlib, if that is not there."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} needs matplotlib: pip install 'sklearn_meta[plot]'."
+        ) from error
+
+
+def one_axes(ax, caller):
+    """The axes, given or in a new figure, and their figure."""
+    check_matplotlib_support(caller)
+    import matplotlib.pyplot as plt
+
+    if ax is None:
+        _, ax = plt.subplots(layout="constrained")
+    ax = np.ravel(ax)
+    if len(ax) != 1:
+        raise ValueError(f"ax must be one matplotlib Axes, got {len(ax)}.")
+    return ax[0], ax[0].figure
 
 
 def two_axes(ax, caller):

@@ -7,11 +7,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.manifold import TSNE
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils._optional_dependencies import check_matplotlib_support
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from ..model_selection import _stack
-from .drawing import colours, legend, scatter, two_axes
+from .drawing import check_matplotlib_support, colours, legend, scatter, two_axes
 
 
 class EmbeddingDisplay:
@@ -86,7 +85,9 @@ class EmbeddingDisplay:
             rows of ``fit`` alone.
         y : array-like of shape (n_rows,), default=None
             True labels of the rows of `X`, for their colours only. If None, and for unlabelled
-            rows of ``fit``, colours are predictions.
+            rows of ``fit``, colours are predictions. In transductive mode these are made for all
+            rows at once, as the embeddings are: where `X` has more rows than ``chunk_size``,
+            ``predict`` reads it in pieces, and some of its answers may be others.
         reduction : {"tsne", "pca"} or transformer, default="tsne"
             From many dimensions to two: t-SNE as in the paper, principal components, or any
             transformer with two output columns, a clone of which is fitted on the attributes and
@@ -128,6 +129,7 @@ class EmbeddingDisplay:
         rows, z, target = _embed(estimator, X)
         if y is not None:
             check_consistent_length(X, y)
+            y = column_or_1d(y, warn=True)
             unseen = np.setdiff1d(y, estimator.classes_)
             if len(unseen):
                 raise ValueError(f"y holds labels that fit has not seen: {unseen.tolist()}.")

@@ -5,9 +5,8 @@ from numbers import Integral
 import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 
-from .drawing import line_style
+from .drawing import check_matplotlib_support, line_style, one_axes
 
 
 def instance_numbers(y):
@@ -206,14 +205,16 @@ class InstanceAccuracyDisplay:
         Returns
         -------
         display : InstanceAccuracyDisplay
+
+        Raises
+        ------
+        ValueError
+            If there is more than one axes.
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
+        ax, self.figure_ = one_axes(ax, f"{type(self).__name__}.plot")
+        self.ax_ = ax
         from matplotlib.ticker import MaxNLocator
 
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
         instances = np.arange(1, len(self.accuracy) + 1)
         label = self.name if name is None else name
         style = line_style(kwargs, marker="o", markersize=4, label=label)

@@ -2,9 +2,8 @@
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 
-from .drawing import line_style
+from .drawing import check_matplotlib_support, line_style, one_axes
 
 DIAGONAL = "perfectly calibrated"
 WIDTH = "mean width (dashed)"
@@ -175,13 +174,14 @@ class IntervalCalibrationDisplay:
         Returns
         -------
         display : IntervalCalibrationDisplay
-        """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
 
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
+        Raises
+        ------
+        ValueError
+            If there is more than one axes.
+        """
+        ax, self.figure_ = one_axes(ax, f"{type(self).__name__}.plot")
+        self.ax_ = ax
         if ref_line and DIAGONAL not in ax.get_legend_handles_labels()[1]:
             ax.plot([0, 1], [0, 1], "k:", label=DIAGONAL)
         name = self.name if name is None else name

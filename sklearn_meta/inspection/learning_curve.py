@@ -4,20 +4,28 @@ import re
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 
-from .drawing import line_style
+from .drawing import check_matplotlib_support, line_style
 
+#: What a line of each stratum is called: ``stratum`` of a sampler says what its numbers count.
+STRATA = {
+    "shots": "{0} labelled rows",  # of classification a class
+    "ways": "{0} classes an episode",
+    "components": "{0} components",
+    "rows": "{0} to {1} rows",  # they are counted by powers of two
+    "task": "task {0}",
+}
 # As sklearn_meta.callbacks.StratumScores names the scores of an epoch.
-SCORE = re.compile(r"valid_(\w+)_(\d+)_shots")
-ROWS = {"accuracy": "labelled rows a class", "mse": "labelled rows"}
+SCORE = re.compile(rf"valid_(\w+)_(\d+)_({'|'.join(STRATA)})")
 
 
 class MetaLearningCurveDisplay:
-    """Losses, and scores by number of labelled rows, against the steps of ``meta_fit``.
+    """Losses, and scores by kind of task, against the steps of ``meta_fit``.
 
     The left panel has the losses on training and validation tasks, the right one the score on
-    validation tasks, accuracy or mean squared error, a line for each number of labelled rows.
+    validation tasks, such as accuracy or mean squared error. It has a line for each number of
+    labelled rows; of other estimators than those of tables for each number of classes an episode,
+    of components or of rows, and of texts for each task.
     Without validation tasks there is the left panel with the training loss alone.
 
     Make one with :meth:`from_estimator` or :meth:`from_history`.
@@ -31,10 +39,14 @@ class MetaLearningCurveDisplay:
     valid_loss : ndarray of shape (n_epochs,) or None
         Loss on the validation tasks, if there were any.
     scores : dict of int to ndarray of shape (n_epochs,)
-        Score on the validation tasks by number of labelled rows, of classification a class; NaN
-        where an epoch has none.
+        Score on the validation tasks by `stratum`; NaN where an epoch has none.
     score_name : str or None
-        What the score is: "accuracy" or "mse" (of targets standardised by the labelled rows).
+        What the score is: "accuracy", "mse" (of targets standardised by the labelled rows), "nll"
+        or "auroc".
+    stratum : {"shots", "ways", "components", "rows", "task"}, default="shots"
+        What the keys of `scores` count: labelled rows, of classification a class; classes of an
+        episode; components of a mixture; rows of a set or sequence, of which 16 stands for 16 to
+        31; or the tasks of ``meta_fit`` of texts, the first of which is 0.
 
     Attributes
     ----------
@@ -65,12 +77,13 @@ class MetaLearningCurveDisplay:
     (array([2, 4]), [1, 3])
     """
 
-    def __init__(self, *, steps, train_loss, valid_loss, scores, score_name):
+    def __init__(self, *, steps, train_loss, valid_loss, scores, score_name, stratum="shots"):
         self.steps = steps
         self.train_loss = train_loss
         self.valid_loss = valid_loss
         self.scores = scores
         self.score_name = score_name
+        self.stratum = stratum
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **kwargs):
@@ -109,8 +122,8 @@ class MetaLearningCurveDisplay:
         history : skorch.history.History or sequence of dict
             One dict an epoch with ``train_loss`` and, as far as there are any,
             ``train_batch_count`` (steps of the epoch; without it epochs are counted),
-            ``valid_loss`` and ``valid_accuracy_K_shots`` or ``valid_mse_K_shots``. The rows of
-            :class:`sklearn_meta.callbacks.CSVLog` as numbers do as well.
+            ``valid_loss`` and scores such as ``valid_accuracy_5_shots``, of all epochs the same
+            one. The rows of :class:`sklearn_meta.callbacks.CSVLog` as numbers do as well.
         ax, **kwargs
             As in :meth:`from_estimator`.
 
@@ -139,6 +152,7 @@ class MetaLearningCurveDisplay:
             valid_loss=None if np.isnan(valid_loss).all() else valid_loss,
             scores={int(m[2]): column(m[0]) for m in sorted(found, key=lambda m: int(m[2]))},
             score_name=found[0][1] if found else None,
+            stratum=found[0][3] if found else "shots",
         )
         return display.plot(ax=ax, **kwargs)
 
@@ -172,8 +186,10 @@ class MetaLearningCurveDisplay:
             raise ValueError(f"ax must be {n_panels} matplotlib Axes, got {len(self.ax_)}.")
         self.figure_ = self.ax_[0].figure
         losses = {"training tasks": self.train_loss, "validation tasks": self.valid_loss}
-        rows = ROWS.get(self.score_name, "labelled rows")
-        scores = {f"{k} {rows}": values for k, values in self.scores.items()}
+        label = STRATA[self.stratum]
+        if (self.stratum, self.score_name) == ("shots", "accuracy"):
+            label += " a class"
+        scores = {label.format(k, 2 * k - 1): values for k, values in self.scores.items()}
         self.loss_lines_, self.score_lines_ = (
             [
                 axes.plot(self.steps, values, **line_style(kwargs, marker=".", label=label))[0]

@@ -5,9 +5,8 @@ from numbers import Integral
 import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.utils import check_scalar
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 
-from .drawing import two_axes
+from .drawing import check_matplotlib_support, two_axes
 
 #: Rows whose labels can be read beside each other.
 MAX_LABELS = 40

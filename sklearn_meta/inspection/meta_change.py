@@ -1,10 +1,9 @@
 """How the weights that a Meta-LSTM generates change from word to word (paper 004)."""
 
 import numpy as np
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_is_fitted
 
-from .drawing import two_axes
+from .drawing import check_matplotlib_support, two_axes
 
 #: Gates of the basic LSTM, in the order of Eq. (13).
 GATES = ("new input", "output gate", "input gate", "forget gate")

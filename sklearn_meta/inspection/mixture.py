@@ -1,10 +1,9 @@
 """Points, centres and covariance ellipses of a fitted mixture (Fig. 3 of paper 001)."""
 
 import numpy as np
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from .drawing import colours
+from .drawing import check_matplotlib_support, colours, one_axes
 
 #: Radii of the ellipses in standard deviations, and how their lines are drawn.
 RADII = {1: "solid", 2: "dashed"}
@@ -86,7 +85,7 @@ class MixtureDisplay:
         TypeError
             If the estimator is no fitted mixture of Gaussians.
         ValueError
-            If `features` are not two different columns.
+            If `features` are not two different columns, or there is more than one axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
@@ -109,13 +108,10 @@ class MixtureDisplay:
 
     def plot(self, ax=None):
         """Draw on the given axes or in a new figure; returns the display."""
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
+        ax, self.figure_ = one_axes(ax, f"{type(self).__name__}.plot")
+        self.ax_ = ax
         from matplotlib.patches import Ellipse
 
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
-        self.ax_, self.figure_ = ax, ax.figure
         palette = colours(len(self.means))
         ax.scatter(*self.points.T, c=palette[self.labels], s=8, linewidths=0, alpha=0.4)
         self.ellipses_ = []

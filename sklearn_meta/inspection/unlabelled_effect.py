@@ -2,11 +2,10 @@
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils._optional_dependencies import check_matplotlib_support
 from sklearn.utils.validation import check_consistent_length
 
 from ..model_selection import _encode
-from .drawing import colours, legend, scatter, two_axes
+from .drawing import check_matplotlib_support, colours, legend, scatter, two_axes
 
 
 class UnlabelledEffectDisplay:
@@ -44,6 +43,8 @@ class UnlabelledEffectDisplay:
     --------
     EmbeddingDisplay : Attributes and embeddings of a task of any number of columns.
     sklearn.inspection.DecisionBoundaryDisplay : Decision regions of one fitted estimator.
+        Of this package's set ``transductive=False`` first: by default they take the points of the
+        grid for unlabelled rows.
 
     Examples
     --------

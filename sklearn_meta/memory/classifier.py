@@ -344,13 +344,15 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         n_words = self.learner_.head.n_words
         if len(classes) > n_words:
             strings, more = HEADS[self._task]["string"]().n_words, ""
-            if n_words < strings and self.backbone == "default":
-                more = f": use label_encoding='string', which has {strings}"
-            elif n_words < strings:  # other weights have the labels that they were trained with
+            if n_words < strings and self.learner_.inputs == "tables":
+                # Other weights keep the labels that they were trained with.
+                default = self.backbone == "default"
+                more = "" if default else " with backbone='default'"
+                more = f": use label_encoding='string'{more}, which has {strings}"
+            elif n_words < strings:
                 more = (
-                    f": take weights whose labels are strings, which have {strings}, such as "
-                    "'omniglot_mann_string' of drawings, or meta_fit a network, as "
-                    "MANNClassifier('mann', label_encoding='string')"
+                    f": strings have {strings}; take 'omniglot_mann_string' for drawings, or "
+                    "meta_fit a MemoryLearner(head='string')"
                 )
             raise ValueError(
                 f"There are {len(classes)} classes, and backbone={as_text(self.backbone)} has "

@@ -277,7 +277,9 @@ def _read(members, origin, size, name):
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError(f"To read {origin} takes Pillow. Run: pip install pillow") from error
+        raise ImportError(
+            f"To read {origin} takes Pillow. Run: pip install 'sklearn_meta[images]'"
+        ) from error
     if not members:
         raise ValueError(f"{origin} has no class: put in those of the split.")
     if size < 1:

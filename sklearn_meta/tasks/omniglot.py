@@ -178,7 +178,9 @@ def _read_zip(file):
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
-        raise ImportError(f"To read {file} takes Pillow. Run: pip install pillow") from error
+        raise ImportError(
+            f"To read {file} takes Pillow. Run: pip install 'sklearn_meta[images]'"
+        ) from error
     drawings = defaultdict(list)
     try:
         with ZipFile(file) as archive:

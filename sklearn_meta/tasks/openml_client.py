@@ -135,6 +135,8 @@ def ask_table(openml, description, attempt):
 
     Parameters
     ----------
+    openml : module
+        As :func:`client` yields it.
     description : dict
         As :func:`ask_description` gave it.
     attempt : int

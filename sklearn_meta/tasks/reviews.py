@@ -109,7 +109,9 @@ def rows_by_domain(path, columns, split, domains=None):
     try:
         from pyarrow import ArrowException, compute, parquet
     except ImportError as error:
-        raise ImportError(f"To read {path} takes pyarrow. Run: pip install pyarrow") from error
+        raise ImportError(
+            f"To read {path} takes pyarrow. Run: pip install 'sklearn_meta[tables]'"
+        ) from error
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no {path}: put it there or give another path.")
     wanted = ["domain", "split", *columns]

@@ -94,7 +94,9 @@ def read_conllu(path, field="upos"):
     try:
         import conllu
     except ImportError as error:
-        raise ImportError(f"To read {path} takes conllu. Run: pip install conllu") from error
+        raise ImportError(
+            f"To read {path} takes conllu. Run: pip install 'sklearn_meta[text]'"
+        ) from error
     text = _read_text(path, "utf-8")
     for number, line in enumerate(text.split("\n"), 1):
         # conllu itself takes lines that end early.

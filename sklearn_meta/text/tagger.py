@@ -191,7 +191,9 @@ class MetaLSTMTagger(TextEstimator):
             try:
                 from seqeval.metrics import f1_score
             except ImportError as error:
-                raise ImportError("Spans are scored by seqeval: pip install seqeval") from error
+                raise ImportError(
+                    "Spans are scored by seqeval. Run: pip install 'sklearn_meta[text]'"
+                ) from error
             return float(f1_score(y, told, zero_division=0))
         pairs = [pair for a, b in zip(y, told) for pair in zip(a, b)]
         return float(np.mean([a == b for a, b in pairs]))
