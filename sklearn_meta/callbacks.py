@@ -12,6 +12,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm.auto import tqdm
 
 from .distributed import is_first_process
+from .folders import check_writable
 
 
 class MovingAverage(Callback):
@@ -113,6 +114,10 @@ class CSVLog(Callback):
     def __init__(self, path):
         self.path = path
 
+    def on_train_begin(self, net, **kwargs):
+        if is_first_process():
+            check_writable(Path(self.path), "CSVLog")
+
     def on_epoch_end(self, net, **kwargs):
         if not is_first_process():
             return
@@ -128,11 +133,13 @@ class CSVLog(Callback):
 class Patience(Callback):
     """Ends training after some epochs without a lower validation loss; None never does.
 
-    The history is all it looks at, so a resumed run ends where the whole one would.
+    The history is all it looks at, so a resumed run ends where the whole one would. ``n_seen`` is
+    the number of the last epoch whose end it was told of.
     """
 
     def __init__(self, n_epochs):
         self.n_epochs = n_epochs
+        self.n_seen = 0
 
     def is_over(self, history):
         if self.n_epochs is None or not history:
@@ -141,6 +148,7 @@ class Patience(Callback):
         return len(losses) - losses.index(min(losses)) > self.n_epochs
 
     def on_epoch_end(self, net, **kwargs):
+        self.n_seen = len(net.history)
         if self.is_over(net.history):
             raise KeyboardInterrupt  # which skorch takes for the end of the run
 

@@ -4,13 +4,15 @@ import hashlib
 import json
 import math
 import os
-from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from skorch.callbacks import Callback
 from skorch.history import History
+
+from .fingerprint import described, difference
+from .folders import check_writable, expanded, locked
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -32,16 +34,26 @@ class Checkpoint(Callback):
         Its ``trained`` weights are trained, those of its ``learner`` are judged and kept.
     is_writer : bool, default=True
         Of several processes one writes; all of them read.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written.
     """
 
     def __init__(self, folder, schedule, average, is_writer=True):
-        self.path = Path(folder) / CHECKPOINT if folder is not None else None
-        self.schedule = schedule
+        self.path = expanded(folder) / CHECKPOINT if folder is not None else None
+        # Once, and now: what json cannot hold shall not be noticed after the first epoch.
+        self.run = json.loads(json.dumps(schedule, default=_plain))
         self.average = average
         self.is_writer = is_writer
-        self.n_epochs = 0
+        self.n_epochs = 0  # that an earlier run has done
+        self.n_seen = 0
         self.best = None
         self.best_loss = math.inf
+        self.ended_by = None
+        if self.path is not None and is_writer:
+            check_writable(self.path, "checkpoint_dir", make=True)
 
     def on_epoch_begin(self, net, dataset_train=None, **kwargs):
         """Tell the stream which epoch's batches come next, and seed what is random in a step.
@@ -49,7 +61,7 @@ class Checkpoint(Callback):
         By the epoch, so that a run that goes on draws the same dropout as one that was not ended.
         """
         dataset_train.epoch = len(net.history) - 1
-        torch.manual_seed(1_000_003 * self.schedule["random_state"] + dataset_train.epoch)
+        torch.manual_seed(1_000_003 * self.run["random_state"] + dataset_train.epoch)
 
     def on_epoch_end(self, net, **kwargs):
         """Keep the weights if they are the best, and write the checkpoint."""
@@ -60,8 +72,18 @@ class Checkpoint(Callback):
             self.best = {k: v.detach().clone() for k, v in weights.items()}
         if self.path is not None and self.is_writer:
             self._write(net)
+        self.n_seen = len(net.history)
 
-    def _write(self, net):
+    def end(self, net, callbacks):
+        """Note that the user's callbacks ended the run: called with the same it stays ended."""
+        if self.path is not None and self.is_writer:
+            self._write(net, ended_by=json.dumps(described(callbacks)))
+
+    def is_ended(self, callbacks):
+        """Whether the run that was taken up had been ended by callbacks like these."""
+        return self.ended_by is not None and json.loads(self.ended_by) == described(callbacks)
+
+    def _write(self, net, **notes):
         groups = {"weights": self.average.trained.state_dict(), "best": self.best or {}}
         if self.average.average is not None:
             groups["average"] = self.average.average.state_dict()
@@ -70,32 +92,62 @@ class Checkpoint(Callback):
             tensors |= {f"optimizer.{i}.{slot}": v.contiguous() for slot, v in slots.items()}
         history = [{k: v for k, v in e.items() if k != "batches"} for e in net.history]
         header = {
-            "schedule": json.dumps(self.schedule),
-            "history": json.dumps(history),
-            "best_loss": json.dumps(self.best_loss),
+            "schedule": json.dumps(self.run),
+            "history": json.dumps(history, default=_plain),
+            "best_loss": json.dumps(self.best_loss, default=_plain),
+            **notes,
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(".partial")
-        save_file(tensors, partial, metadata=header)
-        os.replace(partial, self.path)
+        with locked(self.path.parent):
+            if self.path.is_file() and (told := self._of_another_run(self._read_header())):
+                raise ValueError(
+                    f"Another run is writing to {self.path.parent}, with other settings: {told}. "
+                    "Give each run a checkpoint_dir of its own."
+                )
+            try:
+                save_file(tensors, partial, metadata=header)
+                os.replace(partial, self.path)
+            except SafetensorError as error:
+                raise OSError(
+                    f"{self.path} cannot be written ({error}): make room on the disk, and run the "
+                    "same again to go on from the checkpoint before."
+                ) from error
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def _read_header(self, tensors=None, device="cpu"):
+        """What the file on disk says of its run; its tensors are added to a dict."""
+        try:
+            with safe_open(self.path, "pt", device=device) as file:
+                header = file.metadata() or {}
+                if missing := {"schedule", "history", "best_loss"} - header.keys():
+                    raise SafetensorError(f"it says nothing of {', '.join(sorted(missing))}")
+                if tensors is not None:
+                    tensors |= {name: file.get_tensor(name) for name in file.keys()}
+        except SafetensorError as error:
+            raise ValueError(
+                f"{self.path} is damaged ({error}): remove it, or give another checkpoint_dir."
+            ) from error
+        return header
+
+    def _of_another_run(self, header):
+        """In words, the settings of a file on disk that are not those of this run."""
+        theirs = json.loads(header["schedule"])
+        # What an earlier version did not tell is not judged; contents tell more than names.
+        names = ("tables", "validation_tables") if "data" in theirs else ()
+        ours = {k: v for k, v in self.run.items() if k in theirs and k not in names}
+        return difference({k: v for k, v in theirs.items() if k not in names}, ours)
 
     def restore(self, net):
         """Take up the state of an earlier run with the same schedule, if there is one."""
         if self.path is None or not self.path.is_file():
             return
-        try:
-            with safe_open(self.path, "pt", device=str(net.device)) as file:
-                header = file.metadata()
-                tensors = {name: file.get_tensor(name) for name in file.keys()}
-        except SafetensorError as error:
+        tensors = {}
+        header = self._read_header(tensors, str(net.device))
+        if told := self._of_another_run(header):
             raise ValueError(
-                f"{self.path} is damaged ({error}): remove it, or give another checkpoint_dir."
-            ) from error
-        theirs, ours = json.loads(header["schedule"]), json.loads(json.dumps(self.schedule))
-        theirs.setdefault("start", ours.get("start"))  # of a version that did not tell
-        if theirs != ours:
-            raise ValueError(
-                f"{self.path} belongs to a run with other settings: {_difference(theirs, ours)}. "
+                f"{self.path} belongs to a run with other settings: {told}. "
                 "Give the same settings to go on with it, or another checkpoint_dir to start anew."
             )
         group = {"weights": {}, "average": {}, "best": {}, "optimizer": {}}
@@ -118,6 +170,28 @@ class Checkpoint(Callback):
         epochs = json.loads(header["history"])
         net.history = History([{**epoch, "batches": []} for epoch in epochs])
         self.n_epochs = len(epochs)
+        self.ended_by = header.get("ended_by")
+
+    def compare(self, gather):
+        """Refuse to train where another process does something else, or goes on from elsewhere.
+
+        Parameters
+        ----------
+        gather : callable
+            Makes one list of the lists of all processes.
+
+        Raises
+        ------
+        ValueError
+            In every process, if two of them differ.
+        """
+        first, *others = gather([{**self.run, "epochs done": self.n_epochs}])
+        for other in others:
+            if told := difference(first, other):
+                raise ValueError(
+                    f"The processes do not share one run: {told}. Give all of them the same "
+                    "tables, settings and random_state, and a checkpoint_dir that all of them see."
+                )
 
 
 def digest(learner):
@@ -140,15 +214,6 @@ def digest(learner):
     return hashed.hexdigest()
 
 
-def _difference(theirs, ours, longest=60):
-    """In words, the settings of two runs that are not the same."""
-    told = []
-    for name in sorted(theirs.keys() | ours.keys()):
-        pair = theirs.get(name), ours.get(name)
-        if isinstance(pair[0], dict) and isinstance(pair[1], dict) and pair[0] != pair[1]:
-            told.append(f"{name} ({_difference(*pair, longest)})")
-        elif pair[0] != pair[1]:
-            texts = [repr(value) for value in pair]
-            shown = [text[:longest] + "..." * (len(text) > longest) for text in texts]
-            told.append(f"{name} was {shown[0]} and is {shown[1]}")
-    return "; ".join(told)
+def _plain(value):
+    """Numbers of NumPy and torch as json holds them; of anything else its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -9,10 +9,8 @@ import hashlib
 import json
 import math
 import warnings
-from numbers import Real
 
 import torch
-from sklearn.utils import check_scalar
 from skorch import NeuralNet
 from skorch.callbacks import GradientNormClipping, LRScheduler
 from skorch.helper import predefined_split
@@ -22,8 +20,12 @@ from .callbacks import Divergence, MovingAverage, Patience, Progress, StratumSco
 from .checkpoint import Checkpoint
 from .devices import autocast
 from .distributed import processes
+from .fingerprint import described
 from .optimizers import OPTIMIZERS, rates
+from .seeding import seeded
+from .settings import check_settings
 from .tasks import batches, names_in
+from .tasks.sources import suited
 
 #: How the learning rate may run.
 SCHEDULES = ("cosine", "noam", "constant")
@@ -133,10 +135,13 @@ def meta_train(
     Raises
     ------
     ValueError
-        If there is no such optimizer, a number of steps is less than one, the checkpoint is not
-        one of this learner and schedule, the processes cannot share a batch equally, or the loss
-        is no longer finite.
+        If there is no such optimizer, a setting is no such number, no table suits the sampler, the
+        checkpoint is not one of these tables and settings, the processes do not share one run or
+        cannot share a batch equally, or the loss is no longer finite.
+    OSError
+        If the checkpoint cannot be written.
     """
+    check_settings(locals())
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {optimizer!r}.")
     shared = processes(device)
@@ -144,9 +149,8 @@ def meta_train(
         raise ValueError(
             f"batch_size={batch_size} cannot be shared equally by {shared.count} processes."
         )
-    for name, given in (("max_steps", max_steps), ("eval_every", eval_every)):
-        check_scalar(given, name, Real, min_val=1)
-    max_steps = int(max_steps)
+    max_steps, batch_size = int(max_steps), int(batch_size)
+    learning_rate = float(learning_rate)  # of float32 its factors would be rounded
     eval_every = int(min(eval_every, max_steps))
     n_epochs = math.ceil(max_steps / eval_every)
     run = {
@@ -162,7 +166,14 @@ def meta_train(
         "learner": learner.config,
         "tables": _fingerprint(source),
         "validation_tables": validation_source is not None and _fingerprint(validation_source),
+        "weight_decay": weight_decay,
+        "warmup": [n_warmup, n_cycles],
+        "clip": clip,
+        "n_validation": n_validation,
     }
+    if checkpoint_dir is not None or shared.count > 1:  # large tables take a while
+        run["sampler"] = described(sampler)
+        run["data"] = {"train": described(source), "validation": described(validation_source)}
     # Each process takes its share of the groups, so there must be as many or a multiple.
     dealt = {
         "batch_size": batch_size,
@@ -171,7 +182,7 @@ def meta_train(
     }
     kind, settings = OPTIMIZERS[optimizer]
     stream = EpisodeStream(
-        source,
+        suited(source, sampler),
         sampler,
         n_batches=eval_every,
         seed=[random_state, 0],
@@ -201,7 +212,7 @@ def meta_train(
     validation = None
     if validation_source is not None:
         final = sampler.at(max_steps * batch_size) if hasattr(sampler, "at") else sampler
-        draws = batches(validation_source, final, seed=[random_state, 1], **dealt)
+        draws = batches(suited(validation_source, final), final, seed=[random_state, 1], **dealt)
         validation = [next(draws) for _ in range(n_validation)]
         own.append(StratumScores(learner.head.score_name, sampler.stratum, shared.gather))
     own.append(checkpoint)
@@ -235,15 +246,19 @@ def meta_train(
     net.initialize()
     average.learner.to(shared.device)
     checkpoint.restore(net)
+    checkpoint.compare(shared.gather)
     learner.train()
-    left = 0 if stop.is_over(net.history) else max(n_epochs - checkpoint.n_epochs, 0)
-    gpus = range(torch.cuda.device_count())
-    with torch.random.fork_rng(gpus):  # dropout has a seed of its own, see Checkpoint
+    is_over = stop.is_over(net.history) or checkpoint.is_ended(callbacks)
+    left = 0 if is_over else max(n_epochs - checkpoint.n_epochs, 0)
+    with seeded():  # by each epoch's number, see Checkpoint
         net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
     n_done = sum("train_loss" in epoch for epoch in net.history)
     if n_done == 0:
         raise KeyboardInterrupt("Meta-training was ended before its first epoch was complete.")
     if n_done < n_epochs and not stop.is_over(net.history):
+        # Between the checkpoint's look at an epoch and the last one come the user's callbacks.
+        if callbacks and checkpoint.n_seen == n_done > stop.n_seen:
+            checkpoint.end(net, callbacks)
         warnings.warn(
             f"Meta-training was ended by an interrupt or a callback after {n_done} of {n_epochs} "
             f"times {eval_every} steps.",

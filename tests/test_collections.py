@@ -1,5 +1,7 @@
 """Collections: folders of tables, filters, and splits that keep families together."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -240,6 +242,23 @@ def test_names_of_files_and_of_what_is_excluded(tmp_path):
     assert list(select(folder, exclude="UPPER")) == []
     with pytest.raises(ValueError, match="'semicolons'.* commas must stand between"):
         folder["semicolons"]
+
+
+@pytest.mark.parametrize(
+    "name, missing, extra",
+    [
+        ("a.csv", "pandas", "tables"),
+        ("a.parquet", "pandas", "tables"),
+        ("a.arff", "arff", "openml"),
+        ("index.csv", "pandas", "tables"),
+    ],
+)
+def test_what_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch, name, missing, extra):
+    for file in [name] if name.startswith("a") else [name, "a.csv"]:
+        (tmp_path / file).write_text("name,y\na,1\n")
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=rf"{name} takes {missing}.*'sklearn_meta\[{extra}\]'"):
+        Folder(tmp_path)["a"]
 
 
 def test_one_bad_table_does_not_spoil_the_others():

@@ -128,7 +128,7 @@ def test_periods_and_times_of_day_are_numbers_of_seconds():
     np.testing.assert_array_equal(encoded[:, 1], [60, np.nan, 82_802.5])
 
 
-@pytest.mark.parametrize("cells", [[[1, 2], [3]], [{"a": 1}, {}], [np.ones(2), np.ones(2)]])
+@pytest.mark.parametrize("cells", [[[1, 2], [3]], [{"a": 1}, {}], [{1}, {2}]])
 def test_a_cell_of_many_values_is_refused(cells):
     column = pd.Series(cells, dtype=object)
     with pytest.raises(ValueError, match="one number or one category a row"):

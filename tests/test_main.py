@@ -452,3 +452,33 @@ def test_help_names_every_command_and_peers(capsys):
     assert all(f"usage: sklearn-meta {name} " in text for name in COMMANDS)
     assert text.count("examples:") == len(COMMANDS)
     assert set(peers()) >= {"LabelSpreading", "RandomForest"}  # as the examples say
+
+
+def test_a_disk_that_is_full_is_told_in_one_line(here):
+    pytest.importorskip("resource")
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "from sklearn_meta.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = meta_fit_prior("full.safetensors", "--checkpoint-dir", "full", "--eval-every", 2)
+    run = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        **{"cwd": here, "env": os.environ | {"PYTHONPATH": str(ROOT)}},
+        **{"capture_output": True, "text": True},
+    )
+    assert run.returncode == 1, run.stderr
+    assert "error: full/checkpoint.safetensors cannot be written" in run.stderr
+    assert "make room on the disk" in run.stderr and "Traceback" not in run.stderr
+    assert not list((here / "full").iterdir())
+
+
+def test_info_of_a_card_names_the_weights(capsys):
+    assert call("info", "tiny.json") == 1
+    assert "tiny.json is a card: give the weights" in capsys.readouterr().err
+
+
+def test_places_below_the_users_folder(here, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert call(*meta_fit_prior("~/w.safetensors", "--checkpoint-dir", "~/c")) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "w.json", "w.safetensors"]
+    assert not (here / "~").exists()

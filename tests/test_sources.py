@@ -229,3 +229,32 @@ def test_real_regression_tables_are_cut_and_retargeted(tables_dir):
         turned = Tables({"a": dataset}, retarget=1).draw(np.random.default_rng(seed))
         if turned.X.shape != dataset.X.shape:
             assert_retargeted(turned, dataset)
+
+
+@pytest.mark.parametrize("task", [None, "regression"])
+def test_labels_in_one_column_are_labels(task):
+    X, y = pair()
+    y = y + 0.5 * X[:, 0] if task else y
+    plain = as_source({"a": (X, y)}, task=task)["a"].y
+    for column in (y[:, None], pd.DataFrame({"target": y}), y[:, None].tolist()):
+        found = as_source({"a": (X, column)}, task=task)["a"].y
+        np.testing.assert_array_equal(found, plain)
+    given = Dataset("a", np.float32(X), y[:, None].astype(np.float32 if task else int))
+    np.testing.assert_array_equal(as_source([given])["0"].y, given.y.ravel())
+
+
+def test_labels_in_several_columns_leave_one_table_out_and_keep_the_others():
+    X, y = pair()
+    with pytest.warns(UserWarning, match=r"1 of 2 .*'b': y has shape \(9, 2\).*one column of it"):
+        assert list(as_source({"a": (X, y), "b": (X, np.column_stack([y, y]))})) == ["a"]
+    targets = as_dataset(X, X[:, :2], metadata={"task": "regression"})
+    assert targets.y.shape == (9, 2)
+
+
+def test_tables_without_columns_or_of_two_lengths_are_told_so():
+    X, y = pair()
+    for empty in ((X[:, :0], y), Dataset("a", np.float32(X[:, :0]), y)):
+        with pytest.raises(ValueError, match="Dataset 'a' has no columns"):
+            as_source({"a": empty})
+    with pytest.raises(ValueError, match="'0': X has 5 rows and y has 9"):
+        as_source([Dataset("a", np.float32(X[:5]), y)])

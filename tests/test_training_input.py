@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.datasets import load_iris
 from skorch.callbacks import Callback
 
 from sklearn_meta import (
+    AmortizedGMM,
     FewShotTransformerClassifier,
     MANNClassifier,
     MetaGPRegressor,
@@ -19,7 +21,16 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
 )
 from sklearn_meta.checkpoint import CHECKPOINT, digest
-from sklearn_meta.tasks import EpisodeSampler, RegressionSampler, Tables, as_source
+from sklearn_meta.tasks import (
+    EpisodeSampler,
+    Mixture,
+    RawTable,
+    RegressionPrior,
+    RegressionSampler,
+    TablePrior,
+    Tables,
+    as_source,
+)
 from sklearn_meta.weights import load_learner
 
 IRIS = load_iris(return_X_y=True)
@@ -216,3 +227,73 @@ def test_an_error_names_the_settings_that_differ_and_is_short(tmp_path):
     del tasks["films"][0][0], tasks["films"][1][0]
     with pytest.raises(ValueError, match=r"learner \(.*words was \["):
         MetaLSTMClassifier(**parameters, random_state=0).meta_fit(tasks, **settings)
+
+
+NUMBERS = {
+    "batch_size": (0, -4, 2.5, None),
+    "learning_rate": ("a", -1.0, np.nan),
+    "max_steps": (None, np.inf),
+    "eval_every": (None, "a"),
+    "n_workers": (1.5, -1),
+    "patience": (0, -1),
+    "ema_decay": ("a",),
+    "callbacks": (Callback(), "log.csv"),
+}
+
+
+@pytest.mark.parametrize(
+    "name, value", [(name, value) for name, values in NUMBERS.items() for value in values]
+)
+def test_settings_are_checked_before_training(name, value):
+    settings = {"max_steps": 1, "batch_size": 1, "verbose": False} | {name: value}
+    with pytest.raises(ValueError, match=f"^{name} (==|must be).*"):
+        small().meta_fit({"iris": IRIS}, validation_datasets={"iris": IRIS}, **settings)
+
+
+@pytest.mark.parametrize(
+    "datasets, told",
+    [
+        (TablePrior, r"TablePrior is a class.*TablePrior\(\)"),
+        ("tables", r"give Folder\('tables'\)"),
+        (Path("tables"), r"give Folder\('tables'\)"),
+    ],
+)
+def test_what_is_no_source_says_what_to_give(datasets, told):
+    for estimator in (small(), AmortizedGMM()):
+        with pytest.raises(ValueError, match=told):
+            estimator.meta_fit(datasets, max_steps=1, verbose=False)
+
+
+class Draws:
+    """A source of one's own: what a function draws."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def draw(self, rng):
+        return self.function(rng)
+
+
+@pytest.mark.parametrize("drawn", [IRIS, list(IRIS), None])
+def test_a_source_that_draws_no_dataset_is_told_so(drawn):
+    with pytest.raises(ValueError, match=r"draw of Draws must return a Dataset, got .*as_dataset"):
+        small().meta_fit(Draws(lambda rng: drawn), max_steps=1, verbose=False)
+
+
+SETTINGS = {"max_steps": 2, "batch_size": 2, "verbose": False}
+CATEGORIES = RawTable(
+    np.random.default_rng(0).choice(["no", "yes"], (40, 4)),
+    np.arange(40) % 2,
+    {"task": "classification"},
+)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_tables_without_a_numeric_column_are_left_out_of_regression(mixed):
+    tables = {"iris": RawTable(*IRIS, {"task": "classification"}), "votes": CATEGORIES}
+    source = Mixture([tables, RegressionPrior()]) if mixed else tables
+    regressor = MetaGPRegressor(random_state=0)
+    with pytest.warns(UserWarning, match="1 of 2 datasets are left out. Dataset 'votes' has class"):
+        regressor.meta_fit(source, validation_datasets={"iris": tables["iris"]}, **SETTINGS)
+    with pytest.raises(ValueError, match="None of the datasets can be used. Dataset 'votes'"):
+        regressor.meta_fit({"votes": CATEGORIES}, **SETTINGS)

@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,7 +17,13 @@ import torch
 
 from sklearn_meta.backbones import VSA
 from sklearn_meta.learner import Learner
-from sklearn_meta.weights import available_weights, load_learner, save_learner, store
+from sklearn_meta.weights import (
+    available_weights,
+    load_learner,
+    save_learner,
+    save_pretrained,
+    store,
+)
 
 CONFIG = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
 
@@ -341,3 +348,77 @@ def test_the_weights_of_the_package_can_be_loaded(name):
     assert learner.card["n_parameters"] == sum(p.numel() for p in learner.parameters())
     assert all(p.isfinite().all() for p in learner.parameters())
     assert (store.FOLDER / f"{name}.safetensors").stat().st_size < 8e6
+
+
+def test_a_path_is_never_the_name_of_weights_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_pretrained(small_learner(1), "prior", note="mine")
+    for path in (Path("prior"), Path("./prior"), "./prior"):
+        assert load_learner(path).card["note"] == "mine"
+    assert load_learner("prior").card.get("note") != "mine"
+    with pytest.raises(ValueError, match="No weights 'default'"):
+        load_learner(Path("default"))
+
+
+SAVING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import conftest, test_weights as w
+learner = w.seeded(int(sys.argv[3]))
+print("begun", flush=True)
+sys.stdin.readline()
+for _ in range(60):
+    w.save_learner(learner, sys.argv[2], note=f"seed {learner.seed}")
+"""
+
+
+def test_two_processes_save_to_one_path(tmp_path):
+    path, here = tmp_path / "mine.safetensors", Path(__file__).parent
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    run = [sys.executable, "-c", SAVING, str(here), str(path)]
+    started = [subprocess.Popen([*run, str(i)], cwd=here.parent, **pipes) for i in range(3)]
+    assert [process.stdout.readline() for process in started] == [b"begun\n"] * 3
+    for process in started:
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    assert [process.communicate()[1] for process in started] == [b""] * 3
+    assert weights_and_note(path) in range(3)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.json", "mine.safetensors"]
+
+
+def test_of_several_processes_the_first_saves(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    path = save_pretrained(small_learner(), tmp_path / "mine")
+    assert save_pretrained(small_learner(), "hub:someone/new") == "hub:someone/new"  # unasked
+    with pytest.raises(ValueError, match="json values only"):
+        save_pretrained(small_learner(), tmp_path / "mine", note=object())
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setenv("RANK", "0")
+    assert save_pretrained(small_learner(), tmp_path / "mine") == path and path.is_file()
+
+
+@pytest.mark.parametrize("config", [None, [], "vsa", {"task": "x"}, {"task": "mixture", "a": 1}])
+def test_a_card_of_no_architecture_is_refused(saved, config):
+    rewrite_card(saved, config=config)
+    with pytest.raises(ValueError, match="does not fit the architecture its card names"):
+        load_learner(saved)
+
+
+def test_a_card_may_tell_of_anything(tmp_path):
+    told = {"path": 1, "target": 2, "learner": 3, "folder": 4, "weights": 5}
+    assert load_learner(save_pretrained(small_learner(), tmp_path, **told)).card.items() >= (
+        told.items()
+    )
+
+
+def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    path = save_pretrained(small_learner(), "~/w")
+    assert path.parent == tmp_path / "home" / "w"
+    assert load_learner("~/w").card["sha256"] == load_learner(path).card["sha256"]
+
+
+def test_a_card_in_the_place_of_its_weights_is_told_so(saved):
+    with pytest.raises(ValueError, match="mine.json is a card: give the .*mine.safetensors"):
+        load_learner(saved.with_suffix(".json"))

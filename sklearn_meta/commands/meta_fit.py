@@ -13,11 +13,11 @@ from argparse import ArgumentTypeError
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from tempfile import TemporaryFile
 
 import sklearn_meta
 
 from ..distributed import is_first_process
+from ..folders import check_writable, expanded
 from .arguments import (
     COLLECTIONS,
     add_collection_arguments,
@@ -114,6 +114,7 @@ def run(args):
             args.parser.error(f"{name} is needed, here or in the recipe")
     if len(args.n_unlabelled or []) > 2:
         args.parser.error("--n-unlabelled takes one number, or least and most")
+    from ..checkpoint import CHECKPOINT
     from ..tasks import Mixture, Tables, as_source
     from ..tasks.mixtures import as_point_sets
     from ..weights import load_learner, save_learner
@@ -129,12 +130,12 @@ def run(args):
     for name in SETTINGS:
         if getattr(args, name) is not None and name not in defaults:
             args.parser.error(f"{args.estimator} has no --{name.replace('_', '-')}")
+    args.output = expanded(args.output)
     if args.output.is_dir():
         args.parser.error(f"--output {args.output} is a folder")
-    for folder in filter(None, (args.output.parent, args.checkpoint_dir)):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):  # an error now rather than after all training
-            pass
+    check_writable(args.output, "--output", make=True)  # an error now, not after all training
+    if args.checkpoint_dir:
+        check_writable(expanded(args.checkpoint_dir) / CHECKPOINT, "--checkpoint-dir", make=True)
     estimator = kind(backbone=args.backbone, device=args.device, random_state=args.seed)
 
     def open_source(spec, **options):

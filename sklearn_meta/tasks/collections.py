@@ -56,6 +56,14 @@ def _read_arff(file):
     return frame
 
 
+def _to_install(file, error):
+    """The error of a reader that is not installed, with what to do."""
+    extra, usual = ("openml", "liac-arff") if file.suffix == ".arff" else ("tables", "pyarrow")
+    return ImportError(
+        f"To read {file} takes {error.name or usual}. Run: pip install 'sklearn_meta[{extra}]'"
+    )
+
+
 _READERS = {".parquet": _read_parquet, ".csv": _read_csv, ".arff": _read_arff}
 
 
@@ -63,8 +71,8 @@ class Folder(Mapping):
     """Tables in the files of a folder: parquet, CSV or ARFF, the last column the target.
 
     Of CSV, cells are separated by commas, and "None" and "null" are text in a column of text: empty
-    cells and "NA", "N/A" or "NaN" are its gaps. Needs pandas, and liac-arff for ARFF; both come
-    with ``pip install 'sklearn_meta[openml]'``.
+    cells and "NA", "N/A" or "NaN" are its gaps. Needs pandas, and pyarrow for parquet, ``pip install
+    'sklearn_meta[tables]'``; for ARFF liac-arff, which comes with ``'sklearn_meta[openml]'``.
 
     Parameters
     ----------
@@ -87,6 +95,8 @@ class Folder(Mapping):
     ValueError
         If ``split`` or ``task`` is asked for and the index does not have it, or two files share
         a name.
+    ImportError
+        If what reads a file is not installed.
     """
 
     def __init__(self, path, *, split=None, task=None):
@@ -118,7 +128,10 @@ class Folder(Mapping):
             if wanted:
                 raise ValueError(f"No index.csv in {self.path} that tells {' and '.join(wanted)}.")
             return {name: {} for name in self._files}
-        import pandas as pd
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise _to_install(file, error) from error
 
         index = pd.read_csv(file, index_col=False)
         for key in ("name", *wanted):
@@ -142,6 +155,8 @@ class Folder(Mapping):
         file = self._files[name]
         try:
             frame = _READERS[file.suffix.lower()](file)
+        except ImportError as error:
+            raise _to_install(file, error) from error
         except Exception as error:  # each reader has errors of its own
             raise ValueError(f"Dataset {name!r}: cannot read {file} ({error}).") from error
         if frame.shape[1] < 2:

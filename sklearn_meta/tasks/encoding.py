@@ -14,7 +14,7 @@ from ..cells import in_seconds, is_missing_value
 _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 
 #: What may be in a cell of a table of objects, and is neither a number nor a category.
-_NESTED = (list, dict, set, np.ndarray)
+_NESTED = (list, dict, set)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -64,7 +64,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a cell is a complex number, or a list, dict, set or array.
+            If a cell is a complex number, or a list, dict or set.
         """
         columns = [] if _is_matrix(X) else [_column(*column) for column in _columns(X)]
         self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]

@@ -9,7 +9,7 @@ import torch
 from sklearn.utils import check_array, check_consistent_length
 
 from .dataset import Dataset
-from .sources import Tables
+from .sources import Tables, refuse_names
 
 #: In the order of their codes in a batch.
 COVARIANCE_TYPES = ("diag", "full", "spherical")
@@ -261,6 +261,7 @@ def as_point_sets(datasets):
     ValueError
         If there is no set, or one is not a finite array of two dimensions and two points.
     """
+    refuse_names(datasets)
     if hasattr(datasets, "draw"):
         return datasets
     if not isinstance(datasets, Mapping):

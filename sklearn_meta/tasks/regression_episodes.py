@@ -129,13 +129,7 @@ class RegressionSampler(RowSampler):
             If a classification table has no column to take as the target.
         """
         if dataset.y.dtype.kind != "f":
-            turned = column_as_target(dataset, rng)
-            if turned is None:
-                raise ValueError(
-                    f"Dataset {dataset.name!r} has classes for a target, and no column with 10 "
-                    "values or more that could take its place in regression: leave it out."
-                )
-            dataset = turned
+            dataset = self._turned(dataset, rng)
         n_labelled = max(min(int(rng.choice(self.n_shots)), len(dataset.y) - 1), 1)
         n_unlabelled = max(min(self._n_unlabelled(rng), self.max_rows - n_labelled), 1)
         rows = rng.permutation(len(dataset.y))[: n_labelled + n_unlabelled]
@@ -144,6 +138,32 @@ class RegressionSampler(RowSampler):
         context = self._context(labelled, rng)
         y = self._targets(dataset.y, rows, n_labelled, rng)
         return Task(X, y, labelled, context, n_targets(y))
+
+    def check_dataset(self, dataset):
+        """Refuse a table of which there are no tasks, as ``draw`` would.
+
+        Parameters
+        ----------
+        dataset : Dataset
+
+        Raises
+        ------
+        ValueError
+            If a classification table has no column to take as the target.
+        """
+        if dataset.y.dtype.kind != "f":
+            self._turned(dataset, np.random.default_rng(0))
+
+    @staticmethod
+    def _turned(dataset, rng):
+        """A regression of one of the columns, in place of the classes."""
+        turned = column_as_target(dataset, rng)
+        if turned is None:
+            raise ValueError(
+                f"Dataset {dataset.name!r} has classes for a target, and no column with 10 "
+                "values or more that could take its place in regression: leave it out."
+            )
+        return turned
 
     def _targets(self, y, rows, n_labelled, rng):
         y = y.astype(np.float64)

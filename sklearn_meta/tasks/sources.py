@@ -3,8 +3,10 @@
 A *source* is anything with ``draw(rng) -> Dataset``: tables, a synthetic prior, or a mixture.
 """
 
+import copy
 import warnings
 from collections.abc import Mapping
+from pathlib import PurePath
 
 import numpy as np
 from sklearn.utils.multiclass import type_of_target
@@ -111,16 +113,39 @@ def as_source(datasets, *, task=None, retarget=0.0):
     ValueError
         If no dataset is left.
     """
+    refuse_names(datasets)
     if hasattr(datasets, "draw"):
         return datasets
     if not isinstance(datasets, Mapping):
         datasets = {str(position): item for position, item in enumerate(datasets)}
     if hasattr(datasets, "fetch"):
         datasets.fetch()  # all at once, with a progress bar, and before any process forks
+    tables = _usable(datasets, lambda name: _dataset(str(name), datasets[name], task))
+    return Tables(tables, retarget=retarget)
+
+
+def refuse_names(datasets):
+    """Refuse what only names a source: a folder's path, or a class."""
+    if isinstance(datasets, type):
+        raise ValueError(
+            f"{datasets.__name__} is a class, and a source is made of it: {datasets.__name__}()."
+        )
+    if isinstance(datasets, str | PurePath):
+        raise ValueError(
+            f"{str(datasets)!r} is a name. For the tables of a folder give "
+            f"Folder({str(datasets)!r}), which sklearn_meta.tasks has."
+        )
+
+
+def _usable(names, load):
+    """What ``load`` makes of each name, where it can; a warning says which are left out, and why.
+
+    Of the caller of a function that returns this: the warning is told to be that caller's.
+    """
     tables, reasons = {}, []
-    for name in datasets:
+    for name in names:
         try:
-            tables[str(name)] = _dataset(str(name), datasets[name], task)
+            tables[str(name)] = load(name)
         except (OSError, ValueError, TypeError) as error:
             told = str(error)
             reasons.append(told if repr(str(name)) in told else f"Dataset {str(name)!r}: {told}")
@@ -128,16 +153,71 @@ def as_source(datasets, *, task=None, retarget=0.0):
         raise ValueError("None of the datasets can be used. " + " ".join(reasons))
     if reasons:
         warnings.warn(
-            f"{len(reasons)} of {len(datasets)} datasets are left out. " + " ".join(reasons),
-            stacklevel=2,
+            f"{len(reasons)} of {len(names)} datasets are left out. " + " ".join(reasons),
+            stacklevel=3,
         )
-    return Tables(tables, retarget=retarget)
+    return tables
+
+
+def suited(source, sampler):
+    """A source of what a sampler can make tasks of, with a warning of what is left out.
+
+    Parameters
+    ----------
+    source : source
+    sampler : object
+        With ``check_dataset(dataset)``, if there is anything to check, which raises a ValueError.
+
+    Returns
+    -------
+    source
+        Of named tables, and mixtures of them, without those that are refused. What any other draws
+        is known when it is drawn; an error says so if it is no Dataset.
+
+    Raises
+    ------
+    ValueError
+        If no table is left.
+    """
+    check = getattr(sampler, "check_dataset", None)
+    if type(source) is Tables:
+        if check is None:
+            return source
+
+        def checked(name):
+            check(source[name])
+            return source[name]
+
+        return Tables(_usable(source, checked), retarget=source.retarget)
+    if type(source) is Mixture:
+        mixture = copy.copy(source)
+        mixture.sources = [suited(part, sampler) for part in source.sources]
+        return mixture
+    return _Checked(source)
+
+
+class _Checked:
+    """A source of which it is not known beforehand what it draws."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def draw(self, rng):
+        dataset = self.source.draw(rng)
+        if dataset is None or type(dataset) in (tuple, list):  # of X and y, say
+            raise ValueError(
+                f"draw of {type(self.source).__name__} must return a Dataset, got "
+                f"{type(dataset).__name__}: make it Dataset(name, X, y), or as_dataset(X, y)."
+            )
+        return dataset
 
 
 def _dataset(name, item, task):
     """One item of a collection, encoded and checked."""
     if isinstance(item, Dataset):
-        dataset = item
+        dataset = item._replace(y=_one_column(item.y))
+        if len(dataset.X) != len(dataset.y):
+            raise ValueError(f"Dataset {name!r}: X has {len(item.X)} rows and y has {len(item.y)}.")
     else:
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):
             raise ValueError(
@@ -146,6 +226,8 @@ def _dataset(name, item, task):
             )
         X, y, *metadata = item
         dataset = as_dataset(X, y, name, {"task": task, **(metadata[0] if metadata else {})})
+    if dataset.X.shape[1] == 0:
+        raise ValueError(f"Dataset {name!r} has no columns: give it one or more.")
     if dataset.y.dtype.kind == "f":
         if not np.nanmin(dataset.y) < np.nanmax(dataset.y):
             raise ValueError(f"Dataset {name!r} has a constant target: remove it.")
@@ -164,8 +246,9 @@ def as_dataset(X, y, name="dataset", metadata=None):
     Parameters
     ----------
     X : array-like or DataFrame of shape (n_rows, n_columns)
-    y : array-like of shape (n_rows,)
-        Class labels or values of a regression target. Rows without one are left out.
+    y : array-like of shape (n_rows,) or (n_rows, 1)
+        Class labels or values of a regression target. Rows without one are left out. Only with the
+        task "regression" may there be several columns of them.
     name : str
     metadata : dict, default=None
         ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
@@ -175,18 +258,23 @@ def as_dataset(X, y, name="dataset", metadata=None):
     -------
     Dataset
     """
-    y = np.asarray(y)
+    y = _one_column(np.asarray(y))
     if len(np.shape(X)) != 2 or not len(y):
         raise ValueError(
             f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."
         )
     if len(X) != len(y):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
+    task = (metadata or {}).get("task")
+    if y.ndim > 1 and task != "regression":
+        raise ValueError(
+            f"Dataset {name!r}: y has shape {y.shape}, and there is one label a row. Give one "
+            "column of it, or the metadata {'task': 'regression'} for several targets."
+        )
     known = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)
     X, y = TableEncoder().fit_transform(X)[known], y[known]
     if y.dtype == object:
         y = y.astype(str) if any(isinstance(value, str) for value in y) else y.astype(float)
-    task = (metadata or {}).get("task")
     if task == "regression" or (task is None and _is_continuous(y)):
         with np.errstate(over="ignore"):
             y = y.astype(np.float32)
@@ -200,6 +288,11 @@ def as_dataset(X, y, name="dataset", metadata=None):
     if len(classes) < 2:
         raise ValueError(f"Dataset {name!r} has {len(classes)} class; at least 2 are needed.")
     return Dataset(name, _single_precision(X[labelled]), codes.astype(np.int64))
+
+
+def _one_column(y):
+    """Labels as one dimension where they come as a single column."""
+    return y.ravel() if np.ndim(y) == 2 and y.shape[1] == 1 else y
 
 
 def _is_continuous(y):

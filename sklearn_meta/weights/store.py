@@ -11,6 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 
+from ..distributed import is_first_process
+from ..folders import expanded, locked
 from ..learner import build_learner
 from . import hub
 
@@ -39,11 +41,12 @@ def available_weights(task=None):
     return [path.stem for path in cards]
 
 
-def save_learner(learner, path, **card):
+def save_learner(learner, path, /, **card):
     """Write a learner's weights and its card.
 
     A kill at any moment leaves the old pair or the new one to be loaded; if there was no old one,
-    nothing or the new one.
+    nothing or the new one. Of several processes that torchrun started the first alone writes, and
+    the others go on without waiting for it.
 
     Parameters
     ----------
@@ -67,17 +70,21 @@ def save_learner(learner, path, **card):
     OSError
         If the folder cannot be written.
     """
-    path = Path(path)
+    path = expanded(path)
     if path.suffix != ".safetensors":
         raise ValueError(f"The path must end in .safetensors, got {str(path)!r}.")
     weights, card = _dump(learner, card)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write_pair(path, weights, card)
+    if is_first_process():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.parent):  # the names of what is half done are the same for all
+            _write_pair(path, weights, card)
     return path
 
 
-def save_pretrained(learner, target, **card):
+def save_pretrained(learner, target, /, **card):
     """Write a learner's weights and card to a folder or a hub repository.
+
+    Of several processes that torchrun started the first alone does, as in :func:`save_learner`.
 
     Parameters
     ----------
@@ -92,7 +99,8 @@ def save_pretrained(learner, target, **card):
     Returns
     -------
     pathlib.Path or str
-        Path of the weights, or their hub id with the commit, as :func:`load_learner` takes it.
+        Path of the weights, or their hub id with the commit, as :func:`load_learner` takes it; in
+        other processes than the first, the hub id without it.
 
     Raises
     ------
@@ -108,6 +116,8 @@ def save_pretrained(learner, target, **card):
     if hub_id is None or not target.startswith(hub.PREFIX):  # writing guesses nothing: a folder
         return save_learner(learner, Path(target) / WEIGHTS, **card)
     weights, card = _dump(learner, card)
+    if not is_first_process():
+        return str(hub_id)
     files = {CARD: card, WEIGHTS: weights}
     return str(hub.upload(hub_id, files, "Weights and card of sklearn_meta"))
 
@@ -123,7 +133,8 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
        hub, at that branch, tag or commit.
 
     ``hub:owner/name`` and ``hub:owner/name@revision`` mean the hub whatever paths exist. A
-    ``pathlib.Path``, and a string that ends in ``.safetensors``, without the prefix never do.
+    ``pathlib.Path``, and a string that ends in ``.safetensors``, without the prefix never do; a
+    ``Path`` is no name of weights of the package either.
 
     Parameters
     ----------
@@ -156,7 +167,8 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
         If the hub cannot be reached, or may not be, and its cache does not have the weights.
     """
     name = str(name_or_path)
-    shipped, path, hub_id = name in available_weights(), Path(name), hub.as_hub_id(name_or_path)
+    shipped = isinstance(name_or_path, str) and name in available_weights()
+    path, hub_id = expanded(name), hub.as_hub_id(name_or_path)
     if shipped or (path.exists() and not name.startswith(hub.PREFIX)):
         hub_id = None
     if revision is not None:
@@ -171,6 +183,11 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
         return _load_from_hub(hub_id, cache_dir, local_files_only)
     if path.is_dir():
         path = path / WEIGHTS
+    if path.suffix == ".json" and path.is_file():
+        raise ValueError(
+            f"{path} is a card: give the weights that it tells of, "
+            f"{path.with_suffix('.safetensors')}."
+        )
     if not path.is_file() and not _unfinished(path).is_file():
         raise ValueError(
             f"No weights {name!r}: neither a name in {available_weights()} nor the path of a "
@@ -208,7 +225,7 @@ def _load(path):
     try:
         learner = build_learner(config)
         learner.load_state_dict(state)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"{path} does not fit the architecture its card names ({config}): {error}"
         ) from error
@@ -262,9 +279,13 @@ def _write_pair(path, weights, card):
         _unfinished(path).write_bytes(weights)
         _unfinished(card_path).write_bytes(card)
         os.replace(_unfinished(card_path), card_path)
-    except OSError:
+    except OSError as error:
         for each in (path, card_path):
             _unfinished(each).unlink(missing_ok=True)
+        if error.filename is None:  # as where a disk is full
+            raise OSError(
+                f"{path} cannot be written ({error}): make room on the disk, or give another path."
+            ) from error
         raise
     os.replace(_unfinished(path), path)
 

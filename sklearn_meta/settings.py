@@ -1,0 +1,54 @@
+"""What meta-training may be asked for, checked before anything is done."""
+
+import math
+from numbers import Integral, Real
+
+from sklearn.utils import check_scalar
+
+#: Kind and least value of each setting.
+_KINDS = {
+    "max_steps": (Real, 1),
+    "eval_every": (Real, 1),
+    "batch_size": (Integral, 1),
+    "learning_rate": (Real, 0),
+    "weight_decay": (Real, 0),
+    "n_warmup": (Real, 0),
+    "clip": (Real, 0),
+    "n_validation": (Integral, 1),
+    "n_workers": (Integral, 0),
+    "n_pooled": (Integral, 1),
+    "n_groups": (Integral, 1),
+}
+#: Of those that may also be None.
+_OPTIONAL = {"patience": (Real, 1), "ema_decay": (Real, 0)}
+_MAY_BE_ENDLESS = ("eval_every", "patience", "clip")
+
+
+def check_settings(given):
+    """Refuse settings of :func:`sklearn_meta.training.meta_train` that are of another kind.
+
+    Parameters
+    ----------
+    given : dict
+        All that it was called with.
+
+    Raises
+    ------
+    ValueError
+        In the words of :func:`sklearn.utils.check_scalar`.
+    """
+    for name, (kind, least) in (_KINDS | _OPTIONAL).items():
+        value = given[name]
+        if value is None and name in _OPTIONAL:
+            continue
+        try:
+            check_scalar(value, name, kind, min_val=least)
+        except TypeError as error:
+            raise ValueError(f"{error}") from error
+        if math.isnan(value) or (math.isinf(value) and name not in _MAY_BE_ENDLESS):
+            raise ValueError(f"{name} == {value}, must be finite.")
+    if not isinstance(given["callbacks"], list | tuple | None):
+        raise ValueError(
+            "callbacks must be a list of skorch callbacks, got a "
+            f"{type(given['callbacks']).__name__}."
+        )

@@ -1,0 +1,407 @@
+"""A checkpoint is of one run: its tables, its tasks, its folder, the callbacks that ended it."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import test_training as t
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from sklearn.datasets import make_classification
+from skorch.callbacks import Callback, EarlyStopping
+
+from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, checkpoint, training
+from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.checkpoint import CHECKPOINT, digest
+from sklearn_meta.fingerprint import described, difference
+from sklearn_meta.tasks import Dataset, EpisodeSampler, Mixture, RegressionPrior, TablePrior, Tables
+from sklearn_meta.tasks.sequences import ClassSequences, Curriculum, Vectors
+from sklearn_meta.weights import load_learner
+
+SETTINGS = {"max_steps": 2, "eval_every": 1, "batch_size": 2, "verbose": False}
+
+
+def tables(seed, names="abc"):
+    """A few small tables; of a name and a seed they are always the same."""
+    return {name: make_classification(60, 5, random_state=100 * seed + ord(name)) for name in names}
+
+
+def meta_fit(datasets, folder, **settings):
+    estimator = MetaSemiSupervisedClassifier("prior", random_state=0)
+    return estimator.meta_fit(datasets, checkpoint_dir=folder, **SETTINGS | settings)
+
+
+# Which run a checkpoint is of
+
+
+def changed(a_name):
+    """The tables, but for one cell of one of them."""
+    found = tables(0)
+    X, y = found[a_name]
+    found[a_name] = X + (np.arange(X.size).reshape(X.shape) == 7), y
+    return found
+
+
+@pytest.mark.parametrize(
+    "first, other, told",
+    [
+        ({}, {"datasets": tables(7)}, r"data \(train \(datasets \(a has other contents; b has"),
+        ({}, {"datasets": changed("b")}, r"datasets \(b has other contents\)\)\)\."),
+        ({}, {"datasets": tables(0, "abcd")}, r"datasets \(d is new\)"),
+        ({}, {"datasets": tables(0, "ac")}, r"datasets \(b is missing\)"),
+        ({}, {"datasets": list(tables(0).values())}, r"datasets \(0 is new"),
+        ({}, {"n_shots": 2}, r"sampler \(n_shots was \[1, 3, 5, 10\] and is \[2\]\)"),
+        ({}, {"n_unlabelled": (3, 9)}, r"n_unlabelled was \[20, 20\] and is \[3, 9\]"),
+        (
+            {"validation_datasets": tables(1)},
+            {"validation_datasets": tables(2)},
+            r"data \(validation \(datasets \(a has other contents",
+        ),
+        (
+            {"datasets": Mixture([tables(0), TablePrior()], [1, 1])},
+            {"datasets": Mixture([tables(0), TablePrior()], [1, 3])},
+            r"weights was \[0.5, 0.5\] and is \[0.25, 0.75\]",
+        ),
+        (
+            {"datasets": Mixture([tables(0), TablePrior()])},
+            {"datasets": Mixture([tables(1), TablePrior()])},
+            r"sources \(0 \(datasets \(a has other contents",
+        ),
+        (
+            {"datasets": TablePrior()},
+            {"datasets": TablePrior(n_columns=(2, 5))},
+            r"train \(n_columns was \[2, 30\] and is \[2, 5\]\)",
+        ),
+    ],
+)
+def test_a_checkpoint_of_other_data_or_tasks_is_refused(tmp_path, first, other, told):
+    first = {"datasets": tables(0)} | first
+    meta_fit(folder=tmp_path, **first)
+    before = (tmp_path / CHECKPOINT).read_bytes()
+    with pytest.raises(ValueError, match=told) as error:
+        meta_fit(folder=tmp_path, **first | other)
+    assert (
+        "belongs to a run with other settings" in str(error.value) and len(str(error.value)) < 600
+    )
+    assert (tmp_path / CHECKPOINT).read_bytes() == before
+
+
+def test_other_estimators_refuse_other_tables_too(tmp_path):
+    def fit(source):
+        estimator = MetaGPRegressor("default", random_state=0)
+        estimator.meta_fit(source, checkpoint_dir=tmp_path, **SETTINGS)
+
+    fit(RegressionPrior(n_rows=30))
+    with pytest.raises(ValueError, match="n_rows was 30 and is 40"):
+        fit(RegressionPrior(n_rows=40))
+
+
+def test_the_same_data_made_anew_is_the_same_run(tmp_path):
+    def source():
+        frames = {
+            name: (pd.DataFrame(X).assign(kind=pd.Categorical(np.array(["no", "yes"])[y])), y)
+            for name, (X, y) in tables(0).items()
+        }
+        return Mixture([frames, TablePrior(n_rows=120), tables(3)], [2, 1, 1])
+
+    first, again = meta_fit(source(), tmp_path), meta_fit(source(), tmp_path)
+    assert digest(first.learner_) == digest(again.learner_)
+
+
+def test_a_checkpoint_of_a_version_that_knew_names_alone_goes_on(tmp_path):
+    first = meta_fit(tables(0), tmp_path)
+    with safe_open(tmp_path / CHECKPOINT, "pt") as file:
+        header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
+    run = json.loads(header["schedule"])
+    for name in ("data", "sampler", "weight_decay", "warmup", "clip", "n_validation"):
+        del run[name]
+    save_file(tensors, tmp_path / CHECKPOINT, header | {"schedule": json.dumps(run)})
+    assert digest(meta_fit(tables(0), tmp_path).learner_) == digest(first.learner_)
+    with pytest.raises(ValueError, match="other settings: tables was"):
+        meta_fit(tables(0, "ab"), tmp_path)
+
+
+def test_other_settings_of_the_engine_are_refused(tmp_path):
+    t.train(tmp_path, max_steps=3)
+    for other in ({"weight_decay": 0.5}, {"clip": 9.0}, {"n_warmup": 1}, {"n_validation": 1}):
+        with pytest.raises(ValueError, match="belongs to a run with other settings"):
+            t.train(tmp_path, **{"max_steps": 3} | other)
+
+
+# Fingerprints
+
+
+class OwnSource:
+    """Of a user: one parameter is kept, and what changes from draw to draw is not one."""
+
+    def __init__(self, n_rows, seed=None):
+        self.n_rows = n_rows
+        self.n_drawn = 0
+        self.rng = np.random.default_rng(seed)
+
+    def draw(self, rng):
+        self.n_drawn += 1
+        return Dataset("own", rng.normal(size=(self.n_rows, 3)), np.arange(self.n_rows) % 2)
+
+
+def test_a_source_of_ones_own_is_known_by_its_parameters():
+    source = OwnSource(30)
+    before = described(source)
+    source.draw(np.random.default_rng(0))
+    assert before == described(source) == {"class": "OwnSource", "n_rows": 30}
+
+
+FINGERPRINTS = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import conftest, test_checkpoint_data as c
+print(json.dumps(c.many()))
+"""
+
+
+def many():
+    """Of every sort of thing, what is said of it."""
+    words = np.array(["one", None, 3.0, ("a", 1)], dtype=object)
+    things = [
+        *[OwnSource(5), EpisodeSampler(), len, c_function, OwnSource, Path("/x/log.csv")],
+        *[EarlyStopping(patience=3), {"b", "a", "c"}, np.float32(0.5), np.inf, words],
+        *[torch.ones(20), np.arange(99), pd.DataFrame({"a": [1, 2], "b": ["x", None]})],
+        *[Curriculum(ClassSequences(torch.nn.Linear(2, 2), Vectors(3))), object(), range(3)],
+        *[Tables({"a": Dataset("a", np.ones((5, 2)), np.arange(5) % 2)}), pd.Series([1.5, 2])],
+    ]
+    return [described(thing) for thing in things]
+
+
+def c_function():
+    """Named by what it is called."""
+
+
+def test_fingerprints_are_the_same_in_every_process():
+    here = Path(__file__).parent
+    environment = os.environ | {"PYTHONHASHSEED": "7"}
+    run = subprocess.run(
+        [sys.executable, "-c", FINGERPRINTS, str(here)],
+        **{"cwd": here.parent, "env": environment, "capture_output": True, "text": True},
+    )
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout) == json.loads(json.dumps(many()))
+    assert "0x" not in run.stdout
+
+
+def test_a_fingerprint_of_many_tables_takes_no_time():
+    X, y = np.zeros((2000, 20), np.float32), np.arange(2000) % 3
+    source = Tables({str(i): Dataset(str(i), X + i, y) for i in range(200)})
+    start = time.perf_counter()
+    described(source)
+    assert time.perf_counter() - start < 2
+
+
+def test_a_collection_is_not_read_for_its_fingerprint():
+    class Remote(Mapping):
+        def __getitem__(self, name):
+            raise AssertionError("read")
+
+        def __iter__(self):
+            return iter("ab")
+
+        def __len__(self):
+            return 2
+
+    assert described(Remote()) == {"class": Remote.__qualname__, "names": ["a", "b"]}
+
+
+def test_a_long_difference_names_a_few_and_counts_the_others():
+    theirs = {str(i): i for i in range(50)}
+    assert difference(theirs, {}).endswith("12 was 12 and is None; and 45 more")
+
+
+# Several processes
+
+
+class TwoRanks:
+    """The first of two processes, of which the other says what it is told to."""
+
+    rank, count, device = 0, 1, "cpu"
+
+    def __init__(self, other):
+        self.other = other
+
+    def prepare(self, module):
+        return module
+
+    def mean(self, tensor):
+        return tensor
+
+    def gather(self, items):
+        return [*items, *({**item, **self.other} for item in items)]
+
+
+@pytest.mark.parametrize(
+    "other, told",
+    [
+        ({"random_state": 5}, "random_state was 0 and is 5"),
+        ({"epochs done": 3}, "epochs done was 0 and is 3"),
+        ({"data": {"train": None}}, r"data \(train was .* and is None"),
+    ],
+)
+def test_processes_that_differ_are_told_so(monkeypatch, tmp_path, other, told):
+    monkeypatch.setattr(training, "processes", lambda device: TwoRanks(other))
+    with pytest.raises(ValueError, match=f"do not share one run: {told}.*that all of them see"):
+        t.train(tmp_path)
+
+
+# Ended by a callback
+
+
+def test_a_run_that_a_callback_ended_stays_ended(tmp_path):
+    stop = {"monitor": "train_loss", "patience": 1, "threshold": 1e9, "threshold_mode": "abs"}
+
+    def train(**other):
+        steps = t.At(t.crash)
+        callback = EarlyStopping(**stop | other)
+        learner, history = t.train(tmp_path, callbacks=[callback, steps])
+        return digest(learner), len(history), steps.steps
+
+    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
+        first = train()
+    assert first[1:] == (2, 6)
+    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
+        assert train() == (*first[:2], 0)
+    assert train(patience=5)[1:] == (5, 9)  # other callbacks: it goes on
+    assert train(patience=5)[1:] == (5, 0)
+
+
+def test_an_interrupt_while_a_checkpoint_is_written_does_not_end_the_run(tmp_path, monkeypatch):
+    write = checkpoint.Checkpoint._write
+
+    def interrupted(self, net, **notes):
+        write(self, net, **notes)
+        if len(net.history) == 2:
+            raise KeyboardInterrupt
+
+    for callbacks in (None, [CSVLog(tmp_path / "log.csv")]):
+        folder = tmp_path / str(callbacks is None)
+        monkeypatch.setattr(checkpoint.Checkpoint, "_write", interrupted)
+        with pytest.warns(UserWarning, match="after 2 of 5"):
+            t.train(folder, callbacks=callbacks)
+        monkeypatch.undo()
+        assert len(t.train(folder, callbacks=callbacks)[1]) == 5
+
+
+# The folder
+
+
+def test_a_run_does_not_replace_the_checkpoint_of_another(tmp_path):
+    class Other(Callback):
+        """Another run, which begins in the same folder."""
+
+        def on_epoch_begin(self, net, **kwargs):
+            if len(net.history) == 2:
+                (tmp_path / CHECKPOINT).unlink()
+                t.train(tmp_path, random_state=1)
+
+    with pytest.raises(ValueError, match="Another run is writing to .*random_state was 1 and is 0"):
+        t.train(tmp_path, callbacks=[Other()])
+    assert len(t.train(tmp_path, random_state=1)[1]) == 5
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+
+
+TOGETHER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import conftest, test_training as t
+t.train(sys.argv[2], max_steps=60, eval_every=1)
+"""
+
+
+def test_the_same_run_twice_at_once_does_no_harm(tmp_path):
+    here = Path(__file__).parent
+    run = [sys.executable, "-c", TOGETHER, str(here), str(tmp_path)]
+    started = [subprocess.Popen(run, cwd=here.parent, stderr=subprocess.PIPE) for _ in range(2)]
+    assert [(process.communicate()[1], process.returncode)[1] for process in started] == [0, 0]
+    assert len(t.train(tmp_path, max_steps=60, eval_every=1)[1]) == 60
+
+
+def test_a_full_disk_is_an_os_error_and_leaves_nothing_half_done(tmp_path, monkeypatch):
+    def full(tensors, path, metadata):
+        Path(path).write_bytes(b"half")
+        raise SafetensorError("Error while serializing: I/O error: No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(OSError, match=f"{CHECKPOINT} cannot be written .*No space.*make room"):
+        t.train(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_on_a_full_disk_are_an_os_error_that_names_them(tmp_path, monkeypatch):
+    from sklearn_meta.weights import save_learner
+
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="mine.safetensors cannot be written .*No space.*make room"):
+        save_learner(load_learner("prior"), tmp_path / "mine.safetensors")
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "folder"])
+def test_a_folder_that_cannot_be_written_is_told_before_training(tmp_path, place):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder" / CHECKPOINT).mkdir(parents=True)
+    steps = t.At(t.crash)
+    with pytest.raises(OSError, match="checkpoint_dir: .*(cannot be written|is no file)"):
+        t.train(tmp_path / place, callbacks=[steps])
+    assert steps.steps == 0
+
+
+def test_a_log_that_cannot_be_written_is_told_before_training(tmp_path):
+    for path in (tmp_path / "nowhere" / "log.csv", tmp_path):
+        steps = t.At(t.crash)
+        with pytest.raises(OSError, match="CSVLog: .*(cannot be written|is no file)"):
+            t.train(callbacks=[CSVLog(path), steps])
+        assert steps.steps == 0
+
+
+@pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
+def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata):
+    save_file({"a": torch.ones(2)}, tmp_path / CHECKPOINT, metadata)
+    with pytest.raises(ValueError, match="is damaged .*says nothing of .*schedule.*remove it"):
+        t.train(tmp_path)
+
+
+def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    t.train("~/x", max_steps=3)
+    assert (tmp_path / "home" / "x" / CHECKPOINT).is_file() and not Path("~").exists()
+
+
+# Numbers of NumPy and torch
+
+
+def test_numbers_of_numpy_and_torch_are_settings_and_history(tmp_path):
+    class Note(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            net.history.record("numpy", np.float32(len(net.history)))
+            net.history.record("torch", torch.tensor(1.5))
+            net.history.record("array", np.arange(3))
+
+    numbers = {
+        **{"random_state": np.int64(1), "batch_size": np.int64(2), "max_steps": np.int64(6)},
+        **{"learning_rate": np.float32(2**-7), "eval_every": np.int32(3)},
+    }
+    plain = {name: value.item() for name, value in numbers.items()}
+    (learner, history), whole = t.train(tmp_path, callbacks=[Note()], **numbers), t.train(**plain)
+    t.assert_same((learner, history), whole)
+    _, again = t.train(tmp_path, **plain)  # the same settings
+    # The last checkpoint was written before the callback saw the last epoch.
+    assert again[0, ("numpy", "torch", "array")] == (1, 1.5, [0, 1, 2]) and len(again) == 2
