@@ -71,8 +71,9 @@ class Folder(Mapping):
     """Tables in the files of a folder: parquet, CSV or ARFF, the last column the target.
 
     Of CSV, cells are separated by commas, and "None" and "null" are text in a column of text: empty
-    cells and "NA", "N/A" or "NaN" are its gaps. Needs pandas, and pyarrow for parquet, ``pip install
-    'sklearn_meta[tables]'``; for ARFF liac-arff, which comes with ``'sklearn_meta[openml]'``.
+    cells and "NA", "N/A" or "NaN" are its gaps. Needs pandas, and pyarrow for parquet:
+    ``pip install 'sklearn_meta[tables]'``; and for ARFF liac-arff, which comes with
+    ``'sklearn_meta[openml]'``.
 
     Parameters
     ----------
