@@ -14,6 +14,7 @@ from torch import nn
 from .backbones import BACKBONES
 from .checkpoint import digest
 from .devices import autocast, usable_device
+from .folders import expanded
 from .learner import Learner
 from .seeding import seeded
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
@@ -108,7 +109,7 @@ class MetaEstimator(BaseEstimator):
         eval_every : int, default=500
             Steps between validations, and between checkpoints.
         patience : int, default=10
-            Validations without a better loss after which training stops.
+            Validations, 1 or more, without a better loss after which training stops; None never.
         ema_decay : float, default=None
             Decay of a moving average of the weights, such as 0.999, which is validated and kept
             in place of the weights.
@@ -132,6 +133,8 @@ class MetaEstimator(BaseEstimator):
         ValueError
             If a dataset or a setting cannot be used, the checkpoint belongs to another run, or
             training diverged.
+        OSError
+            If the checkpoint cannot be written.
         """
         self._validate_params()
         episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
@@ -162,7 +165,7 @@ class MetaEstimator(BaseEstimator):
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = {"head.*": getattr(learner.head, "rate_factor", 1.0)}
         start, folder = digest(learner), settings.get("checkpoint_dir")
-        run = None if folder is None else str(Path(folder).resolve())
+        run = None if folder is None else str(expanded(folder).resolve())
         # A run that was interrupted has left its own weights here, and goes on as it began.
         *left, as_begun = vars(self).get("_begun", (None, None, {}))
         # A module of one's own may begin elsewhere each time a script runs.

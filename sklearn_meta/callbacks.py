@@ -4,7 +4,6 @@ import csv
 import os
 import warnings
 from collections import defaultdict
-from pathlib import Path
 
 import numpy as np
 from skorch.callbacks import Callback
@@ -12,7 +11,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from tqdm.auto import tqdm
 
 from .distributed import is_first_process
-from .folders import check_writable
+from .folders import check_writable, expanded
 
 
 class MovingAverage(Callback):
@@ -116,18 +115,19 @@ class CSVLog(Callback):
 
     def on_train_begin(self, net, **kwargs):
         if is_first_process():
-            check_writable(Path(self.path), "CSVLog")
+            check_writable(expanded(self.path), "CSVLog")
 
     def on_epoch_end(self, net, **kwargs):
         if not is_first_process():
             return
         rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in net.history]
-        partial = Path(f"{self.path}.partial")
+        path = expanded(self.path)
+        partial = path.with_name(f"{path.name}.partial")
         with open(partial, "w", newline="") as file:
             writer = csv.DictWriter(file, sorted(set().union(*rows)))
             writer.writeheader()
             writer.writerows(rows)
-        os.replace(partial, self.path)
+        os.replace(partial, path)
 
 
 class Patience(Callback):

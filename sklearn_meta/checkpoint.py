@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from skorch.callbacks import Callback
 from skorch.history import History
 
-from .fingerprint import described, difference
+from .fingerprint import difference
 from .folders import check_writable, expanded, locked
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -56,12 +56,8 @@ class Checkpoint(Callback):
             check_writable(self.path, "checkpoint_dir", make=True)
 
     def on_epoch_begin(self, net, dataset_train=None, **kwargs):
-        """Tell the stream which epoch's batches come next, and seed what is random in a step.
-
-        By the epoch, so that a run that goes on draws the same dropout as one that was not ended.
-        """
+        """Tell the stream which epoch's batches come next."""
         dataset_train.epoch = len(net.history) - 1
-        torch.manual_seed(1_000_003 * self.run["random_state"] + dataset_train.epoch)
 
     def on_epoch_end(self, net, **kwargs):
         """Keep the weights if they are the best, and write the checkpoint."""
@@ -74,14 +70,14 @@ class Checkpoint(Callback):
             self._write(net)
         self.n_seen = len(net.history)
 
-    def end(self, net, callbacks):
-        """Note that the user's callbacks ended the run: called with the same it stays ended."""
+    def end(self, net, stops):
+        """Note by which callbacks of the user the run was ended: called with these it stays so."""
         if self.path is not None and self.is_writer:
-            self._write(net, ended_by=json.dumps(described(callbacks)))
+            self._write(net, ended_by=json.dumps(stops))
 
-    def is_ended(self, callbacks):
-        """Whether the run that was taken up had been ended by callbacks like these."""
-        return self.ended_by is not None and json.loads(self.ended_by) == described(callbacks)
+    def is_ended(self, stops):
+        """Whether the run that was taken up had been ended by callbacks that are described so."""
+        return self.ended_by is not None and json.loads(self.ended_by) == stops
 
     def _write(self, net, **notes):
         groups = {"weights": self.average.trained.state_dict(), "best": self.best or {}}
@@ -134,10 +130,9 @@ class Checkpoint(Callback):
     def _of_another_run(self, header):
         """In words, the settings of a file on disk that are not those of this run."""
         theirs = json.loads(header["schedule"])
-        # What an earlier version did not tell is not judged; contents tell more than names.
-        names = ("tables", "validation_tables") if "data" in theirs else ()
-        ours = {k: v for k, v in self.run.items() if k in theirs and k not in names}
-        return difference({k: v for k, v in theirs.items() if k not in names}, ours)
+        # What an earlier version did not tell is not judged.
+        ours = {k: v for k, v in self.run.items() if k in theirs}
+        return _difference(theirs, ours)
 
     def restore(self, net):
         """Take up the state of an earlier run with the same schedule, if there is one."""
@@ -187,7 +182,7 @@ class Checkpoint(Callback):
         """
         first, *others = gather([{**self.run, "epochs done": self.n_epochs}])
         for other in others:
-            if told := difference(first, other):
+            if told := _difference(first, other):
                 raise ValueError(
                     f"The processes do not share one run: {told}. Give all of them the same "
                     "tables, settings and random_state, and a checkpoint_dir that all of them see."
@@ -212,6 +207,14 @@ def digest(learner):
         flat = tensor.detach().cpu().contiguous().flatten()
         hashed.update(flat.view(torch.uint8).numpy())  # numpy knows no bfloat16
     return hashed.hexdigest()
+
+
+def _difference(theirs, ours):
+    """In words; of tables their contents, which say more than the digest of their order."""
+    orders = ("tables", "validation_tables")
+    pair = ({k: v for k, v in run.items() if k not in orders} for run in (theirs, ours))
+    told = "" if "data" not in theirs else difference(*pair)
+    return told or difference(theirs, ours)
 
 
 def _plain(value):

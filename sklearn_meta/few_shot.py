@@ -249,7 +249,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"{type(self).__name__} is meta-trained on episodes of its network's shape, "
                 f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
             )
-        learner = self._starting_learner(self._seed_of_all())
+        learner = self._starting_learner(0)  # of the shape of the one to come
         source = as_source(datasets)
         if learner.inputs == "images" and vectors is None:
             drawn = source.draw(np.random.default_rng(0)).X

@@ -47,7 +47,7 @@ def described(thing, depth=12):
         return float(thing) if math.isfinite(thing) else str(float(thing))
     if isinstance(thing, PurePath):  # the folders above are one machine's own
         return thing.name
-    if isinstance(thing, torch.Tensor):
+    if isinstance(thing, torch.Tensor) and thing.layout == torch.strided and not thing.is_meta:
         thing = thing.detach().cpu().double().numpy()
     if isinstance(thing, np.ndarray | np.generic):
         return _array(np.asarray(thing))
@@ -66,7 +66,10 @@ def described(thing, depth=12):
         text = json.dumps(values)
         is_table = hasattr(thing, "_fields")
         return _digest(text.encode()) if is_table or len(text) > _LONGEST else values
-    return {"class": type(thing).__qualname__} | _settings(thing, depth - 1)
+    told, text = _settings(thing, depth - 1), repr(thing)
+    if told or " at 0x" in text:
+        return {"class": type(thing).__qualname__} | told
+    return text if len(text) <= _LONGEST else _digest(text.encode())  # as of dates and decimals
 
 
 def _settings(thing, depth):
@@ -76,7 +79,7 @@ def _settings(thing, depth):
         return {"names": [str(name) for name in names]}
     if isinstance(thing, Mapping) and "datasets" not in state:  # it may load what is asked for
         return {"names": [str(name) for name in thing]}
-    if type(thing).__module__.partition(".")[0] == __package__:
+    if any(kind.__module__.partition(".")[0] == __package__ for kind in type(thing).__mro__):
         names = [name for name in state if not name.startswith("_")]
     else:
         try:
@@ -87,7 +90,7 @@ def _settings(thing, depth):
 
 
 def _array(array):
-    if array.dtype.kind == "O":
+    if array.dtype.hasobject or array.dtype.kind == "T":  # which have no bytes of their own
         return _digest(json.dumps([described(value) for value in array.flat]).encode())
     if array.size <= 8 and array.dtype.kind in "biuf":
         return described(array.tolist())

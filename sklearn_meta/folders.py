@@ -67,4 +67,5 @@ def locked(folder):
         yield
     finally:
         if place is not None:
+            fcntl.flock(place, fcntl.LOCK_UN)  # a child that was forked meanwhile holds it, too
             os.close(place)

@@ -34,9 +34,8 @@ class RowEstimator(MetaEstimator):
 
     @property
     def _seed_of_fit(self):
-        """Drawn by ``fit``, or what is to be drawn: an int is itself."""
-        drawn = vars(self).get("_drawn")
-        return self._seed_of_all() if drawn is None else drawn
+        """Drawn by ``fit``; of estimators that were pickled before it was, the parameter."""
+        return vars(self).get("_drawn", self.random_state or 0)
 
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .base import MetaEstimator
 from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
+from .tasks.encoding import in_pandas
 
 
 class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimator):
@@ -276,8 +277,7 @@ def as_cells(X):
     one dtype. Anything else is returned as it is, a Series as an array: scikit-learn says what is
     wrong.
     """
-    if hasattr(X, "columns") and hasattr(X, "to_pandas"):
-        return X.to_pandas()
+    X = in_pandas(X)
     if hasattr(X, "iloc") and X.ndim != 2:
         return np.asarray(X)
     if isinstance(X, list | tuple):

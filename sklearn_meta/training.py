@@ -241,6 +241,7 @@ def meta_train(
         average=average,
         processes=shared,
         strata=sampler.strata,
+        seed=random_state,
         verbose=0,
     )
     net.initialize()
@@ -248,17 +249,17 @@ def meta_train(
     checkpoint.restore(net)
     checkpoint.compare(shared.gather)
     learner.train()
-    is_over = stop.is_over(net.history) or checkpoint.is_ended(callbacks)
+    stops = described(callbacks, depth=2)  # now, since they change while they run
+    is_over = stop.is_over(net.history) or checkpoint.is_ended(stops)
     left = 0 if is_over else max(n_epochs - checkpoint.n_epochs, 0)
-    with seeded():  # by each epoch's number, see Checkpoint
-        net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
+    net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
     n_done = sum("train_loss" in epoch for epoch in net.history)
     if n_done == 0:
         raise KeyboardInterrupt("Meta-training was ended before its first epoch was complete.")
     if n_done < n_epochs and not stop.is_over(net.history):
         # Between the checkpoint's look at an epoch and the last one come the user's callbacks.
         if callbacks and checkpoint.n_seen == n_done > stop.n_seen:
-            checkpoint.end(net, callbacks)
+            checkpoint.end(net, stops)
         warnings.warn(
             f"Meta-training was ended by an interrupt or a callback after {n_done} of {n_epochs} "
             f"times {eval_every} steps.",
@@ -315,14 +316,16 @@ class MetaNet(NeuralNet):
         Those that share each batch.
     strata : callable
         By which number the scores of a group's tasks are kept apart, a list, from its inputs.
+    seed : int, of dropout
     """
 
-    def __init__(self, *args, precision, average, processes, strata, **kwargs):
+    def __init__(self, *args, precision, average, processes, strata, seed, **kwargs):
         super().__init__(*args, **kwargs)
         self.precision = precision
         self.average = average
         self.processes = processes
         self.strata = strata
+        self.seed = seed
 
     def initialize_module(self):
         super().initialize_module()
@@ -332,6 +335,11 @@ class MetaNet(NeuralNet):
     def initialize_criterion(self):
         self.criterion_ = self.criterion  # a function: it has no parameters and no state
         return self
+
+    def run_single_epoch(self, iterator, training, *args, **kwargs):
+        """Seeded by the epoch's number: a run that goes on draws the dropout of a whole one."""
+        with seeded(1_000_003 * self.seed + len(self.history) - 1 if training else None):
+            super().run_single_epoch(iterator, training, *args, **kwargs)
 
     def _loss(self, module, group):
         """Output and loss of one group of tasks."""

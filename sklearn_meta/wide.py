@@ -98,6 +98,10 @@ class SharedLinear(nn.Module):
         """Of n-grams in texts: kept, since to look 100,000 of them up takes longer than to read."""
         return CountVectorizer(analyzer=words_and_few_together, vocabulary=self.ngrams)
 
+    def __getstate__(self):
+        """Without what was kept: it is made of the n-grams."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_counts"}
+
     def scores(self, tokens):
         """What the linear models say of texts.
 

@@ -1,12 +1,14 @@
 """A checkpoint is of one run: its tables, its tasks, its folder, the callbacks that ended it."""
 
+import copy
 import errno
 import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, checkpoi
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.checkpoint import CHECKPOINT, digest
 from sklearn_meta.fingerprint import described, difference
+from sklearn_meta.folders import locked
 from sklearn_meta.tasks import Dataset, EpisodeSampler, Mixture, RegressionPrior, TablePrior, Tables
 from sklearn_meta.tasks.sequences import ClassSequences, Curriculum, Vectors
 from sklearn_meta.weights import load_learner
@@ -113,8 +116,22 @@ def test_the_same_data_made_anew_is_the_same_run(tmp_path):
         }
         return Mixture([frames, TablePrior(n_rows=120), tables(3)], [2, 1, 1])
 
-    first, again = meta_fit(source(), tmp_path), meta_fit(source(), tmp_path)
-    assert digest(first.learner_) == digest(again.learner_)
+    class Killed(Callback):
+        def on_epoch_begin(self, net, **kwargs):
+            if len(net.history) == 2:
+                raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        meta_fit(source(), tmp_path, callbacks=[Killed()])
+    again, whole = meta_fit(source(), tmp_path), meta_fit(source(), None)
+    assert digest(again.learner_) == digest(whole.learner_)
+
+
+def test_the_order_of_tables_is_of_the_run(tmp_path):
+    """Tasks are drawn by their places."""
+    meta_fit(tables(0, "abc"), tmp_path)
+    with pytest.raises(ValueError, match="other settings: tables was"):
+        meta_fit(tables(0, "cba"), tmp_path)
 
 
 def test_a_checkpoint_of_a_version_that_knew_names_alone_goes_on(tmp_path):
@@ -197,12 +214,31 @@ def test_fingerprints_are_the_same_in_every_process():
     assert "0x" not in run.stdout
 
 
-def test_a_fingerprint_of_many_tables_takes_no_time():
-    X, y = np.zeros((2000, 20), np.float32), np.arange(2000) % 3
-    source = Tables({str(i): Dataset(str(i), X + i, y) for i in range(200)})
-    start = time.perf_counter()
-    described(source)
-    assert time.perf_counter() - start < 2
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (pd.Series([Decimal("1.1")]), pd.Series([Decimal("1.2")])),
+        [pd.Series(pd.period_range(y, periods=2, freq="M")) for y in ("2020", "2021")],
+        (b"one", b"other"),
+        (date(2020, 1, 1), date(2020, 1, 2)),
+        (np.array(["a"], np.dtypes.StringDType()), np.array(["b"], np.dtypes.StringDType())),
+    ],
+)
+def test_contents_are_told_apart(one, other):
+    assert described(one) == described(copy.deepcopy(one)) != described(other)
+
+
+def test_what_has_no_contents_is_known_by_its_class():
+    sparse = torch.eye(2).to_sparse()
+    assert described({"sparse": sparse, "nowhere": torch.ones(2, device="meta")}).keys()
+
+
+def test_tables_of_a_class_of_ones_own_are_told_apart():
+    class Mine(Tables):
+        def __init__(self, seed):
+            super().__init__(tables(seed))
+
+    assert described(Mine(0)) == described(Mine(0)) != described(Mine(1))
 
 
 def test_a_collection_is_not_read_for_its_fingerprint():
@@ -230,7 +266,7 @@ def test_a_long_difference_names_a_few_and_counts_the_others():
 class TwoRanks:
     """The first of two processes, of which the other says what it is told to."""
 
-    rank, count, device = 0, 1, "cpu"
+    rank, count, device = 0, 2, "cpu"
 
     def __init__(self, other):
         self.other = other
@@ -253,10 +289,10 @@ class TwoRanks:
         ({"data": {"train": None}}, r"data \(train was .* and is None"),
     ],
 )
-def test_processes_that_differ_are_told_so(monkeypatch, tmp_path, other, told):
+def test_processes_that_differ_are_told_so(monkeypatch, other, told):
     monkeypatch.setattr(training, "processes", lambda device: TwoRanks(other))
     with pytest.raises(ValueError, match=f"do not share one run: {told}.*that all of them see"):
-        t.train(tmp_path)
+        t.train()
 
 
 # Ended by a callback
@@ -278,6 +314,22 @@ def test_a_run_that_a_callback_ended_stays_ended(tmp_path):
         assert train() == (*first[:2], 0)
     assert train(patience=5)[1:] == (5, 9)  # other callbacks: it goes on
     assert train(patience=5)[1:] == (5, 0)
+
+
+def test_a_callback_that_counts_down_is_the_same_when_it_is_made_anew(tmp_path):
+    class After(Callback):
+        def __init__(self, n_epochs):
+            self.n_epochs = n_epochs
+            self.other = object()
+
+        def on_epoch_end(self, net, **kwargs):
+            self.n_epochs -= 1
+            if not self.n_epochs:
+                raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="after 2 of 5"):
+            assert len(t.train(tmp_path, callbacks=[After(2)])[1]) == 2
 
 
 def test_an_interrupt_while_a_checkpoint_is_written_does_not_end_the_run(tmp_path, monkeypatch):
@@ -381,8 +433,26 @@ def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata):
 def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    t.train("~/x", max_steps=3)
+    t.train("~/x", max_steps=3, callbacks=[CSVLog("~/log.csv")])
     assert (tmp_path / "home" / "x" / CHECKPOINT).is_file() and not Path("~").exists()
+    assert (tmp_path / "home" / "log.csv").is_file()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_lock_does_not_outlive_its_block_in_a_child(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    told, tell = os.pipe()
+    with locked(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.read(told, 1)
+            os._exit(0)
+    place = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where it is held
+    os.write(tell, b"!")
+    os.waitpid(child, 0)
+    for number in (place, told, tell):
+        os.close(number)
 
 
 # Numbers of NumPy and torch

@@ -250,7 +250,7 @@ def test_curves_are_drawn_on_given_axes_and_again(classifier):
     assert display.figure_ is figure and list(display.ax_) == list(axes)
     assert {line.get_linestyle() for line in display.loss_lines_ + display.score_lines_} == {"--"}
     assert display.plot() is display and display.figure_ is not figure
-    with pytest.raises(ValueError, match="must be 2 matplotlib Axes, got 1"):
+    with pytest.raises(ValueError, match="must be two matplotlib Axes, got 1"):
         display.plot(ax=axes[0])
 
 

@@ -13,6 +13,8 @@ from sklearn_meta.tasks import (
     Folder,
     Mixture,
     RawTable,
+    RegressionPrior,
+    RegressionSampler,
     Tables,
     as_dataset,
     as_source,
@@ -20,6 +22,7 @@ from sklearn_meta.tasks import (
     select,
 )
 from sklearn_meta.tasks.episodes import cut_into_classes
+from sklearn_meta.tasks.sources import suited
 
 
 def pair(sizes=(4, 5), n_columns=3):
@@ -258,3 +261,20 @@ def test_tables_without_columns_or_of_two_lengths_are_told_so():
             as_source({"a": empty})
     with pytest.raises(ValueError, match="'0': X has 5 rows and y has 9"):
         as_source([Dataset("a", np.float32(X[:5]), y)])
+
+
+def test_frames_of_other_libraries_are_tables():
+    pa = pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["u", "v", None]})
+    expected = as_dataset(frame, [0, 1, 0])
+    found = as_dataset(pa.Table.from_pandas(frame), [0, 1, 0])
+    np.testing.assert_array_equal(found.X, expected.X)
+
+
+def test_a_part_that_is_never_drawn_need_not_suit():
+    votes = {"votes": (pd.DataFrame({"a": list("xyz") * 10}), np.arange(30) % 2)}
+    sampler = RegressionSampler()
+    never, rarely = (Mixture([votes, RegressionPrior()], [p, 1 - p]) for p in (0, 0.1))
+    assert suited(never, sampler).draw(np.random.default_rng(0)).y.dtype.kind == "f"
+    with pytest.raises(ValueError, match="'votes' has classes for a target"):
+        suited(rarely, sampler)

@@ -1,5 +1,7 @@
 """The wide part of MetaLSTMClassifier: linear models beside the network."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -116,6 +118,14 @@ def test_weights_keep_what_tasks_share(learned, tmp_path):
     assert loaded.module_.wide.ngrams == learned.learner_.wide.ngrams
     found, again = (e.predict_proba(X) for e in (learned.fit(X, y), loaded))
     assert_allclose(found, again, atol=1e-5)
+
+
+def test_what_is_kept_between_predictions_is_not_pickled(learned):
+    shared = learned.learner_.wide
+    before = len(pickle.dumps(shared))
+    expected = shared.scores([["good"], []])
+    assert len(pickle.dumps(shared)) == before
+    assert_array_equal(pickle.loads(pickle.dumps(shared)).scores([["good"], []]), expected)
 
 
 def test_a_label_of_one_text_is_shared_with_nobody():

@@ -13,29 +13,16 @@ def check_matplotlib_support(caller):
         ) from error
 
 
-def one_axes(ax, caller):
-    """The axes, given or in a new figure, and their figure."""
+def axes_of(ax, n, caller):
+    """An array of one axes or two, given or in a new figure, and their figure."""
     check_matplotlib_support(caller)
     import matplotlib.pyplot as plt
 
     if ax is None:
-        _, ax = plt.subplots(layout="constrained")
+        _, ax = plt.subplots(1, n, figsize=(9, 4) if n == 2 else None, layout="constrained")
     ax = np.ravel(ax)
-    if len(ax) != 1:
-        raise ValueError(f"ax must be one matplotlib Axes, got {len(ax)}.")
-    return ax[0], ax[0].figure
-
-
-def two_axes(ax, caller):
-    """Two axes, given or in a new figure, and their figure."""
-    check_matplotlib_support(caller)
-    import matplotlib.pyplot as plt
-
-    if ax is None:
-        _, ax = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    ax = np.ravel(ax)
-    if len(ax) != 2:
-        raise ValueError(f"ax must be two matplotlib Axes, got {len(ax)}.")
+    if len(ax) != n:
+        raise ValueError(f"ax must be {'two' if n == 2 else 'one'} matplotlib Axes, got {len(ax)}.")
     return ax, ax[0].figure
 
 

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from ..model_selection import _stack
-from .drawing import check_matplotlib_support, colours, legend, scatter, two_axes
+from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
 class EmbeddingDisplay:
@@ -148,7 +148,7 @@ class EmbeddingDisplay:
 
     def plot(self, ax=None):
         """Draw the two panels, on two given axes or in a new figure; returns the display."""
-        self.ax_, self.figure_ = two_axes(ax, f"{type(self).__name__}.plot")
+        self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         panels = {"original attributes": self.original, "learned embeddings": self.embedding}
         for panel, (title, points) in zip(self.ax_, panels.items()):
             scatter(panel, points, self.target, self.labelled, colours(len(self.classes)))

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
 
-from .drawing import check_matplotlib_support, line_style, one_axes
+from .drawing import axes_of, check_matplotlib_support, line_style
 
 
 def instance_numbers(y):
@@ -211,7 +211,7 @@ class InstanceAccuracyDisplay:
         ValueError
             If there is more than one axes.
         """
-        ax, self.figure_ = one_axes(ax, f"{type(self).__name__}.plot")
+        (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
         self.ax_ = ax
         from matplotlib.ticker import MaxNLocator
 

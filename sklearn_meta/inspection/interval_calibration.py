@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import norm
 
-from .drawing import check_matplotlib_support, line_style, one_axes
+from .drawing import axes_of, check_matplotlib_support, line_style
 
 DIAGONAL = "perfectly calibrated"
 WIDTH = "mean width (dashed)"
@@ -180,7 +180,7 @@ class IntervalCalibrationDisplay:
         ValueError
             If there is more than one axes.
         """
-        ax, self.figure_ = one_axes(ax, f"{type(self).__name__}.plot")
+        (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
         self.ax_ = ax
         if ref_line and DIAGONAL not in ax.get_legend_handles_labels()[1]:
             ax.plot([0, 1], [0, 1], "k:", label=DIAGONAL)

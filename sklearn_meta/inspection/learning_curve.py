@@ -5,7 +5,7 @@ import re
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from .drawing import check_matplotlib_support, line_style
+from .drawing import axes_of, check_matplotlib_support, line_style
 
 #: What a line of each stratum is called: ``stratum`` of a sampler says what its numbers count.
 STRATA = {
@@ -175,16 +175,8 @@ class MetaLearningCurveDisplay:
         ValueError
             If there are not as many axes as panels.
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
-
-        n_panels = 2 if self.scores else 1
-        if ax is None:
-            _, ax = plt.subplots(1, n_panels, figsize=(4.5 * n_panels, 4), layout="constrained")
-        self.ax_ = np.ravel(ax)
-        if len(self.ax_) != n_panels:
-            raise ValueError(f"ax must be {n_panels} matplotlib Axes, got {len(self.ax_)}.")
-        self.figure_ = self.ax_[0].figure
+        caller = f"{type(self).__name__}.plot"
+        self.ax_, self.figure_ = axes_of(ax, 2 if self.scores else 1, caller)
         losses = {"training tasks": self.train_loss, "validation tasks": self.valid_loss}
         label = STRATA[self.stratum]
         if (self.stratum, self.score_name) == ("shots", "accuracy"):

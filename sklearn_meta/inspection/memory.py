@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.utils import check_scalar
 
-from .drawing import check_matplotlib_support, two_axes
+from .drawing import axes_of, check_matplotlib_support
 
 #: Rows whose labels can be read beside each other.
 MAX_LABELS = 40
@@ -145,7 +145,7 @@ class MemoryDisplay:
         ValueError
             If there are not two axes.
         """
-        self.ax_, self.figure_ = two_axes(ax, f"{type(self).__name__}.plot")
+        self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         from matplotlib.ticker import MaxNLocator
 
         style = {"aspect": "auto", "interpolation": "nearest", "vmin": 0} | kwargs

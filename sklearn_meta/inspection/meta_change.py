@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .drawing import check_matplotlib_support, two_axes
+from .drawing import axes_of, check_matplotlib_support
 
 #: Gates of the basic LSTM, in the order of Eq. (13).
 GATES = ("new input", "output gate", "input gate", "forget gate")
@@ -130,7 +130,7 @@ class MetaChangeDisplay:
         ValueError
             If there are not two axes.
         """
-        self.ax_, self.figure_ = two_axes(ax, f"{type(self).__name__}.plot")
+        self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         above, below = self.ax_
         # A weight that was near zero changes by any factor.
         shown = np.log(self.changes)

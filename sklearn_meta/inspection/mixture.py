@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from .drawing import check_matplotlib_support, colours, one_axes
+from .drawing import axes_of, check_matplotlib_support, colours
 
 #: Radii of the ellipses in standard deviations, and how their lines are drawn.
 RADII = {1: "solid", 2: "dashed"}
@@ -108,7 +108,7 @@ class MixtureDisplay:
 
     def plot(self, ax=None):
         """Draw on the given axes or in a new figure; returns the display."""
-        ax, self.figure_ = one_axes(ax, f"{type(self).__name__}.plot")
+        (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
         self.ax_ = ax
         from matplotlib.patches import Ellipse
 

@@ -5,7 +5,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length
 
 from ..model_selection import _encode
-from .drawing import check_matplotlib_support, colours, legend, scatter, two_axes
+from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
 class UnlabelledEffectDisplay:
@@ -151,7 +151,7 @@ class UnlabelledEffectDisplay:
 
     def plot(self, ax=None):
         """Draw the two panels, on two given axes or in a new figure; returns the display."""
-        self.ax_, self.figure_ = two_axes(ax, f"{type(self).__name__}.plot")
+        self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         labelled = self.target != -1
         palette = colours(len(self.classes))
         n_labelled = labelled.sum()

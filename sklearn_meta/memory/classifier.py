@@ -289,7 +289,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             As there.
         """
         self._validate_params()
-        learner = self._starting_learner(self._seed_of_all())
+        learner = self._starting_learner(0)  # of the shape of the one to come
         own = ProjectedColumns if learner.inputs == "tables" else Vectors
         sampler = ClassSequences(
             learner.head,

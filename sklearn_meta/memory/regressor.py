@@ -214,7 +214,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             As there.
         """
         self._validate_params()
-        learner = self._starting_learner(self._seed_of_all())
+        learner = self._starting_learner(0)  # of the shape of the one to come
         tables = learner.inputs == "tables"
         sampler = TargetSequences(
             (ProjectedColumns if tables else Vectors)(learner.n_inputs),

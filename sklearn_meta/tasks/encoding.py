@@ -64,7 +64,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a cell is a complex number, or a list, dict or set.
+            If a column is of complex numbers, or a cell is a list, dict or set.
         """
         columns = [] if _is_matrix(X) else [_column(*column) for column in _columns(X)]
         self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]
@@ -126,6 +126,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if known.any():
             encoded[known] = encoder.transform(column[known][:, None])
         return encoded
+
+
+def in_pandas(X):
+    """Frames of other libraries, as polars and pyarrow have them, as pandas'.
+
+    Anything else is returned as it is, and so is a frame for which pyarrow or pandas is missing.
+    """
+    if hasattr(X, "columns") and hasattr(X, "to_pandas"):
+        try:
+            return X.to_pandas()
+        except ImportError:
+            return X
+    return X
 
 
 def stack_tables(X, more):
@@ -229,8 +242,9 @@ def _is_empty(column):
 
 def _are_numbers(column, dtype):
     """Whether a column of a dtype of its own, as Arrow's decimals are, holds numbers."""
-    known = column[~is_missing(column)]
-    return str(dtype) != "category" and all(isinstance(value, Number) for value in known)
+    if str(dtype) == "category":
+        return False
+    return all(isinstance(value, Number) for value in column[~is_missing(column)])
 
 
 def _is_numeric(column):

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils.multiclass import type_of_target
 
 from .dataset import Dataset, column_as_target
-from .encoding import TableEncoder, is_missing
+from .encoding import TableEncoder, in_pandas, is_missing
 
 
 class Tables(Mapping):
@@ -191,7 +191,10 @@ def suited(source, sampler):
         return Tables(_usable(source, checked), retarget=source.retarget)
     if type(source) is Mixture:
         mixture = copy.copy(source)
-        mixture.sources = [suited(part, sampler) for part in source.sources]
+        mixture.sources = [
+            suited(part, sampler) if weight else part
+            for part, weight in zip(source.sources, source.weights, strict=True)
+        ]
         return mixture
     return _Checked(source)
 
@@ -258,7 +261,7 @@ def as_dataset(X, y, name="dataset", metadata=None):
     -------
     Dataset
     """
-    y = _one_column(np.asarray(y))
+    X, y = in_pandas(X), _one_column(np.asarray(y))
     if len(np.shape(X)) != 2 or not len(y):
         raise ValueError(
             f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."

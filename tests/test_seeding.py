@@ -1,0 +1,78 @@
+"""One generator for a process: fits in threads and in forked children."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+from joblib import parallel_config
+from sklearn.datasets import make_classification
+from sklearn.model_selection import cross_val_score
+from skorch.callbacks import Callback
+
+from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta.seeding import seeded
+from sklearn_meta.sets import SetTransformerClassifier
+
+
+def test_draws_are_the_seeds_and_those_outside_stay_as_they_were():
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    with seeded(0):
+        first = torch.rand(2)
+        with seeded(1):
+            torch.rand(5)
+        second = torch.rand(2)
+    assert torch.equal(torch.rand(2), expected)
+    with seeded(0):
+        assert torch.equal(torch.rand(4), torch.cat([first, second]))
+
+
+def test_a_callback_may_wait_for_fits_in_threads():
+    sets = [np.random.default_rng(i).normal(size=(4, 2)) + i % 2 for i in range(12)]
+    scores = []
+
+    class Compare(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            rival = SetTransformerClassifier(width=4, n_heads=1, n_layers=1, max_epochs=1)
+            with parallel_config("threading", n_jobs=2):
+                scores.append(cross_val_score(rival, sets, np.arange(12) % 2, cv=2))
+
+    learner = MetaSemiSupervisedClassifier("prior")
+    fit = threading.Thread(
+        target=learner.meta_fit,
+        args=([make_classification(60, 5, random_state=0)],),
+        kwargs={"max_steps": 2, "eval_every": 1, "batch_size": 2, "verbose": False}
+        | {"callbacks": [Compare()]},
+        daemon=True,
+    )
+    fit.start()
+    fit.join(60)
+    assert not fit.is_alive() and len(scores) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forks beside threads
+def test_a_forked_child_does_not_wait_for_a_thread_that_it_has_not():
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with seeded(0):
+            held.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        with seeded(1):
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert status == 0
