@@ -153,7 +153,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
-                f"contains only one class: {self.classes_[0]!r}."
+                f"contains only one class: {self.classes_.tolist()[0]!r}."
             )
         self._check_values(X)
         if self.learner_.inputs == "tables":

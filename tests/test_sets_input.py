@@ -359,3 +359,18 @@ def test_parameters_that_are_set_later_count_from_the_next_fit():
     expected = classifier.predict_proba(sets)
     classifier.set_params(embedding=None)
     np.testing.assert_array_equal(classifier.predict_proba(sets), expected)
+
+
+def test_epochs_that_were_complete_are_counted():
+    class Ended(torch.nn.Identity):
+        calls = 0
+
+        def forward(self, x):
+            Ended.calls += 1
+            if Ended.calls == 8:  # of a look at the width, and three batches an epoch
+                raise KeyboardInterrupt
+            return super().forward(x)
+
+    model = SetTransformerRegressor(**QUICK | {"max_epochs": 6, "batch_size": 8}, embedding=Ended())
+    with pytest.warns(UserWarning, match="after 2 of 6 epochs"):
+        assert model.fit(SETS, Y).n_iter_ == 2

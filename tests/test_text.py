@@ -418,6 +418,27 @@ def test_word_vectors_that_are_none(given):
         MetaLSTMClassifier(word_vectors=given, **QUICK).fit(X, y)
 
 
+def test_word_vectors_of_bytes_and_of_other_words():
+    as_text = with_vectors(["a", "b"], (["b"], [[1.0, 2.0]]))
+    as_bytes = with_vectors(["a", "b"], (np.array(["b"], "S"), [[1.0, 2.0]]))
+    assert_array_equal(as_bytes[1], as_text[1])
+    with pytest.warns(UserWarning, match="No word of the texts has a vector"):
+        with_vectors(["a", "b"], (["B", "C"], np.eye(2)))
+
+
+@pytest.mark.parametrize("words", [map(str.lower, ["Good"]), iter(["good"]), (w for w in "ab")])
+def test_words_that_can_be_read_only_once_are_refused(learned, words):
+    with pytest.raises(ValueError, match="Text 1 is of type .*give a str, or a list of words"):
+        learned.estimators_["book"].predict([["good"], words])
+
+
+@pytest.mark.parametrize("name", [1, None, ("book",), np.int64(1)])
+def test_names_of_tasks_are_text(name):
+    with pytest.raises(ValueError, match="tasks must be a dict of str"):
+        MetaLSTMClassifier(**QUICK).meta_fit({"film": reviews(9, "film"), name: reviews(9, "toy")})
+
+
+@pytest.mark.filterwarnings("ignore:No word of the texts has a vector")
 def test_words_that_have_a_vector_are_known():
     """As many as there is room for, in the order of the file, behind those of the texts."""
     vectors = np.arange(8.0).reshape(4, 2)

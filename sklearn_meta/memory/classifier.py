@@ -47,7 +47,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         ``partial_fit``, they come in the order that they are in.
     memory : {"wipe", "persistent"}, default="wipe"
         Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
-        (section 4.2.1 of paper 002).
+        (section 4.2.1 of paper 002) with the same network, members and ``random_state``, an int.
     chunk_size : int, default=256
         Rows predicted at a time at most, which bounds memory and changes no answer.
     device : str, default="auto"

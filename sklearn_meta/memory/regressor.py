@@ -27,7 +27,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         Whether ``fit`` presents the rows in random orders. Otherwise, and always in
         ``partial_fit``, they come in the order that they are in.
     memory : {"wipe", "persistent"}, default="wipe"
-        Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote.
+        Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
+        with the same network, members and ``random_state``, an int.
     chunk_size : int, default=256
         Rows predicted at a time at most, which bounds memory and changes no answer.
     device : str, default="auto"

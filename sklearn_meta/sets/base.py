@@ -132,7 +132,7 @@ class SetEstimator(BaseEstimator):
                 verbose=self.verbose,
             )
         self.module_ = module
-        self.n_iter_ = len(self.history_)
+        self.n_iter_ = sum("train_loss" in epoch for epoch in self.history_)  # complete ones
         return self
 
     def _held_out(self, rows, stratify, rng):

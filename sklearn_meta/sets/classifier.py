@@ -117,7 +117,7 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes, but y holds one class only: "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
         target = torch.from_numpy(codes)
         return self._fit(sets, target, len(self.classes_), nn.CrossEntropyLoss(), stratify=codes)

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -56,7 +57,8 @@ def tokens_of(texts, lowercase=True):
 
 
 def _is_list(text):
-    return np.iterable(text) and not isinstance(text, dict | set)
+    """Whether words are in an order, and can be read more than once."""
+    return np.iterable(text) and not isinstance(text, dict | set | Iterator)
 
 
 def vocabulary(tokens, min_df=1, max_words=None):

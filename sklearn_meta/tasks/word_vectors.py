@@ -1,5 +1,6 @@
 """Vectors that words begin with: their files, and those of a vocabulary."""
 
+import warnings
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -136,11 +137,18 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
         if len(given) != 2:
             raise ValueError(f"word_vectors is a pair (words, vectors), got {len(given)} items.")
         known, vectors = given
+        known = [word.decode() if isinstance(word, bytes) else word for word in known]
         vectors = _checked(known, vectors, "word_vectors")
     else:
         known, vectors = read_word_vectors(given)
     # What is no str is a gap: pandas reads the word "nan" as one.
     place = {str(word): i for i, word in enumerate(known) if isinstance(word, str)}
+    if not place.keys() & set(words):
+        warnings.warn(
+            "No word of the texts has a vector in word_vectors: are they of another language, or "
+            "in capitals?",
+            stacklevel=2,
+        )
     more = [word for word in place if not lowercase or word == word.lower()]
     words = list(dict.fromkeys([*words, *more]))[: max(max_words or 0, len(words))]
     scale = vectors.std()

@@ -333,16 +333,16 @@ class TextEstimator(MetaEstimator):
 
     def _read_tasks(self, what, tasks, n_classes=2):
         """Tasks of ``meta_fit`` by name, as pairs (tokens, labels)."""
-        if not isinstance(tasks, dict) or not tasks:
-            raise ValueError(f"{what} must be a dict of name -> (texts, labels), of one or more.")
+        named = isinstance(tasks, dict) and all(isinstance(name, str) for name in tasks)
+        if not named or not tasks:
+            raise ValueError(f"{what} must be a dict of str -> (texts, labels), of one or more.")
         read = {}
         for name, pair in tasks.items():
             try:
                 if not isinstance(pair, tuple | list) or len(pair) != 2:
                     raise ValueError("a pair (texts, labels) is expected.")
-                X, y = pair
-                y = self._checked_labels(X, y, n_classes)
-                read[name] = self._tokens(X), y
+                y = self._checked_labels(*pair, n_classes)
+                read[name] = self._tokens(pair[0]), y
             except ValueError as error:
                 raise ValueError(f"Task {name!r}: {error}") from error
         return read

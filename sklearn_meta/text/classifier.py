@@ -313,7 +313,7 @@ class MetaLSTMClassifier(
         if len(np.unique(y)) < n_classes:
             raise ValueError(
                 f"{type(self).__name__} needs texts of at least 2 classes; the data contains only "
-                f"one class: {y[0]!r}."
+                f"one class: {y.tolist()[0]!r}."
             )
         return y
 
