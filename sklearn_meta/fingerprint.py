@@ -5,10 +5,10 @@ here contents are hashed, and settings become plain values, so that an error can
 """
 
 import hashlib
+import inspect
 import json
 import math
 from collections.abc import Mapping
-from inspect import signature
 from numbers import Integral, Real
 from pathlib import PurePath
 
@@ -51,9 +51,9 @@ def described(thing, depth=12):
         thing = thing.detach().cpu().double().numpy()
     if isinstance(thing, np.ndarray | np.generic):
         return _array(np.asarray(thing))
-    if hasattr(thing, "iloc") and hasattr(thing, "to_numpy"):
+    if hasattr(type(thing), "iloc"):  # of its class: an object may answer to any name
         return _frame(thing)
-    if hasattr(thing, "__qualname__"):  # a class or a function
+    if isinstance(thing, type) or inspect.isroutine(thing):
         return thing.__qualname__
     if depth == 0 or isinstance(thing, torch.nn.Module | np.random.Generator):
         return type(thing).__qualname__
@@ -83,7 +83,7 @@ def _settings(thing, depth):
         names = [name for name in state if not name.startswith("_")]
     else:
         try:
-            names = [name for name in signature(type(thing)).parameters if name in state]
+            names = [name for name in inspect.signature(type(thing)).parameters if name in state]
         except (TypeError, ValueError):  # of a class that is not Python's
             names = []
     return {name: described(state[name], depth) for name in names}

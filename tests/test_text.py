@@ -434,7 +434,7 @@ def test_words_that_can_be_read_only_once_are_refused(learned, words):
 
 @pytest.mark.parametrize("name", [1, None, ("book",), np.int64(1)])
 def test_names_of_tasks_are_text(name):
-    with pytest.raises(ValueError, match="tasks must be a dict of str"):
+    with pytest.raises(ValueError, match="tasks must be a dict of name .*names str"):
         MetaLSTMClassifier(**QUICK).meta_fit({"film": reviews(9, "film"), name: reviews(9, "toy")})
 
 

@@ -335,7 +335,7 @@ class TextEstimator(MetaEstimator):
         """Tasks of ``meta_fit`` by name, as pairs (tokens, labels)."""
         named = isinstance(tasks, dict) and all(isinstance(name, str) for name in tasks)
         if not named or not tasks:
-            raise ValueError(f"{what} must be a dict of str -> (texts, labels), of one or more.")
+            raise ValueError(f"{what} must be a dict of name -> (texts, labels), names str.")
         read = {}
         for name, pair in tasks.items():
             try:
