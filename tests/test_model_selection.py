@@ -12,18 +12,36 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    load_wine,
+)
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit, Transductive
+from sklearn_meta import MetaGPRegressor
+from sklearn_meta.model_selection import (
+    FewShotSplit,
+    SemiSupervisedKFold,
+    SemiSupervisedSplit,
+    Transductive,
+)
 
 
 def hide(y, share, seed=0, dtype=None):
@@ -94,6 +112,63 @@ def test_semi_supervised_split_scores_what_stratified_k_fold_spoils():
     model = LabelSpreading(kernel="knn")
     assert cross_val_score(model, X, y, cv=SemiSupervisedSplit(random_state=0)).min() > 0.9
     assert cross_val_score(model, X, y, cv=StratifiedKFold()).max() < 0.5
+
+
+@given(
+    has_target=st.lists(st.booleans(), min_size=5, max_size=40).filter(lambda has: sum(has) >= 5),
+    n_splits=st.integers(2, 5),
+    n_targets=st.sampled_from([None, 1, 2]),
+    shuffle=st.booleans(),
+)
+def test_folds_of_a_regression_partition_the_rows_with_a_target(
+    has_target, n_splits, n_targets, shuffle
+):
+    has_target = np.array(has_target)
+    y = np.where(has_target, np.arange(len(has_target)) / 2, np.nan)
+    if n_targets:
+        y = np.column_stack([y] * n_targets)
+    cv = SemiSupervisedKFold(n_splits, shuffle=shuffle, random_state=0 if shuffle else None)
+    folds = list(cv.split(y, y))
+    assert len(folds) == cv.get_n_splits() == n_splits
+    for train, test in folds:
+        assert set(np.flatnonzero(~has_target)) <= set(train)
+        assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(len(y)))
+    sizes = [len(test) for _, test in folds]
+    assert max(sizes) - min(sizes) <= 1
+    every_test = np.concatenate([test for _, test in folds])
+    assert_array_equal(np.sort(every_test), np.flatnonzero(has_target))
+
+
+def test_folds_of_a_regression_are_k_fold_when_every_row_has_a_target():
+    X, y = load_diabetes(return_X_y=True)
+    ours = SemiSupervisedKFold(4, random_state=3).split(X, y)
+    theirs = KFold(4, shuffle=True, random_state=3).split(X, y)
+    for (train, test), (train_, test_) in zip(ours, theirs, strict=True):
+        assert_array_equal(train, train_)
+        assert_array_equal(test, test_)
+
+
+def test_a_regressor_is_cross_validated_on_the_rows_that_have_a_target():
+    X, y = load_diabetes(return_X_y=True)
+    y = np.where(np.arange(len(y)) % 3, np.nan, y)
+    scores = cross_val_score(
+        MetaGPRegressor(), X, y, cv=SemiSupervisedKFold(random_state=0), error_score="raise"
+    )
+    assert scores.mean() > 0.2
+
+
+@pytest.mark.parametrize(
+    "y, message",
+    [
+        ([np.nan] * 6, "no row with a target"),
+        ([1.0, 2.0, np.nan, np.nan, np.nan, np.nan], "n_splits=5 greater than"),
+        ([1.0, 2.0, 3.0, np.inf, 4.0, 5.0], "y contains infinity"),
+        (list("abcdef"), "could not convert|dtype='numeric'"),
+    ],
+)
+def test_folds_of_a_regression_refuse(y, message):
+    with pytest.raises(ValueError, match=message):
+        list(SemiSupervisedKFold().split(np.zeros((6, 1)), y))
 
 
 @pytest.mark.parametrize(

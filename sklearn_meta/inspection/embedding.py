@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from ..model_selection import _stack
+from ..model_selection.transductive import stack
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -167,7 +167,7 @@ def _embed(estimator, X):
     if estimator.transductive:
         # One pass over all rows, as predict makes it: embeddings of two passes do not compare.
         codes = np.concatenate([estimator.y_, np.full(len(X), -1)])
-        return _embed(clone(estimator).fit(_stack(estimator.X_, X), codes), None)
+        return _embed(clone(estimator).fit(stack(estimator.X_, X), codes), None)
     rows, z, predicted = _embed(estimator, None)
     rows = np.vstack([rows, estimator._encode(estimator.encoder_, X)])
     predicted = np.concatenate([predicted, estimator.predict_proba(X).argmax(axis=1)])

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_consistent_length
 
-from ..model_selection import _encode
+from ..model_selection.splitters import encode_labels
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -116,7 +116,7 @@ class UnlabelledEffectDisplay:
         if points.ndim != 2 or points.shape[1] != 2:
             raise ValueError(f"X must have 2 columns to be drawn, got shape {points.shape}.")
         X = X if hasattr(X, "iloc") else points
-        classes, target = _encode(y)
+        classes, target = encode_labels(y)
         labelled = target != -1
         if labelled.all():
             raise ValueError("Every row is labelled: mark unlabelled rows with -1 in y.")

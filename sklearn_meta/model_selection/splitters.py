@@ -1,0 +1,258 @@
+"""Splitters that keep rows without a label in every train set, and out of every test set."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator, KFold, StratifiedKFold
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils._param_validation import Interval, validate_parameter_constraints
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..cells import is_missing_value
+
+
+def encode_labels(y, unlabelled=-1):
+    """Sorted classes, and every row's code among them: -1 where the row has no label."""
+    y = column_or_1d(y)
+    if y.dtype.kind not in "iubUS" and any(map(is_missing_value, y)):
+        raise ValueError(
+            f"y contains NaN or None: mark rows without a label by {unlabelled!r}, or, if y holds "
+            "targets of a regression, split by SemiSupervisedKFold."
+        )
+    labelled = np.full(len(y), True) if unlabelled is None else np.asarray(y != unlabelled)
+    labelled &= np.asarray(y != "-1") | (unlabelled != -1)  # what text makes of -1
+    if not labelled.any():
+        raise ValueError(f"y has no labelled row: every one of its {len(y)} values is {unlabelled}")
+    labels = y[labelled]
+    if labels.dtype == object and all(isinstance(label, Integral) for label in labels):
+        labels = labels.astype(int)  # scikit-learn takes objects for classes only if strings
+    check_classification_targets(labels)
+    encoder = LabelEncoder()
+    codes = np.full(len(y), -1)
+    codes[labelled] = encoder.fit_transform(labels)
+    return encoder.classes_, codes
+
+
+class SemiSupervisedSplit(StratifiedKFold):
+    """K folds of the labelled rows; unlabelled rows are in every train set, never in a test set.
+
+    Labelled rows are stratified as :class:`~sklearn.model_selection.StratifiedKFold` does.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    shuffle : bool, default=True
+        Whether to shuffle the labelled rows of each class before they are cut into folds.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the shuffle. An int gives the same folds at every call of ``split``.
+
+    Notes
+    -----
+    For scores that need every class in every fold, such as ``scoring="roc_auc"``, each class
+    needs at least `n_splits` labelled rows; scikit-learn warns where one has fewer.
+
+    Examples
+    --------
+    >>> from sklearn_meta.model_selection import SemiSupervisedSplit
+    >>> y = [0, 1, -1, 0, 1, -1]
+    >>> for train, test in SemiSupervisedSplit(n_splits=2, shuffle=False).split(y, y):
+    ...     print(train, test)
+    [2 3 4 5] [0 1]
+    [0 1 2 5] [3 4]
+    """
+
+    def __init__(self, n_splits=5, *, shuffle=True, random_state=None):
+        super().__init__(n_splits=n_splits, shuffle=shuffle, random_state=random_state)
+
+    def split(self, X, y, groups=None):
+        """Generate the row numbers of each train and test set.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its length is used.
+        y : array-like of shape (n_samples,)
+            Labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
+        groups : None
+            Ignored, exists for API compatibility.
+
+        Yields
+        ------
+        train : ndarray of shape (n_train,)
+            Sorted rows of the other folds, and all unlabelled rows.
+        test : ndarray of shape (n_test,)
+            Sorted labelled rows of this fold.
+
+        Raises
+        ------
+        ValueError
+            If no row is labelled, or no class has `n_splits` labelled rows.
+        """
+        check_consistent_length(X, y)
+        _, codes = encode_labels(y)
+        labelled = np.flatnonzero(codes != -1)
+        for _, fold in super().split(labelled, codes[labelled]):
+            test = labelled[fold]
+            yield np.setdiff1d(np.arange(len(codes)), test), test
+
+
+class SemiSupervisedKFold(KFold):
+    """K folds of the rows with a target; rows whose target is NaN are in every train set alone.
+
+    :class:`SemiSupervisedSplit` for regression: nothing is stratified.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    shuffle : bool, default=True
+        Whether to shuffle the rows with a target before they are cut into folds.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the shuffle. An int gives the same folds at every call of ``split``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn_meta.model_selection import SemiSupervisedKFold
+    >>> y = [0.5, 1.0, np.nan, 2.0, 3.5, np.nan]
+    >>> for train, test in SemiSupervisedKFold(n_splits=2, shuffle=False).split(y, y):
+    ...     print(train, test)
+    [2 3 4 5] [0 1]
+    [0 1 2 5] [3 4]
+    """
+
+    def __init__(self, n_splits=5, *, shuffle=True, random_state=None):
+        super().__init__(n_splits=n_splits, shuffle=shuffle, random_state=random_state)
+
+    def split(self, X, y, groups=None):
+        """Generate the row numbers of each train and test set.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its length is used.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets; NaN marks a row without one.
+        groups : None
+            Ignored, exists for API compatibility.
+
+        Yields
+        ------
+        train : ndarray of shape (n_train,)
+            Sorted rows of the other folds, and all rows without a target.
+        test : ndarray of shape (n_test,)
+            Sorted rows of this fold.
+
+        Raises
+        ------
+        ValueError
+            If fewer than `n_splits` rows have a target, or a target is no number.
+        """
+        check_consistent_length(X, y)
+        y = check_array(
+            y, ensure_2d=False, dtype="numeric", ensure_all_finite="allow-nan", input_name="y"
+        )
+        without = np.isnan(y.reshape(len(y), -1)).any(axis=1)
+        if without.all():
+            raise ValueError(f"y has no row with a target: every one of its {len(y)} rows is NaN")
+        labelled = np.flatnonzero(~without)
+        for _, fold in super().split(labelled):
+            test = labelled[fold]
+            yield np.setdiff1d(np.arange(len(y)), test), test
+
+
+class FewShotSplit(BaseCrossValidator):
+    """Random few-shot tasks: `n_shots` labelled rows of every class to train on, others to test on.
+
+    Splits are drawn independently, so the test sets of different splits overlap. Rows with
+    ``y == -1`` are in every train set and in no test set.
+
+    Parameters
+    ----------
+    n_splits : int, default=10
+        Number of tasks.
+    n_shots : int, default=5
+        Labelled rows of each class in a train set.
+    n_unlabelled : int or None, default=None
+        Rows of each class in a test set, whose labels the estimator does not see. None takes all
+        the rest of the class.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draws. An int gives the same splits at every call of ``split``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn_meta.model_selection import FewShotSplit
+    >>> X, y = load_iris(return_X_y=True)
+    >>> cv = FewShotSplit(n_splits=3, n_shots=2, n_unlabelled=20, random_state=0)
+    >>> [(len(train), len(test)) for train, test in cv.split(X, y)]
+    [(6, 60), (6, 60), (6, 60)]
+    """
+
+    _parameter_constraints: dict = {
+        "n_splits": [Interval(Integral, 1, None, closed="left")],
+        "n_shots": [Interval(Integral, 1, None, closed="left")],
+        "n_unlabelled": [Interval(Integral, 1, None, closed="left"), None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(self, n_splits=10, *, n_shots=5, n_unlabelled=None, random_state=None):
+        self.n_splits = n_splits
+        self.n_shots = n_shots
+        self.n_unlabelled = n_unlabelled
+        self.random_state = random_state
+        # Like scikit-learn's splitters, which have no fit to wait for.
+        validate_parameter_constraints(
+            self._parameter_constraints, vars(self), caller_name=type(self).__name__
+        )
+
+    def split(self, X, y, groups=None):
+        """Generate the row numbers of each train and test set.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Only its length is used.
+        y : array-like of shape (n_samples,)
+            Labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
+        groups : None
+            Ignored, exists for API compatibility.
+
+        Yields
+        ------
+        train : ndarray of shape (n_shots * n_classes + n_marked,)
+            `n_shots` rows of each class and the rows marked -1, shuffled.
+        test : ndarray of shape (n_unlabelled * n_classes,)
+            Other rows of each class, shuffled.
+
+        Raises
+        ------
+        ValueError
+            If no row is labelled, or a class has too few rows.
+        """
+        check_consistent_length(X, y)
+        classes, codes = encode_labels(y)
+        n_test = 1 if self.n_unlabelled is None else self.n_unlabelled
+        needed = self.n_shots + n_test
+        counts = zip(classes.tolist(), np.bincount(codes[codes != -1]))
+        short = [f"{c!r} has {n}" for c, n in counts if n < needed]
+        if short:
+            told = ", ".join(short[:5] + ["..."] * (len(short) > 5))
+            raise ValueError(
+                f"every class needs {needed} labelled rows, {self.n_shots} to train on (n_shots) "
+                f"and {n_test} to test on (n_unlabelled), but class {told}: lower n_shots or "
+                "n_unlabelled, or leave the class out"
+            )
+        rng = check_random_state(self.random_state)
+        marked = np.flatnonzero(codes == -1)
+        for _ in range(self.n_splits):
+            rows = [rng.permutation(np.flatnonzero(codes == k)) for k in range(len(classes))]
+            train = np.concatenate([r[: self.n_shots] for r in rows] + [marked])
+            test = np.concatenate([r[self.n_shots :][: self.n_unlabelled] for r in rows])
+            yield rng.permutation(train), rng.permutation(test)
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        """Return `n_splits`; the arguments are ignored."""
+        return self.n_splits
