@@ -116,3 +116,12 @@ def test_too_many_classes_are_told_which_weights_know_more():
     with pytest.raises(ValueError, match="has labels for 3125.$"):
         many = np.arange(3200)
         classifier(label_encoding="string", n_estimators=1).partial_fit(X[many % 150], many)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "bool", "U3", "O"])
+def test_labels_keep_their_dtype(dtype):
+    y = (NAMES if dtype == "O" else Y == 0).astype(dtype)
+    estimator = classifier().fit(X[:40], y[:40])
+    assert estimator.classes_.dtype == estimator.predict(X[:9]).dtype == y.dtype
+    estimator.partial_fit(X[:9], y[:9], classes=np.unique(y))
+    assert estimator.classes_.dtype == estimator.predict(X[:9]).dtype == y.dtype

@@ -316,10 +316,10 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         reset = not self.__sklearn_is_fitted__()
         X, y = self._rows(X, y, reset=reset)
         known = {} if reset else self._slots
-        declared = [] if classes is None else column_or_1d(classes).tolist()
-        slots = self._learn_labels(
-            y, known, [*([] if reset else self.classes_.tolist()), *declared]
-        )
+        declared = [] if reset else [self.classes_]
+        if classes is not None:
+            declared.append(column_or_1d(classes))
+        slots = self._learn_labels(y, known, declared)
         if reset:
             self._begin(X.shape[1])
         n = self._settings.n_members
@@ -328,7 +328,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
     def _learn_labels(self, y, known, declared):
         """Give each new label a slot, in the order in which they come; the slot of each row."""
-        named = [*declared, *y.tolist()]
+        named = [label for labels in (*declared, y) for label in labels.tolist()]
         if is_missing(np.array(named, dtype=object)).any():
             raise ValueError("Input y contains NaN or None: every row of a stream has a label.")
         if len({isinstance(label, str) for label in named}) > 1:
@@ -340,7 +340,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         slots = dict(known)
         for label in labels[first.argsort()].tolist():
             slots.setdefault(label, len(slots))
-        classes = np.unique(named)
+        classes = np.unique(np.concatenate([*declared, y]))
         n_words = self.learner_.head.n_words
         if len(classes) > n_words:
             strings, more = HEADS[self._task]["string"]().n_words, ""
