@@ -156,8 +156,9 @@ class Patience(Callback):
 class Progress(Callback):
     """One progress bar over all steps, with the last validation figures beside it."""
 
-    def __init__(self, n_steps):
+    def __init__(self, n_steps, score_name):
         self.n_steps = n_steps
+        self.score_name = score_name
 
     def on_train_begin(self, net, **kwargs):
         done = sum(epoch.get("train_batch_count", 0) for epoch in net.history)
@@ -168,7 +169,7 @@ class Progress(Callback):
             self.bar_.update()
 
     def on_epoch_end(self, net, **kwargs):
-        shown = ("train_loss", "valid_loss", "valid_accuracy")
+        shown = ("train_loss", "valid_loss", f"valid_{self.score_name}")
         self.bar_.set_postfix(
             {k: f"{net.history[-1][k]:.4f}" for k in shown if k in net.history[-1]}
         )

@@ -1,18 +1,17 @@
 """Fit-free few-shot classification in episodes of a fixed shape (paper 003)."""
 
 import math
-import warnings
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .backbones import FEW_SHOT_BACKBONES
 from .few_shot_learner import FewShotLearner
 from .rows import RowEstimator
+from .tables import check_classes
 from .tasks import NWayKShot, TableEpisodes, Vectors, as_source, deal, in_units_of, moments_of
 from .tasks.running import projection
 from .tournament import play
@@ -146,9 +145,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         """
         vars(self).pop("X_", None)  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
-        with warnings.catch_warnings():  # one row of each class is what this is for
-            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-            check_classification_targets(y)
+        check_classes(y)
         self.classes_, self.y_ = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(

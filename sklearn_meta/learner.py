@@ -23,7 +23,7 @@ class Learner(nn.Module):
     head : str or torch.nn.Module, default="prototypes"
         Name of a head of the task in ``sklearn_meta.heads.HEADS``, or a module with its calling
         convention (see :class:`sklearn_meta.heads.Prototypes`).
-    task : {"classification", "regression"}, default="classification"
+    task : {"classification", "regression", "outlier_detection"}, default="classification"
         What labels are.
     backbone_config, head_config : dict, optional
         Keyword arguments of the named backbone and head.
@@ -44,6 +44,8 @@ class Learner(nn.Module):
         head_config=None,
     ):
         super().__init__()
+        if task not in HEADS:
+            raise ValueError(f"Unknown task {task!r}: choose from {sorted(HEADS)}.")
         self.names = {"backbone": backbone, "head": head}
         self.task = task
         if backbone == "maml":  # its gradient steps need to know what labels are

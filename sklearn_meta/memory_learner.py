@@ -46,8 +46,9 @@ class MemoryLearner(nn.Module):
         head_config=None,
     ):
         super().__init__()
-        if backbone != "mann" or head not in HEADS[task]:
-            raise ValueError(f"A learner of {task} is 'mann' with a head of {list(HEADS[task])}.")
+        heads = HEADS.get(task, {})
+        if backbone != "mann" or head not in heads:
+            raise ValueError(f"A learner of {task!r} is 'mann' with a head of {list(heads)}.")
         if inputs not in ("tables", "vectors"):
             raise ValueError(f"inputs must be 'tables' or 'vectors', got {inputs!r}.")
         self.names = {"backbone": backbone, "head": head}

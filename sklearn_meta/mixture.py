@@ -235,6 +235,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         max_steps=6000,
         batch_size=32,
         learning_rate=2e-3,
+        optimizer="adamw",
         eval_every=250,
         patience=10,
         ema_decay=None,
@@ -259,9 +260,9 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         validation_datasets : as ``datasets``, default=None
         max_steps : int, default=6000
             Steps of ``batch_size`` tasks each.
-        batch_size, learning_rate, eval_every, patience, ema_decay, n_workers, callbacks
+        batch_size, learning_rate, optimizer, eval_every, patience, ema_decay, n_workers
             As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`.
-        checkpoint_dir, verbose
+        callbacks, checkpoint_dir, verbose
             As there.
 
         Returns
@@ -284,6 +285,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
+            optimizer=optimizer,
             eval_every=eval_every,
             patience=patience,
             ema_decay=ema_decay,

@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
@@ -120,7 +119,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         unlabelled = _are_unlabelled(y)
         if unlabelled.all():
             raise ValueError("No row is labelled: y holds nothing but -1. Label some rows.")
-        check_classification_targets(y[~unlabelled])
+        check_classes(y[~unlabelled])
         self.classes_, self.y_ = _codes(y, unlabelled)
         if len(self.classes_) < 2:
             marked = " Rows whose label is -1 count as unlabelled." if unlabelled.any() else ""

@@ -217,7 +217,7 @@ def meta_train(
         own.append(StratumScores(learner.head.score_name, sampler.stratum, shared.gather))
     own.append(checkpoint)
     if verbose and shared.rank == 0:
-        own.append(Progress(n_epochs * eval_every))
+        own.append(Progress(n_epochs * eval_every, learner.head.score_name))
     # Last, so that every other callback has seen the epoch at which it ends the run.
     stop = Patience(patience if validation else None)
     net = MetaNet(

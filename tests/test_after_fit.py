@@ -21,6 +21,7 @@ from sklearn_meta import (
 )
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.learner import Learner
+from sklearn_meta.memory.base import _each
 from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
 from sklearn_meta.weights import load_learner
 
@@ -230,3 +231,12 @@ def test_what_was_fitted_on_a_gpu_is_read_without_one(kind):
     expected = answers(estimator)
     read = pickle.loads(pickle.dumps(estimator.set_params(device="cuda")))
     np.testing.assert_array_equal(answers(read.set_params(device="cpu")), expected)
+
+
+def test_a_memory_is_pickled_on_the_cpu(monkeypatch):
+    stream, moved = MANNClassifier().fit(X[:20], Y[:20]), []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: moved.append(tensor) or tensor)
+    stream.__getstate__()
+    tensors = []
+    _each(stream._state, tensors.append)
+    assert len(tensors) > 3 and all(any(one is it for it in moved) for one in tensors)

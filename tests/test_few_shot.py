@@ -96,6 +96,9 @@ def test_episodes_hold_labelled_rows_and_other_queries(counts, n_ways, n_shots, 
 
 def test_episodes_are_batched_and_told_apart_by_their_ways():
     rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="n_known must be a whole number"):
+        TableEpisodes(5, n_known=(0, 5))
+    assert TableEpisodes(5, n_known=5).n_known == (5,)
     sampler = TableEpisodes(5, n_ways=4, n_shots=2, n_queries=3)
     episodes = [sampler.draw(table(rng, [6] * 4, 7), rng) for _ in range(40)]
     inputs, target = sampler.collate(episodes)

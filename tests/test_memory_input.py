@@ -125,3 +125,14 @@ def test_labels_keep_their_dtype(dtype):
     assert estimator.classes_.dtype == estimator.predict(X[:9]).dtype == y.dtype
     estimator.partial_fit(X[:9], y[:9], classes=np.unique(y))
     assert estimator.classes_.dtype == estimator.predict(X[:9]).dtype == y.dtype
+
+
+@pytest.mark.parametrize("n_rows", [(0, 20), (50, 20), (20.5, 30), "20"])
+def test_the_length_of_sequences_is_a_range(n_rows):
+    with pytest.raises(ValueError, match="n_rows must be"):
+        MANNRegressor("mann").meta_fit([(X_NUMBERS, TARGET)], n_rows=n_rows, max_steps=1)
+
+
+def test_sequences_of_one_length():
+    quick = {"max_steps": 1, "batch_size": 1, "verbose": False}
+    assert MANNRegressor("mann").meta_fit([(X_NUMBERS, TARGET)], n_rows=30, **quick).history_

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import warnings
 
 import joblib
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta import FewShotTransformerClassifier, MetaSemiSupervisedClassifier
 from sklearn_meta.learner import Learner
 from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit
 
@@ -454,3 +455,12 @@ def test_bad_task_in_a_batch_is_named():
         double().predict_batch([good, (X_GOOD[:2], [0, 0], X_GOOD[4:])])
     with pytest.raises(ValueError, match="Task 0: 3 labelled rows, but 2 labels"):
         double().predict_batch([(X_GOOD[:3], [0, 1], X_GOOD[4:])])
+
+
+@pytest.mark.parametrize("kind", [MetaSemiSupervisedClassifier, FewShotTransformerClassifier])
+def test_one_row_of_each_of_many_classes_is_no_reason_to_warn(kind):
+    X = np.random.default_rng(0).normal(size=(21, 3))
+    y = np.r_[:11, :10]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(kind().fit(X, y).classes_) == 11

@@ -15,9 +15,10 @@ import pytest
 import torch
 from labels import label_matrix
 from safetensors import safe_open
+from sklearn.datasets import load_diabetes
 from skorch.callbacks import Callback
 
-from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.heads.base import ClassificationHead
@@ -546,6 +547,9 @@ def test_progress_is_shown_when_asked_for(capsys):
     assert "meta_fit" in shown and "6/6" in shown and "valid_accuracy" in shown
     train(max_steps=3)
     assert capsys.readouterr() == ("", "")
+    tables = [load_diabetes(return_X_y=True)]
+    MetaGPRegressor("vsa").meta_fit(tables, validation_datasets=tables, max_steps=1, batch_size=1)
+    assert "valid_mse" in capsys.readouterr().err
 
 
 def test_a_damaged_checkpoint_is_a_clear_error(tmp_path):

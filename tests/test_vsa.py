@@ -12,7 +12,7 @@ from labels import label_matrix
 from sklearn_meta.backbones import BACKBONES, VSA
 from sklearn_meta.backbones.standardisation import bend, moments_of, standardise
 from sklearn_meta.backbones.vsa import MVSA, Block
-from sklearn_meta.learner import Learner
+from sklearn_meta.learner import Learner, build_learner
 from sklearn_meta.tasks import Task, collate, context_task
 
 CONFIG = {"width": 12, "n_layers": 2, "n_heads": 3, "head_width": 4, "last_width": 3}
@@ -365,6 +365,10 @@ def test_bad_configurations_are_refused():
         Learner("vas")
     with pytest.raises(ValueError, match=r"Unknown classification head 'gp': choose from \["):
         Learner(head="gp")
+    with pytest.raises(ValueError, match=r"Unknown task 'sorting': choose from \['classification'"):
+        Learner(task="sorting")
+    with pytest.raises(ValueError, match="A learner of 'online_sorting' is"):
+        build_learner({"task": "online_sorting"})
 
 
 def test_config_builds_the_same_learner_again():

@@ -1,5 +1,6 @@
 """What the estimators that read rows one after another share (paper 002)."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -137,6 +138,7 @@ class OnlineEstimator(RowEstimator):
             What was answered for each row before its label was shown.
         """
         module = self._module(self.learner_)
+        self._state = self._state_here()
         rows, outputs = X, []
         if self._rotations is not None:
             moments = running_moments(X, self._moments)
@@ -154,7 +156,7 @@ class OnlineEstimator(RowEstimator):
         """Answers for rows, each as if it came next, (E, n_rows, O); the state stays as it is."""
         check_is_fitted(self)
         module, n = self._module(self.learner_), self._settings.n_members
-        previous = self._label(self._previous)
+        here, previous = self._state_here(), self._label(self._previous)
         answers = []
         for start in range(0, len(X), self.chunk_size):
             rows = np.repeat(X[None, start : start + self.chunk_size, None], n, 0)  # (E, Q, 1, D)
@@ -163,10 +165,14 @@ class OnlineEstimator(RowEstimator):
                 before = Moments(*(np.repeat(a[:, None], n_rows, 1) for a in self._moments))
                 rows = standardise(rows, running_moments(rows, before))
             x = self._vectors(rows[:, :, 0]).flatten(0, 1)[:, None]  # (E * Q, 1, I)
-            state = _repeated(self._state, n_rows)
+            state = _each(here, partial(torch.repeat_interleave, repeats=n_rows, dim=0))
             output, _ = module.present(x, previous.repeat_interleave(n_rows, 0), state)
             answers.append(output.view(n, n_rows, -1).double().cpu())
         return torch.cat(answers, 1)
+
+    def _state_here(self):
+        """The state on the device of the network: it may have been saved on another."""
+        return _each(self._state, lambda tensor: tensor.to(self._device()))
 
     def _vectors(self, rows):
         """What the network reads of rows (E, n_rows, n_columns), a tensor."""
@@ -197,9 +203,16 @@ class OnlineEstimator(RowEstimator):
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_samples_seen_") and hasattr(self, "learner_")
 
+    def __getstate__(self):
+        """With the memory on the CPU, so that it can be loaded where there is no GPU."""
+        state = super().__getstate__()
+        if "_state" in state:
+            state["_state"] = _each(state["_state"], torch.Tensor.cpu)
+        return state
 
-def _repeated(state, n):
-    """A state of E members as that of each of them ``n`` times."""
+
+def _each(state, function):
+    """A state with a function of each of its tensors in their places."""
     if state is None or isinstance(state, torch.Tensor):
-        return state if state is None else state.repeat_interleave(n, 0)
-    return type(state)(*(_repeated(part, n) for part in state))
+        return state if state is None else function(state)
+    return type(state)(*(_each(part, function) for part in state))

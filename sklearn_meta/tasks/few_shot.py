@@ -189,7 +189,7 @@ class TableEpisodes(NWayKShot):
         shape = {"n_ways": n_ways, "n_shots": n_shots, "n_queries": n_queries}
         super().__init__(None, fewer_classes=fewer_classes, **shape)
         self.width = width
-        self.n_known = tuple(n_known)
+        self.n_known = counts_of(n_known, "n_known")
         self.column_subset = column_subset
 
     def _n_known(self, rng):

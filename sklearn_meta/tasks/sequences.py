@@ -221,7 +221,7 @@ class TargetSequences(SequenceSampler):
     ----------
     vectors : callable
         As of :class:`ClassSequences`.
-    n_rows : (int, int), default=(20, 150)
+    n_rows : int or (int, int), default=(20, 150)
         Range of the length, drawn log-uniformly.
     standardised : bool, default=True
         Whether targets come in running units: one is shown as its z-score among those up to it,
@@ -231,7 +231,7 @@ class TargetSequences(SequenceSampler):
 
     def __init__(self, vectors, *, n_rows=(20, 150), standardised=True):
         self.vectors = vectors
-        self.n_rows = n_rows
+        self.n_rows = range_of(n_rows, "n_rows")
         self.standardised = standardised
 
     def draw(self, dataset, rng):
