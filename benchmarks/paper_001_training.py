@@ -14,7 +14,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import IterableDataset
 
-from sklearn_meta.training import rate_at
+from sklearn_meta.optimizers import rate_at
 from sklearn_meta.weights import load_learner
 
 #: Looks at validation sets in a training.

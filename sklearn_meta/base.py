@@ -12,8 +12,8 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from .backbones import BACKBONES
-from .checkpoint import digest
 from .devices import autocast, usable_device
+from .fingerprint import weights_digest
 from .folders import expanded
 from .learner import Learner
 from .seeding import seeded
@@ -164,7 +164,7 @@ class MetaEstimator(BaseEstimator):
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = {"head.*": getattr(learner.head, "rate_factor", 1.0)}
-        start, folder = digest(learner), settings.get("checkpoint_dir")
+        start, folder = weights_digest(learner), settings.get("checkpoint_dir")
         run = None if folder is None else str(expanded(folder).resolve())
         # A run that was interrupted has left its own weights here, and goes on as it began.
         *left, as_begun = vars(self).get("_begun", (None, None, {}))
@@ -185,7 +185,7 @@ class MetaEstimator(BaseEstimator):
         self.history_ = history
         if run is not None:
             as_begun = {name: settings.get(name) for name in ("start", "rate_factors")}
-            self._begun = run, digest(learner), as_begun
+            self._begun = run, weights_digest(learner), as_begun
         return self
 
     def save_pretrained(self, folder, /, **card):
@@ -341,7 +341,7 @@ class MetaEstimator(BaseEstimator):
         """The learner on this estimator's device and in its dtype."""
         place = (self._device(), self._torch_dtype())
         is_given = learner in _GIVEN or isinstance(self.backbone, nn.Module)
-        state = digest(learner) if is_given else None
+        state = weights_digest(learner) if is_given else None
         copies = _PLACED.setdefault(learner, {})
         if place not in copies or copies[place][0] != state:
             placed = copy.deepcopy(learner).to(*place).eval().requires_grad_(False)

@@ -1,11 +1,9 @@
 """The state of a meta-training run on disk, from which a killed run goes on."""
 
-import hashlib
 import json
 import math
 import os
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from skorch.callbacks import Callback
@@ -187,26 +185,6 @@ class Checkpoint(Callback):
                     f"The processes do not share one run: {told}. Give all of them the same "
                     "tables, settings and random_state, and a checkpoint_dir that all of them see."
                 )
-
-
-def digest(learner):
-    """What tells the weights of a learner from others.
-
-    Parameters
-    ----------
-    learner : torch.nn.Module
-
-    Returns
-    -------
-    str
-        The sha256 of names and bytes of its parameters and buffers.
-    """
-    hashed = hashlib.sha256()
-    for name, tensor in learner.state_dict().items():
-        hashed.update(name.encode())
-        flat = tensor.detach().cpu().contiguous().flatten()
-        hashed.update(flat.view(torch.uint8).numpy())  # numpy knows no bfloat16
-    return hashed.hexdigest()
 
 
 def _difference(theirs, ours):

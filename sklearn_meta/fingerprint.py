@@ -1,4 +1,4 @@
-"""What tells the tables and the tasks of one run from those of another, the same in each process.
+"""What tells the tables, tasks and weights of one run from another's, the same in each process.
 
 Text that Python makes of an object may hold its address, and ``hash`` differs between processes:
 here contents are hashed, and settings become plain values, so that an error can name them.
@@ -154,3 +154,23 @@ def _by_name(value):
     if isinstance(value, list) and value and all(isinstance(inner, dict) for inner in value):
         return {str(place): inner for place, inner in enumerate(value)}
     return value if isinstance(value, dict) else None
+
+
+def weights_digest(learner):
+    """What tells the weights of a learner from others.
+
+    Parameters
+    ----------
+    learner : torch.nn.Module
+
+    Returns
+    -------
+    str
+        The sha256 of names and bytes of its parameters and buffers.
+    """
+    hashed = hashlib.sha256()
+    for name, tensor in learner.state_dict().items():
+        hashed.update(name.encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        hashed.update(flat.view(torch.uint8).numpy())  # numpy knows no bfloat16
+    return hashed.hexdigest()

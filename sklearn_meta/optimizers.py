@@ -1,4 +1,6 @@
-"""The optimisers of meta-training, by name."""
+"""The optimisers of meta-training, by name, and how their rate runs."""
+
+import math
 
 import torch
 
@@ -95,3 +97,23 @@ def rates(learning_rate, factors):
         for prefix in ("", "module.")  # before a name where processes wrap the network
         for pattern, factor in factors.items()
     ]
+
+
+#: How the learning rate may run.
+SCHEDULES = ("cosine", "noam", "constant")
+
+
+def rate_at(step, n_steps, n_warmup, n_cycles=1, schedule="cosine"):
+    """Factor of the learning rate: linear warm-up, then as ``schedule`` says."""
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}.")
+    if n_cycles < 1:
+        raise ValueError(f"n_cycles must be 1 or more, got {n_cycles}: take schedule='constant'.")
+    if step < n_warmup:
+        return (step + 1) / n_warmup
+    if schedule == "noam":
+        return math.sqrt(max(n_warmup, 1) / (step + 1))
+    if schedule == "constant":
+        return 1.0
+    position = n_cycles * (step - n_warmup) / max(n_steps - n_warmup, 1)
+    return 0.0 if position >= n_cycles else 0.5 * (1 + math.cos(math.pi * (position % 1)))

@@ -21,14 +21,11 @@ from .checkpoint import Checkpoint
 from .devices import autocast
 from .distributed import processes
 from .fingerprint import described
-from .optimizers import OPTIMIZERS, rates
+from .optimizers import OPTIMIZERS, rate_at, rates
 from .seeding import seeded
 from .settings import check_settings
 from .tasks import batches, names_in
 from .tasks.sources import suited
-
-#: How the learning rate may run.
-SCHEDULES = ("cosine", "noam", "constant")
 
 
 def meta_train(
@@ -372,22 +369,6 @@ class MetaNet(NeuralNet):
                 scores += zip(self.strata(group[0]), score, strict=True)
         loss = self.processes.mean(torch.stack(losses).mean())
         return {"loss": loss, "y_pred": output, "scores": scores}
-
-
-def rate_at(step, n_steps, n_warmup, n_cycles=1, schedule="cosine"):
-    """Factor of the learning rate: linear warm-up, then as ``schedule`` says."""
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}.")
-    if n_cycles < 1:
-        raise ValueError(f"n_cycles must be 1 or more, got {n_cycles}: take schedule='constant'.")
-    if step < n_warmup:
-        return (step + 1) / n_warmup
-    if schedule == "noam":
-        return math.sqrt(max(n_warmup, 1) / (step + 1))
-    if schedule == "constant":
-        return 1.0
-    position = n_cycles * (step - n_warmup) / max(n_steps - n_warmup, 1)
-    return 0.0 if position >= n_cycles else 0.5 * (1 + math.cos(math.pi * (position % 1)))
 
 
 def _fingerprint(source):

@@ -23,8 +23,8 @@ from skorch.callbacks import Callback, EarlyStopping
 
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, checkpoint, training
 from sklearn_meta.callbacks import CSVLog
-from sklearn_meta.checkpoint import CHECKPOINT, digest
-from sklearn_meta.fingerprint import described, difference
+from sklearn_meta.checkpoint import CHECKPOINT
+from sklearn_meta.fingerprint import described, difference, weights_digest
 from sklearn_meta.folders import locked
 from sklearn_meta.tasks import Dataset, EpisodeSampler, Mixture, RegressionPrior, TablePrior, Tables
 from sklearn_meta.tasks.sequences import ClassSequences, Curriculum, Vectors
@@ -124,7 +124,7 @@ def test_the_same_data_made_anew_is_the_same_run(tmp_path):
     with pytest.raises(RuntimeError, match="killed"):
         meta_fit(source(), tmp_path, callbacks=[Killed()])
     again, whole = meta_fit(source(), tmp_path), meta_fit(source(), None)
-    assert digest(again.learner_) == digest(whole.learner_)
+    assert weights_digest(again.learner_) == weights_digest(whole.learner_)
 
 
 def test_the_order_of_tables_is_of_the_run(tmp_path):
@@ -142,7 +142,7 @@ def test_a_checkpoint_of_a_version_that_knew_names_alone_goes_on(tmp_path):
     for name in ("data", "sampler", "weight_decay", "warmup", "clip", "n_validation"):
         del run[name]
     save_file(tensors, tmp_path / CHECKPOINT, header | {"schedule": json.dumps(run)})
-    assert digest(meta_fit(tables(0), tmp_path).learner_) == digest(first.learner_)
+    assert weights_digest(meta_fit(tables(0), tmp_path).learner_) == weights_digest(first.learner_)
     with pytest.raises(ValueError, match="other settings: tables was"):
         meta_fit(tables(0, "ab"), tmp_path)
 
@@ -305,7 +305,7 @@ def test_a_run_that_a_callback_ended_stays_ended(tmp_path):
         steps = t.At(t.crash)
         callback = EarlyStopping(**stop | other)
         learner, history = t.train(tmp_path, callbacks=[callback, steps])
-        return digest(learner), len(history), steps.steps
+        return weights_digest(learner), len(history), steps.steps
 
     with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
         first = train()

@@ -23,9 +23,10 @@ from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
+from sklearn_meta.optimizers import rate_at
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
-from sklearn_meta.training import EpisodeStream, meta_train, rate_at
+from sklearn_meta.training import EpisodeStream, meta_train
 
 SMALL = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
 

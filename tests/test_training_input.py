@@ -20,7 +20,8 @@ from sklearn_meta import (
     MetaLSTMClassifier,
     MetaSemiSupervisedClassifier,
 )
-from sklearn_meta.checkpoint import CHECKPOINT, digest
+from sklearn_meta.checkpoint import CHECKPOINT
+from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.tasks import (
     EpisodeSampler,
     Mixture,
@@ -117,7 +118,7 @@ def test_a_checkpoint_of_other_word_vectors_is_refused(tmp_path):
         )
 
     first = train(0)
-    assert digest(train(0).learner_) == digest(first.learner_)
+    assert weights_digest(train(0).learner_) == weights_digest(first.learner_)
     with pytest.raises(ValueError, match="other settings: start was .* and is"):
         train(1)
 
@@ -146,7 +147,7 @@ def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
             estimator.meta_fit({"iris": IRIS}, callbacks=[Interrupt()], **kept)
         for _ in range(2):  # and once more, when it is complete
             estimator.meta_fit({"iris": IRIS}, **kept)
-            assert digest(estimator.learner_) == digest(whole.learner_)
+            assert weights_digest(estimator.learner_) == weights_digest(whole.learner_)
         with pytest.raises(ValueError, match="other settings: rate was"):
             MetaSemiSupervisedClassifier(backbone, random_state=0).meta_fit(
                 {"iris": IRIS}, learning_rate=1e-5, **kept
@@ -184,18 +185,22 @@ def test_training_that_diverges_late_keeps_the_best_weights():
 def test_a_checkpoint_of_a_version_that_did_not_tell_its_start_goes_on(tmp_path):
     settings = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}
     settings["checkpoint_dir"] = tmp_path
-    first = digest(small().meta_fit({"iris": IRIS}, **settings).learner_)
+    first = weights_digest(small().meta_fit({"iris": IRIS}, **settings).learner_)
     with safe_open(tmp_path / CHECKPOINT, "pt") as file:
         header, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
     schedule = json.loads(header["schedule"])
     del schedule["start"]
     save_file(tensors, tmp_path / CHECKPOINT, header | {"schedule": json.dumps(schedule)})
-    assert digest(small().meta_fit({"iris": IRIS}, **settings).learner_) == first
+    assert weights_digest(small().meta_fit({"iris": IRIS}, **settings).learner_) == first
 
 
 def test_weights_of_any_type_have_a_digest():
     learner = copy.deepcopy(load_learner("prior"))
-    of_all = [digest(learner), digest(learner.bfloat16()), digest(learner.double())]
+    of_all = [
+        weights_digest(learner),
+        weights_digest(learner.bfloat16()),
+        weights_digest(learner.double()),
+    ]
     assert len(set(of_all)) == 3
     classifier = MetaSemiSupervisedClassifier(learner.bfloat16())
     assert classifier.fit(IRIS[0][::10], IRIS[1][::10]).score(*IRIS) > 0.8
@@ -209,7 +214,7 @@ def test_a_module_of_ones_own_may_begin_elsewhere(tmp_path):
         torch.manual_seed(seed)
         learner = MetaGPRegressor("deep_sets")._new_learner("deep_sets")
         regressor = MetaGPRegressor(learner).meta_fit([IRIS], **settings)
-        learners.append(digest(regressor.learner_))
+        learners.append(weights_digest(regressor.learner_))
     assert learners[0] == learners[1]
 
 

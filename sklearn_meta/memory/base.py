@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from ..checkpoint import digest
+from ..fingerprint import weights_digest
 from ..memory_learner import MemoryLearner
 from ..rows import RowEstimator
 from ..tasks.running import Moments, last, projection, running_moments, standardise
@@ -84,7 +84,7 @@ class OnlineEstimator(RowEstimator):
         self._begun_with = self._settings
         state = self._module(learner).backbone.empty(n)
         if self.memory == "persistent":
-            owner, kept = (digest(learner), self._settings), vars(self).get("_kept")
+            owner, kept = (weights_digest(learner), self._settings), vars(self).get("_kept")
             if kept == owner and state.memory is not None:
                 state = state._replace(memory=self._state.memory)
             self._kept = owner

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import LambdaLR
 
-from ..training import rate_at
+from ..optimizers import rate_at
 
 #: Sets of so few elements cost little more if they are padded to so many.
 FEW_ELEMENTS = 64
@@ -181,7 +181,7 @@ def train(
         GradientNormClipping(1.0),
         LRScheduler(
             LambdaLR,
-            lr_lambda=lambda step: rate_at(step, n_steps, n_warmup, n_cycles=1),
+            lr_lambda=lambda step: rate_at(step, n_steps, n_warmup),
             step_every="batch",
         ),
     ]

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..backbones import TEXT_BACKBONES
 from ..base import MetaEstimator, as_text
 from ..callbacks import Patience
-from ..checkpoint import digest
+from ..fingerprint import weights_digest
 from ..seeding import seeded
 from ..tasks.spelling import N_NUMBERS
 from ..tasks.texts import (
@@ -189,7 +189,7 @@ class TextEstimator(MetaEstimator):
             patience=patience,
             callbacks=callbacks,
             checkpoint_dir=checkpoint_dir,
-            start=digest(learner),
+            start=weights_digest(learner),
             verbose=verbose,
         )
         n_done = eval_every * sum("train_loss" in epoch for epoch in self.history_)
