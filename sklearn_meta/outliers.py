@@ -6,11 +6,11 @@ import numpy as np
 from sklearn.base import OutlierMixin, _fit_context
 from sklearn.utils import check_array, resample
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .heads import HEADS
-from .tables import TableEstimator, as_cells
-from .tasks import TableEncoder, context_task, groups_of_like_size
+from .tables import TableEstimator, as_cells, encode, validated_table
+from .tasks import TableEncoder, context_task
 
 
 class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
@@ -180,7 +180,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             If there is one row only, no cell is observed, or a cell is infinite.
         """
         self._forget()
-        X = self._set_of_rows(X)
+        X = validated_table(self, X, ensure_min_samples=2)
         context = X
         if len(X) > self.max_samples:
             seed = self._seed_of_all()
@@ -259,13 +259,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
                 tasks.append(self._task_of(X))
             except (TypeError, ValueError) as error:
                 raise ValueError(f"Set {position}: {error}") from error
-        scores = [None] * len(tasks)
-        # A CPU is fastest on what its cache holds, a GPU on what fills it.
-        for group in groups_of_like_size(tasks, 8e3 if self._device() == "cpu" else 2e5):
-            _, logits = self._forward([tasks[i] for i in group])
-            for i, logit in zip(group, -logits.double().cpu().numpy(), strict=True):
-                scores[i] = logit[: len(tasks[i].y)]
-        return scores
+        return [-logits.double().cpu().numpy() for logits in self._forward_each(tasks)]
 
     def fit_predict_batch(self, sets):
         """Outliers of many small sets, in a few forward passes.
@@ -289,21 +283,12 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             return 0.0
         return np.percentile(scores, 100 * self.contamination)
 
-    def _set_of_rows(self, X):
-        """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
-        X = as_cells(X)
-        if not hasattr(X, "iloc"):
-            return validate_data(self, X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
-        validate_data(self, X, skip_check_array=True)
-        check_array(np.zeros(X.shape), ensure_min_samples=2, estimator=self)
-        return X
-
     def _task_of(self, X):
         X = as_cells(X)
         if not hasattr(X, "iloc"):
             X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
         check_array(np.zeros(X.shape), ensure_min_samples=2)
-        encoded = self._encode(TableEncoder().fit(X), X)
+        encoded = encode(TableEncoder().fit(X), X)
         if np.isnan(encoded).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         return context_task(encoded, np.full(len(X), -1), 1)

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .tables import TableEstimator, as_cells, check_classes
+from .tables import TableEstimator, as_cells, check_classes, encode
 from .tasks.encoding import is_missing
 
 
@@ -167,7 +167,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         A labelled row has probability one for its label.
         """
         check_is_fitted(self)
-        encoded = self._encode(self.encoder_, self.X_)
+        encoded = encode(self.encoder_, self.X_)
         proba = self._probabilities(self._forward([self._context_task(encoded)])[1][0])
         labelled = self.y_ >= 0
         proba[labelled] = np.eye(len(self.classes_))[self.y_[labelled]]

@@ -93,7 +93,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
         self.learner_ = self._learner()
         self.encoder_ = TableEncoder().fit(X)
-        encoded = self._encode(self.encoder_, X)
+        encoded = encode(self.encoder_, X)
         if np.isnan(encoded).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         self._n_features_out = self.learner_.backbone.n_embedding(encoded.shape[1])
@@ -108,16 +108,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _table(self, X):
         """Validate rows of the same columns as in ``fit``."""
-        X = as_cells(X)
-        if not hasattr(X, "iloc"):
-            return validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        check_array(np.zeros(X.shape), estimator=self)
-        return X
-
-    @staticmethod
-    def _encode(encoder, X):
-        return encode(encoder, X)
+        return validated_table(self, X, reset=False)
 
     def _context_task(self, encoded):
         return context_task(encoded, *self._context_labels())
@@ -161,7 +152,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _tasks_with(self, X, encoder, chunk_size):
         """Tasks of the context followed by the rows of ``X``, a chunk at a time."""
-        context, rows = self._encode(encoder, self.X_), self._encode(encoder, X)
+        context, rows = encode(encoder, self.X_), encode(encoder, X)
         y, n_label_columns = self._context_labels()
         for start in range(0, len(rows), chunk_size):
             chunk = rows[start : start + chunk_size]
@@ -176,7 +167,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         module = self._module(self._learner())
         kept = vars(self).get("_context")
         if kept is None or kept[0] is not module or kept[1] != self.dtype:
-            encoded = self._encode(self.encoder_, self.X_) if encoded is None else encoded
+            encoded = encode(self.encoder_, self.X_) if encoded is None else encoded
             self._context = module, self.dtype, *self._read_context(module, encoded)
         return self._context
 
@@ -193,7 +184,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
     def _read_rows(self, X):
         """Inductive mode: each row from the encoded context alone, in chunks."""
         learner, _, state, masks = self._context_in_use()
-        rows = torch.from_numpy(self._encode(self.encoder_, X)).to(self._device())
+        rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
         results = []
         for chunk in rows.split(self.chunk_size):
             with self._autocast():
@@ -227,14 +218,22 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 raise ValueError(f"Task {position}: {error}") from error
             kept.append((labels, len(triple[0])))
             prepared.append(task)
-        answers = [None] * len(prepared)
+        return [
+            (labels, output[n_given:, : task.n_label_columns])
+            for task, (labels, n_given), output in zip(
+                prepared, kept, self._forward_each(prepared), strict=True
+            )
+        ]
+
+    def _forward_each(self, tasks):
+        """Output of the rows of each of many small tasks, in a few forward passes."""
+        outputs = [None] * len(tasks)
         # A CPU is fastest on what its cache holds, a GPU on what fills it.
-        for group in groups_of_like_size(prepared, 8e3 if self._device() == "cpu" else 2e5):
-            _, output = self._forward([prepared[i] for i in group])
-            for i, one in zip(group, output, strict=True):
-                task, (labels, n_given) = prepared[i], kept[i]
-                answers[i] = labels, one[n_given : len(task.y), : task.n_label_columns]
-        return answers
+        for group in groups_of_like_size(tasks, 8e3 if self._device() == "cpu" else 2e5):
+            _, padded = self._forward([tasks[i] for i in group])
+            for i, output in zip(group, padded, strict=True):
+                outputs[i] = output[: len(tasks[i].y)]
+        return outputs
 
     def _small_task(self, X_labelled, y_labelled, X_unlabelled):
         shapes = [np.shape(X) for X in (X_labelled, X_unlabelled)]
@@ -250,7 +249,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             )
         tables = [_checked_cells(X) for X in (X_labelled, X_unlabelled)]
         stacked = stack_tables(*tables)
-        X = self._encode(TableEncoder().fit(stacked if self.transductive else tables[0]), stacked)
+        X = encode(TableEncoder().fit(stacked if self.transductive else tables[0]), stacked)
         if np.isnan(X).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):
@@ -268,6 +267,33 @@ def check_classes(y):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         check_classification_targets(y)
+
+
+def validated_table(estimator, X, *, reset=True, **checks):
+    """A table in scikit-learn's words, but that cells may be missing; DataFrames stay as they are.
+
+    Parameters
+    ----------
+    estimator : estimator object
+        Learns the names of columns, or compares them.
+    X : array-like or DataFrame of shape (n_rows, n_columns)
+    reset : bool, default=True
+        Whether this is the table of ``fit``.
+    **checks
+        Further ones of :func:`sklearn.utils.check_array`.
+
+    Returns
+    -------
+    ndarray or DataFrame
+    """
+    X = as_cells(X)
+    if not hasattr(X, "iloc"):
+        return validate_data(
+            estimator, X, reset=reset, dtype=None, ensure_all_finite=False, **checks
+        )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    check_array(np.zeros(X.shape), estimator=estimator, **checks)
+    return X
 
 
 def as_cells(X):

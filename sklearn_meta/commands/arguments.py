@@ -140,7 +140,7 @@ def open_openml(suite, args, tasks=None):
         cache_directory=args.cache_directory,
         timeout=args.timeout,
         n_retries=args.n_retries,
-        offline=args.offline or None,
+        offline=args.offline,
         progress=not args.quiet,
     )
 

@@ -160,7 +160,7 @@ class EmbeddingDisplay:
 def _embed(estimator, X):
     """Encoded attributes, embeddings and predicted codes: of the rows of fit, then of X."""
     if X is None:
-        rows = estimator._encode(estimator.encoder_, estimator.X_)
+        rows = estimator.encoder_.transform(estimator.X_)
         z, _ = estimator._forward([estimator._context_task(rows)])
         predicted = estimator.label_distributions_.argmax(axis=1)
         return rows, z[0].flatten(1).double().cpu().numpy(), predicted
@@ -169,7 +169,7 @@ def _embed(estimator, X):
         codes = np.concatenate([estimator.y_, np.full(len(X), -1)])
         return _embed(clone(estimator).fit(stack(estimator.X_, X), codes), None)
     rows, z, predicted = _embed(estimator, None)
-    rows = np.vstack([rows, estimator._encode(estimator.encoder_, X)])
+    rows = np.vstack([rows, estimator.encoder_.transform(X)])
     predicted = np.concatenate([predicted, estimator.predict_proba(X).argmax(axis=1)])
     return rows, np.vstack([z, estimator.transform(X)]), predicted
 
