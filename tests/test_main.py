@@ -251,6 +251,11 @@ def test_an_output_that_cannot_be_written_is_told_before_training(capsys):
         ("{", 1, "neither JSON nor"),
         ("[1]", 1, "settings by name, got a list"),
         ('{"max_stepz": 3}', 2, "not known: --max-stepz=3"),
+        ('{"learning rate": 0.5}', 2, "not known: --learning rate=0.5"),
+        ('{"collection": "prior", "note": "my run"}', 2, "not known: --note=my run"),
+        ('{"training": {"max_steps": 3}}', 2, "not known: --training={'max_steps': 3}"),
+        ('{"recipe": "other.json"}', 2, "not known: --recipe=other.json"),
+        ('{"help": true}', 2, "not known: --help=True"),
         ('{"max_steps": 0.5}', 2, "--max-steps"),
         (None, 1, "No such file"),
     ],
@@ -265,6 +270,50 @@ def test_a_recipe_that_is_wrong(tmp_path, capsys, text, code, message):
         found = end.code
     assert found == code
     assert message in capsys.readouterr().err
+
+
+def test_a_recipe_that_is_no_text_is_named(tmp_path, capsys):
+    (tmp_path / "recipe.json").write_bytes(b"\xff")
+    assert call("meta-fit", "--recipe", tmp_path / "recipe.json") == 1
+    assert "recipe.json is neither JSON nor" in capsys.readouterr().err
+
+
+def test_whole_numbers_and_empty_lists_of_a_recipe(capsys):
+    text = (
+        '{"collection": "prior", "max_steps": 1.0, "exclude": [], "backbone": "tiny.safetensors"}'
+    )
+    Path("whole.json").write_text(text)
+    assert call("meta-fit", "--recipe", "whole.json", "--output", "w.safetensors", "--quiet") == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (("--retarget", 2), "--retarget is a probability, got 2"),
+        (("--retarget", 0.5), "--retarget is of tables"),
+        (("--exclude", "iris"), "--exclude is of tables"),
+        (("--n-rows", "5,10"), "--n-rows is of tables"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(capsys, more, message):
+    with pytest.raises(SystemExit):
+        call(*meta_fit_prior("nothing.safetensors", *more))
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_may_be_at_home(monkeypatch):
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    assert call("evaluate", "~/tables", *QUICK, "--peers", "none", "--quiet") == 0
+
+
+def test_cards_are_told_whatever_they_lack(capsys):
+    text = json.loads(Path("tiny.json").read_text())
+    del text["n_parameters"]
+    Path("bare.json").write_text(json.dumps(text))
+    Path("bare.safetensors").write_bytes(Path("tiny.safetensors").read_bytes())
+    assert call("info", "bare.safetensors") == 0
+    assert "parameters" in capsys.readouterr().out
 
 
 def test_settings_of_meta_fit_are_all_there():

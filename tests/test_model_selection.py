@@ -21,7 +21,7 @@ from sklearn.datasets import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -61,6 +61,19 @@ def wine():
     X, y = load_wine(return_X_y=True)
     train, test = next(FewShotSplit(n_shots=3, random_state=0).split(X, y))
     return X[train], y[train], X[test], y[test]
+
+
+def test_columns_whose_names_are_numbers_go_by_position(wine):
+    X, y, X_test, _ = wine
+    estimator = Transductive(LabelSpreading(kernel="knn", n_neighbors=3)).fit(pd.DataFrame(X), y)
+    expected = estimator.predict(pd.DataFrame(X_test))
+    turned = pd.DataFrame(X_test, columns=range(X.shape[1])[::-1])
+    assert_array_equal(estimator.predict(turned), expected)
+
+
+def test_a_regressor_has_no_labels_to_give():
+    with pytest.raises(TypeError, match="estimator must be a classifier, got Ridge"):
+        Transductive(Ridge()).fit(np.zeros((4, 1)), [0, 1, 0, 1])
 
 
 # ---------------------------------------------------------------------------------- splitters
@@ -185,6 +198,13 @@ def test_grid_search_with_roc_auc(load, scoring):
     )
     search.fit(X, hide(y, 0.6))
     assert search.best_score_ > 0.95
+
+
+def test_numbers_of_a_splitter_that_are_changed_are_checked():
+    splitter = FewShotSplit()
+    splitter.n_shots = 0
+    with pytest.raises(ValueError, match="'n_shots' parameter of FewShotSplit must be an int"):
+        next(splitter.split(np.zeros((4, 1)), [0, 1, 0, 1]))
 
 
 @given(y=partly_labelled(), n_shots=st.integers(1, 3), n_unlabelled=st.none() | st.integers(1, 2))

@@ -422,3 +422,16 @@ def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
 def test_a_card_in_the_place_of_its_weights_is_told_so(saved):
     with pytest.raises(ValueError, match="mine.json is a card: give the .*mine.safetensors"):
         load_learner(saved.with_suffix(".json"))
+
+
+def test_a_card_is_json_as_everybody_reads_it(tmp_path):
+    with pytest.raises(ValueError, match="The card takes json values only"):
+        save_learner(small_learner(), tmp_path / "nan.safetensors", valid_loss=float("nan"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path):
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(OSError, match="model.safetensors is no file"):
+        save_pretrained(small_learner(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]

@@ -7,6 +7,11 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import NamedTuple
 
+from ..folders import expanded
+
+#: Arguments that leave tables out.
+FILTERS = ("n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family", "exclude")
+
 COLLECTIONS = """\
 collections:
   FOLDER                 tables in parquet, CSV or ARFF files, the last column the target
@@ -66,7 +71,7 @@ class Spec(NamedTuple):
     @property
     def label(self):
         """The text without the folders above, which are one machine's own, and the share."""
-        place = {"openml": f"openml:{self.place}", "folder": Path(self.place).resolve().name}
+        place = {"openml": f"openml:{self.place}", "folder": expanded(self.place).resolve().name}
         wanted = ",".join(f"{key}={value}" for key, value in self.wanted.items())
         return place.get(self.kind, self.place) + (f"#{wanted}" if wanted else "")
 
@@ -74,7 +79,7 @@ class Spec(NamedTuple):
 def mixed_collection(text):
     """Type of a collection that tasks are drawn from: ``prior`` and shares are allowed."""
     head, at, tail = text.rpartition("@")
-    if not at or Path(text).is_dir():
+    if not at or expanded(text).is_dir():
         return _spec(text)
     try:
         share = float(tail)
@@ -98,7 +103,7 @@ def _spec(text):
         return Spec("prior", text, {})
     if text.startswith("openml:"):
         return Spec("openml", text.removeprefix("openml:"), {})
-    if Path(text).is_dir():
+    if expanded(text).is_dir():
         return Spec("folder", text, {})
     place, _, wanted = text.partition("#")
     pairs = [pair.partition("=") for pair in wanted.split(",")] if wanted else []
@@ -163,11 +168,7 @@ def open_collection(spec, args, task="classification"):
         collection = open_openml(spec.place, args).fetch()
     else:
         collection = Folder(spec.place, **spec.wanted)
-    filters = {
-        key: getattr(args, key)
-        for key in ("n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family", "exclude")
-        if getattr(args, key)
-    }
+    filters = {key: getattr(args, key) for key in FILTERS if getattr(args, key)}
     if not filters:
         return collection
     chosen = select(collection, **filters)
@@ -205,23 +206,31 @@ def read_recipe(path, parser):
     ValueError
         If it is not JSON or TOML, or no table of settings.
     """
-    text = Path(path).read_text("utf-8")
     try:
+        text = Path(path).read_text("utf-8")
         settings = tomllib.loads(text) if Path(path).suffix == ".toml" else json.loads(text)
     except ValueError as error:
         raise ValueError(f"{path} is neither JSON nor, in .toml, TOML: {error}.") from error
     if not isinstance(settings, dict):
         raise ValueError(f"{path} must hold settings by name, got a {type(settings).__name__}.")
     settings = {key.replace("-", "_"): value for key, value in settings.items()}
+    known = vars(parser.parse_args([])).keys() - {"recipe"}
+    if unknown := settings.keys() - known:
+        told = (f"--{key.replace('_', '-')}={settings[key]}" for key in sorted(unknown))
+        parser.error(f"{path} has settings that are not known: {' '.join(told)}")
     flags, collections = [], []
     for key, value in settings.items():
-        values = [str(item) for item in (value if isinstance(value, list) else [value])]
+        values = [_as_argument(item) for item in (value if isinstance(value, list) else [value])]
         if key == "collection":
             collections = values
-        elif value is not False and value is not None:
+        elif value is not False and value is not None and values:
             flag = f"--{key.replace('_', '-')}"
             flags.append(flag if value is True else f"{flag}={','.join(values)}")
-    given, unknown = parser.parse_known_args([*flags, *collections])
-    if unknown:
-        parser.error(f"{path} has settings that are not known: {' '.join(unknown)}")
+    given = parser.parse_args([*flags, *collections])
     return {key: value for key, value in vars(given).items() if key in settings}
+
+
+def _as_argument(value):
+    """A value of a recipe as the command line has it; JSON may write a whole number as 2.0."""
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value)

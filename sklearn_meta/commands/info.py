@@ -27,7 +27,11 @@ def run(args):
     """Print cards, versions and device."""
     from ..weights import available_weights, load_learner
 
-    cards = {name: load_learner(name).card for name in args.weights or available_weights()}
+    cards, n_parameters = {}, {}
+    for name in args.weights or available_weights():
+        learner = load_learner(name)
+        cards[name] = learner.card | {"config": learner.config}
+        n_parameters[name] = sum(parameter.numel() for parameter in learner.parameters())
     versions = {"sklearn_meta": sklearn_meta.__version__, "python": platform.python_version()}
     versions |= {package: _version(package) for package in (*_PACKAGES, *_OPTIONAL)}
     device = _device()
@@ -39,11 +43,10 @@ def run(args):
         print(f"not installed: {', '.join(missing)}")
     print(", ".join(f"{name} {value}" for name, value in device.items()))
     for name, card in cards.items():
-        print(f"\n{name}: {card['n_parameters']:,} parameters")
+        print(f"\n{name}: {n_parameters[name]:,} parameters")
         print(f"  sha256: {card['sha256']}, as the file's")
         config = card["config"]
-        task = config.get("task", "classification")
-        print(f"  architecture: {config['backbone']}, {config['head']}, for {task}")
+        print(f"  architecture: {config['backbone']}, {config['head']}, for {config['task']}")
         for key, value in card.items():
             if key not in ("config", "n_parameters", "sha256"):
                 print(f"  {key}: {_as_text(value)}")

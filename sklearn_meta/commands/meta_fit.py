@@ -20,6 +20,7 @@ from ..distributed import is_first_process
 from ..folders import check_writable, expanded
 from .arguments import (
     COLLECTIONS,
+    FILTERS,
     add_collection_arguments,
     integers,
     mixed_collection,
@@ -114,6 +115,13 @@ def run(args):
             args.parser.error(f"{name} is needed, here or in the recipe")
     if len(args.n_unlabelled or []) > 2:
         args.parser.error("--n-unlabelled takes one number, or least and most")
+    if not 0 <= args.retarget <= 1:
+        args.parser.error(f"--retarget is a probability, got {args.retarget:g}")
+    if all(spec.kind == "prior" for spec in args.collection):
+        for name in ("retarget", *FILTERS):
+            if getattr(args, name):
+                flag = name.replace("_", "-")
+                args.parser.error(f"--{flag} is of tables, and prior has none that could be named")
     from ..checkpoint import CHECKPOINT
     from ..tasks import Mixture, Tables, as_source
     from ..tasks.mixtures import as_point_sets

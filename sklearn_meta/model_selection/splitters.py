@@ -203,7 +203,9 @@ class FewShotSplit(BaseCrossValidator):
         self.n_shots = n_shots
         self.n_unlabelled = n_unlabelled
         self.random_state = random_state
-        # Like scikit-learn's splitters, which have no fit to wait for.
+        self._check()  # like scikit-learn's splitters, which have no fit to wait for
+
+    def _check(self):
         validate_parameter_constraints(
             self._parameter_constraints, vars(self), caller_name=type(self).__name__
         )
@@ -232,6 +234,7 @@ class FewShotSplit(BaseCrossValidator):
         ValueError
             If no row is labelled, or a class has too few rows.
         """
+        self._check()
         check_consistent_length(X, y)
         classes, codes = encode_labels(y)
         n_test = 1 if self.n_unlabelled is None else self.n_unlabelled

@@ -4,7 +4,14 @@ from numbers import Integral
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, _fit_context, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    MetaEstimatorMixin,
+    _fit_context,
+    clone,
+    is_regressor,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils._param_validation import HasMethods
@@ -97,7 +104,16 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         -------
         self : Transductive
             The estimator itself.
+
+        Raises
+        ------
+        ValueError
+            If no row is labelled, or rows or labels are malformed.
+        TypeError
+            If the wrapped estimator is a regressor.
         """
+        if is_regressor(self.estimator):
+            raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
         X, y = self._validate(X, y, reset=True)
         check_consistent_length(X, y)
         self.classes_, self.y_ = encode_labels(y, self.unlabelled)
@@ -203,8 +219,9 @@ def stack(first, second):
     if hasattr(first, "iloc"):
         import pandas as pd  # there, as `first` is pandas'
 
-        if not hasattr(second, "iloc"):
-            second = pd.DataFrame(second, columns=first.columns)
+        # By position: only names that are all strings are known, and these have been compared.
+        second = pd.DataFrame(second) if not hasattr(second, "iloc") else second
+        second = second.set_axis(first.columns, axis=1)
         return pd.concat([first, second], ignore_index=True)
     if sp.issparse(first) or sp.issparse(second):
         return sp.vstack([first, second], format="csr")

@@ -8,10 +8,10 @@ the name of that original.
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
+from ..folders import expanded
 from .dataset import RawTable
 
 
@@ -101,7 +101,7 @@ class Folder(Mapping):
     """
 
     def __init__(self, path, *, split=None, task=None):
-        self.path = Path(path)
+        self.path = expanded(path)
         if not self.path.is_dir():
             raise FileNotFoundError(f"There is no folder {self.path}: give a folder of tables.")
         self._files = {}
@@ -134,7 +134,10 @@ class Folder(Mapping):
         except ImportError as error:
             raise _to_install(file, error) from error
 
-        index = pd.read_csv(file, index_col=False)
+        try:
+            index = pd.read_csv(file, index_col=False)
+        except ValueError as error:  # empty, no text, or not as many cells in each row
+            raise ValueError(f"{file} is no CSV with a row for each table: {error}.") from error
         for key in ("name", *wanted):
             if key not in index:
                 raise ValueError(f"{file} has no column {key!r}.")

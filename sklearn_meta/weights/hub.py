@@ -165,8 +165,9 @@ def _errors_that_say_what_to_do(hub_id, aim):
         else:
             why = f"fails: {cause}"
         raise FileNotFoundError(
-            f"{hub_id} is not in the cache, and the hub {why}. Fetch it once with a connection; "
-            "after that it loads without one."
+            f"{hub_id} is not in the cache, and the hub {why}. Nor is there a path of that name "
+            "here. Fetch it once with a connection, and with an account that may read it (`hf auth "
+            "login`); after that it loads without either."
         ) from error
     except errors.EntryNotFoundError as error:
         raise ValueError(

@@ -12,7 +12,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 
 from ..distributed import is_first_process
-from ..folders import expanded, locked
+from ..folders import check_writable, expanded, locked
 from ..learner import build_learner
 from . import hub
 
@@ -75,7 +75,8 @@ def save_learner(learner, path, /, **card):
         raise ValueError(f"The path must end in .safetensors, got {str(path)!r}.")
     weights, card = _dump(learner, card)
     if is_first_process():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        for place in (path, path.with_suffix(".json")):  # before either is touched
+            check_writable(place, "path", make=True)
         with locked(path.parent):  # the names of what is half done are the same for all
             _write_pair(path, weights, card)
     return path
@@ -253,7 +254,7 @@ def _dump(learner, card):
     card = own | card | own
     card.pop("hub", None)  # where a copy was fetched from is not true of the next copy
     try:
-        return weights, (json.dumps(card, indent=1) + "\n").encode()
+        return weights, (json.dumps(card, indent=1, allow_nan=False) + "\n").encode()
     except (TypeError, ValueError) as error:
         raise ValueError(f"The card takes json values only: {error}.") from error
 
