@@ -38,7 +38,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         on the rows beside it, the context is encoded once, and time is linear in the rows.
     chunk_size : int, default=1000
         Rows of ``predict`` read at a time at most, which bounds memory. In transductive mode the
-        rows of one chunk, and of the context, see each other.
+        rows of one chunk, and of the context, see each other. The context are the labelled rows
+        of ``fit`` and as many of its unlabelled ones, drawn at random, always the same.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
@@ -292,7 +293,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             with self._autocast():
                 z, _ = learner.backbone(**inputs)
             state = learner.head.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
-            z = z[:, len(self.X_) :]
+            z = z[:, len(self._rows_read()) :]
             output = learner.head(z, state)[0]
         else:
             z, output = self._read_rows(X)

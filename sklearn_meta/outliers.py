@@ -293,6 +293,9 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         return context_task(encoded, np.full(len(X), -1), 1)
 
+    def _rows_read(self):
+        return np.arange(len(self.X_))  # max_samples has bounded them
+
     def _context_labels(self):
         return np.full(len(self.X_), -1), 1
 

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .tables import TableEstimator, as_cells, check_classes, encode
+from .tables import TableEstimator, as_cells, check_classes
 from .tasks.encoding import is_missing
 
 
@@ -37,7 +37,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         on the rows beside it, the context is encoded once, and time is linear in the rows.
     chunk_size : int, default=1000
         Rows of ``predict`` read at a time at most, which bounds memory. In transductive mode the
-        rows of one chunk, and of the context, see each other.
+        rows of one chunk, and of the context, see each other. The context are the labelled rows
+        of ``fit`` and as many of its unlabelled ones, drawn at random, always the same.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
@@ -167,8 +168,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         A labelled row has probability one for its label.
         """
         check_is_fitted(self)
-        encoded = encode(self.encoder_, self.X_)
-        proba = self._probabilities(self._forward([self._context_task(encoded)])[1][0])
+        proba = self._probabilities(self._read_context_rows()[1])
         labelled = self.y_ >= 0
         proba[labelled] = np.eye(len(self.classes_))[self.y_[labelled]]
         return proba

@@ -6,7 +6,7 @@ from numbers import Integral
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array
+from sklearn.utils import _safe_indexing, check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -110,8 +110,34 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """Validate rows of the same columns as in ``fit``."""
         return validated_table(self, X, reset=False)
 
+    def _rows_read(self):
+        """Positions of the rows of ``fit`` that are read: of the unlabelled ones a bounded number.
+
+        Attention is quadratic in them. They are the same for every call, since each answer is of
+        a context.
+        """
+        labels, _ = self._context_labels()
+        missing = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
+        unlabelled = np.flatnonzero(missing.reshape(len(labels), -1).all(axis=1))
+        shuffled = np.random.default_rng(0).permutation(unlabelled)
+        return np.setdiff1d(np.arange(len(labels)), shuffled[self.chunk_size :])
+
     def _context_task(self, encoded):
-        return context_task(encoded, *self._context_labels())
+        """The task of the context, of the encoded rows of ``fit``."""
+        labels, n_label_columns = self._context_labels()
+        rows = self._rows_read()
+        return context_task(encoded[rows], labels[rows], n_label_columns)
+
+    def _read_context_rows(self):
+        """Embeddings and outputs of the rows of ``fit``, those that are not read by others, too."""
+        read = self._rows_read()
+        others = np.setdiff1d(np.arange(len(self.X_)), read)
+        context = self._context_task(encode(self.encoder_, self.X_))
+        parts = [[result[0] for result in self._forward([context])]]
+        if len(others):
+            parts.append(self._read_together(_safe_indexing(self.X_, others), self.encoder_))
+        order = np.concatenate([read, others]).argsort()
+        return [torch.cat(both)[order] for both in zip(*parts, strict=True)]
 
     def _inputs(self, tasks):
         inputs, _ = collate(tasks, torch.float64)
@@ -143,7 +169,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _read_together(self, X, encoder):
         """Transductive mode: the rows of a chunk and the context read each other."""
-        n_context = len(self.X_)
+        n_context = len(self._rows_read())
         results = [
             [result[0, n_context:] for result in self._forward([task])]
             for task in self._tasks_with(X, encoder, self.chunk_size)
@@ -152,23 +178,22 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _tasks_with(self, X, encoder, chunk_size):
         """Tasks of the context followed by the rows of ``X``, a chunk at a time."""
-        context, rows = encode(encoder, self.X_), encode(encoder, X)
-        y, n_label_columns = self._context_labels()
+        context, rows = self._context_task(encode(encoder, self.X_)), encode(encoder, X)
         for start in range(0, len(rows), chunk_size):
             chunk = rows[start : start + chunk_size]
-            labels = _with_unlabelled(y, len(chunk))
-            yield context_task(np.vstack([context, chunk]), labels, n_label_columns)
+            labels = _with_unlabelled(context.y, len(chunk))
+            yield context_task(np.vstack([context.X, chunk]), labels, context.n_label_columns)
 
     def _context_in_use(self, encoded=None):
         """Inductive mode: the context, read anew if the weights or their place are others now.
 
         ``encoded`` are the rows of ``fit``, where they are at hand.
         """
-        module = self._module(self._learner())
+        module, read_by = self._module(self._learner()), (self.dtype, self.chunk_size)
         kept = vars(self).get("_context")
-        if kept is None or kept[0] is not module or kept[1] != self.dtype:
+        if kept is None or kept[0] is not module or kept[1] != read_by:
             encoded = encode(self.encoder_, self.X_) if encoded is None else encoded
-            self._context = module, self.dtype, *self._read_context(module, encoded)
+            self._context = module, read_by, *self._read_context(module, encoded)
         return self._context
 
     @torch.inference_mode()
@@ -186,7 +211,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         learner, _, state, masks = self._context_in_use()
         rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
         results = []
-        for chunk in rows.split(self.chunk_size):
+        n_slices = rows.shape[1] + masks["classes"].shape[1]
+        most = self._cells_at_once() // n_slices
+        for chunk in rows.split(min(self.chunk_size, max(int(most), 32))):
             with self._autocast():
                 z, output = learner.continue_from(state, chunk[None], **masks)
             results.append([z[0], output[0]])
@@ -225,11 +252,14 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             )
         ]
 
+    def _cells_at_once(self):
+        """A CPU is fastest on what its cache holds, a GPU on what fills it."""
+        return 8e3 if self._device() == "cpu" else 2e5
+
     def _forward_each(self, tasks):
         """Output of the rows of each of many small tasks, in a few forward passes."""
         outputs = [None] * len(tasks)
-        # A CPU is fastest on what its cache holds, a GPU on what fills it.
-        for group in groups_of_like_size(tasks, 8e3 if self._device() == "cpu" else 2e5):
+        for group in groups_of_like_size(tasks, self._cells_at_once()):
             _, padded = self._forward([tasks[i] for i in group])
             for i, output in zip(group, padded, strict=True):
                 outputs[i] = output[: len(tasks[i].y)]

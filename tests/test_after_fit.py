@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -20,6 +21,7 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
 )
 from sklearn_meta.few_shot_learner import FewShotLearner
+from sklearn_meta.inspection import EmbeddingDisplay
 from sklearn_meta.learner import Learner
 from sklearn_meta.memory.base import _each
 from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
@@ -240,3 +242,43 @@ def test_a_memory_is_pickled_on_the_cpu(monkeypatch):
     tensors = []
     _each(stream._state, tensors.append)
     assert len(tensors) > 3 and all(any(one is it for it in moved) for one in tensors)
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+@pytest.mark.parametrize("kind", [MetaSemiSupervisedClassifier, MetaGPRegressor])
+def test_of_many_unlabelled_rows_some_are_read(kind, transductive):
+    """As many as a chunk has, since time and memory are quadratic in them; all have an answer."""
+    table, labelled = pd.DataFrame(X).add_prefix("c").assign(k="a"), np.arange(len(Y)) % 6 == 0
+    if kind is MetaGPRegressor:
+        labels = np.where(labelled, X[:, 0], np.nan)
+    else:
+        labels = np.where(labelled, Y, -1)
+    parameters = {"transductive": transductive, "chunk_size": 40, "dtype": "float64"}
+    estimator = kind(**parameters).fit(table, labels)
+    kept = estimator._rows_read()
+    assert len(kept) == 40 + labelled.sum()
+    assert set(np.flatnonzero(labelled)) <= set(kept)
+    alone = kind(**parameters).fit(table.iloc[kept], labels[kept])
+    np.testing.assert_allclose(estimator.predict(table), alone.predict(table), atol=1e-9)
+    if kind is MetaGPRegressor:
+        _, cov = estimator.predict(table[:9], return_cov=True)
+        np.testing.assert_allclose(cov, alone.predict(table[:9], return_cov=True)[1], atol=1e-9)
+        return
+    proba = estimator.label_distributions_
+    np.testing.assert_allclose(proba[kept], alone.label_distributions_, atol=1e-9)
+    others = np.setdiff1d(np.arange(len(Y)), kept)
+    expected = clone(alone).set_params(transductive=True).fit(alone.X_, labels[kept])
+    expected = expected.predict_proba(table.iloc[others])
+    np.testing.assert_allclose(proba[others], expected, atol=1e-9)
+    assert (estimator.transduction_ == Y).mean() > 0.85
+    EmbeddingDisplay.from_estimator(estimator, None, reduction="pca")
+
+
+def test_a_context_that_may_be_larger_is_read_anew():
+    labels = np.where(np.arange(len(Y)) % 6, -1, Y)
+    estimator = MetaSemiSupervisedClassifier(transductive=False, chunk_size=20).fit(X, labels)
+    before = estimator.predict_proba(X)
+    after = estimator.set_params(chunk_size=1000).predict_proba(X)
+    assert np.abs(after - before).max() > 1e-3
+    expected = MetaSemiSupervisedClassifier(transductive=False).fit(X, labels).predict_proba(X)
+    np.testing.assert_allclose(after, expected, atol=1e-6)

@@ -161,9 +161,9 @@ def _embed(estimator, X):
     """Encoded attributes, embeddings and predicted codes: of the rows of fit, then of X."""
     if X is None:
         rows = estimator.encoder_.transform(estimator.X_)
-        z, _ = estimator._forward([estimator._context_task(rows)])
+        z, _ = estimator._read_context_rows()
         predicted = estimator.label_distributions_.argmax(axis=1)
-        return rows, z[0].flatten(1).double().cpu().numpy(), predicted
+        return rows, z.flatten(1).double().cpu().numpy(), predicted
     if estimator.transductive:
         # One pass over all rows, as predict makes it: embeddings of two passes do not compare.
         codes = np.concatenate([estimator.y_, np.full(len(X), -1)])

@@ -178,7 +178,7 @@ def _is_matrix(X):
 def _columns(X):
     """The columns of a table, each an array of its values and its dtype."""
     if hasattr(X, "columns"):
-        return [_values(X.iloc[:, j], X.dtypes.iloc[j]) for j in range(X.shape[1])]
+        return [_values(column, column.dtype) for _, column in X.items()]
     X = np.asarray(X)
     if X.dtype.kind in "US":  # mixed columns of which numpy has made text
         X = X.astype(object)
