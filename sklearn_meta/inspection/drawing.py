@@ -17,12 +17,16 @@ def axes_of(ax, n, caller):
     """An array of one axes or two, given or in a new figure, and their figure."""
     check_matplotlib_support(caller)
     import matplotlib.pyplot as plt
+    from matplotlib.axes import Axes
 
     if ax is None:
         _, ax = plt.subplots(1, n, figsize=(9, 4) if n == 2 else None, layout="constrained")
     ax = np.ravel(ax)
+    due = f"ax must be {'two' if n == 2 else 'one'} matplotlib Axes"
+    if not all(isinstance(given, Axes) for given in ax):
+        raise ValueError(f"{due}, as plt.subplots makes them, got {ax.tolist()}.")
     if len(ax) != n:
-        raise ValueError(f"ax must be {'two' if n == 2 else 'one'} matplotlib Axes, got {len(ax)}.")
+        raise ValueError(f"{due}, got {len(ax)}.")
     return ax, ax[0].figure
 
 
@@ -63,4 +67,6 @@ def legend(ax, classes):
     ]
     for label, marker in (("labelled", "o"), ("unlabelled", "x")):
         keys.append(Line2D([], [], marker=marker, linestyle="", color="0.35", label=label))
-    ax.legend(handles=keys, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    for text in ax.legend(handles=keys, **beside, frameon=False).get_texts():
+        text.set_parse_math(False)  # "$0 - $50" is a label, no formula

@@ -106,8 +106,8 @@ class EmbeddingDisplay:
         TypeError
             If `estimator` is not a MetaSemiSupervisedClassifier.
         ValueError
-            If `y` holds labels that ``fit`` has not seen, or the reduction is unknown or has not
-            two columns.
+            If ``predict`` would refuse `X`, `y` holds labels that ``fit`` has not seen, or the
+            reduction is unknown or has not two columns.
 
         Notes
         -----
@@ -164,7 +164,11 @@ def _embed(estimator, X):
         z, _ = estimator._read_context_rows()
         predicted = estimator.label_distributions_.argmax(axis=1)
         return rows, z.flatten(1).double().cpu().numpy(), predicted
+    from ..tables import encode
+
+    X = estimator._table(X)
     if estimator.transductive:
+        encode(estimator._encoder_with(X), X)  # refuses what predict refuses; fit would take it
         # One pass over all rows, as predict makes it: embeddings of two passes do not compare.
         codes = np.concatenate([estimator.y_, np.full(len(X), -1)])
         return _embed(clone(estimator).fit(stack(estimator.X_, X), codes), None)

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
 
+from ..cells import is_missing_value
 from .drawing import axes_of, check_matplotlib_support, line_style
 
 
@@ -150,7 +151,7 @@ class InstanceAccuracyDisplay:
         ----------
         y_true, y_pred : array-like of shape (n_rows,), or a sequence of such
             True and predicted labels, in the order in which the rows came; a sequence has one
-            array for each episode, of any length.
+            array for each episode, of any length. An ndarray of one column is one episode.
         max_instance, name, ax, **kwargs
             As in :meth:`from_estimator`; without a name there is none in the legend.
 
@@ -161,11 +162,12 @@ class InstanceAccuracyDisplay:
         Raises
         ------
         ValueError
-            If there is no row, numbers of rows differ, or only one of both has strings for labels.
+            If there is no row, a label is missing, numbers of rows differ, or only one of both has
+            strings for labels.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
         check_scalar(max_instance, "max_instance", Integral, min_val=1)
-        y_true, y_pred = _episodes(y_true), _episodes(y_pred)
+        y_true, y_pred = _episodes(y_true, "y_true"), _episodes(y_pred, "y_pred")
         if len(y_true) != len(y_pred):
             raise ValueError(f"There are {len(y_true)} true episodes and {len(y_pred)} predicted.")
         tallies = [_tally(*pair, max_instance) for pair in zip(y_true, y_pred)]
@@ -209,7 +211,7 @@ class InstanceAccuracyDisplay:
         Raises
         ------
         ValueError
-            If there is more than one axes.
+            If `ax` is not one axes.
         """
         (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
         self.ax_ = ax
@@ -235,18 +237,25 @@ class InstanceAccuracyDisplay:
         return self
 
 
-def _episodes(y):
+def _episodes(y, name):
     """Labels as a list of arrays, one for each episode."""
-    y = y if hasattr(y, "iloc") else list(y)  # a Series may have any index
+    column = isinstance(y, np.ndarray) and y.shape[1:] == (1,)
+    y = y if column or hasattr(y, "iloc") else list(y)  # a Series may have any index
     one = not isinstance(y, list) or (y and np.ndim(y[0]) == 0)
-    return [column_or_1d(episode) for episode in ([y] if one else y)]
+    episodes = [y] if one else y
+    for episode in episodes:
+        # Before numpy makes text of a NaN beside text.
+        if any(map(is_missing_value, np.asarray(episode, dtype=object).ravel())):
+            raise ValueError(f"{name} contains NaN or None: leave rows without a label out.")
+    return [column_or_1d(episode) for episode in episodes]
 
 
 def _tally(y_true, y_pred, max_instance):
     """Rows and right predictions at each instance of an episode, two lists."""
     check_consistent_length(y_true, y_pred)
-    kinds = {y.dtype.kind for y in (y_true, y_pred)}
-    if "U" in kinds and kinds - {"U", "O", "T"}:
+    # By their values: pandas keeps strings as objects.
+    texts = [[isinstance(label, str) for label in y] for y in (y_true, y_pred)]
+    if any(all(one) and one and not any(other) for one, other in (texts, texts[::-1])):
         raise ValueError("Of true and predicted labels only one are strings: none would be right.")
     numbers = instance_numbers(y_true) - 1
     kept = numbers < max_instance

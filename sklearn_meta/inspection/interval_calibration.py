@@ -79,7 +79,7 @@ class IntervalCalibrationDisplay:
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
             Their targets; several are pooled.
         levels : sequence of float in (0, 1), default=None
-            Nominal coverages; None is 0.05, 0.1, ..., 0.95.
+            Nominal coverages, which are sorted; None is 0.05, 0.1, ..., 0.95.
         name : str, default=None
             Name in the legend; None is the estimator's class.
         ax : matplotlib Axes, default=None
@@ -94,11 +94,17 @@ class IntervalCalibrationDisplay:
         Raises
         ------
         TypeError
-            If ``predict`` has no standard deviations to return.
+            If ``predict`` has no standard deviations to return, or the estimator is a class.
         ValueError
             As in :meth:`from_predictions`.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        if isinstance(estimator, type):
+            name = estimator.__name__
+            raise TypeError(
+                f"Expected an estimator instance ({name}()), got estimator class instead ({name}): "
+                "fit an instance, and give that."
+            )
         try:
             mean, std = estimator.predict(X, return_std=True)
         except TypeError as error:
@@ -117,7 +123,7 @@ class IntervalCalibrationDisplay:
         ----------
         y_true, mean, std : array-like of shape (n_rows,) or (n_rows, n_targets)
             Targets, and mean and standard deviation (noise included) of their predictive normal
-            distributions; several targets are pooled.
+            distributions; several targets are pooled. A DataFrame of one target does for a Series.
         levels, name, ax, **kwargs
             As in :meth:`from_estimator`.
 
@@ -132,6 +138,8 @@ class IntervalCalibrationDisplay:
             negative, or a level is not between 0 and 1.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
+        if hasattr(y_true, "iloc") and np.ndim(mean) == 1 and y_true.shape[1:] == (1,):
+            y_true = y_true.iloc[:, 0]
         y_true, mean, std = (np.asarray(values, dtype=float) for values in (y_true, mean, std))
         if not y_true.shape == mean.shape == std.shape:
             shapes = f"{y_true.shape}, {mean.shape} and {std.shape}"
@@ -145,6 +153,7 @@ class IntervalCalibrationDisplay:
         nominal = np.linspace(0.05, 0.95, 19) if levels is None else np.asarray(levels, float)
         if nominal.ndim != 1 or not nominal.size or not ((nominal > 0) & (nominal < 1)).all():
             raise ValueError(f"levels must be numbers between 0 and 1, got {levels!r}.")
+        nominal = np.sort(nominal)  # for the line
         reach = norm.ppf((1 + nominal) / 2)[:, None]  # half a width, in standard deviations
         error, std = np.abs(y_true - mean).ravel(), std.ravel()
         display = cls(
@@ -178,7 +187,7 @@ class IntervalCalibrationDisplay:
         Raises
         ------
         ValueError
-            If there is more than one axes.
+            If `ax` is not one axes.
         """
         (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
         self.ax_ = ax

@@ -1,6 +1,6 @@
 """What a memory-augmented network writes to its memory and reads from it (paper 002)."""
 
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import clone, is_regressor
@@ -99,10 +99,11 @@ class MemoryDisplay:
         Raises
         ------
         TypeError
-            If the estimator is neither of these.
+            If the estimator is neither of these, `member` is no int or `min_write` no number.
         ValueError
-            If its network has no external memory, there is no such member, `min_write` is not
-            between 0 and 1, or rows are refused by ``partial_fit``.
+            If a parameter of the estimator is invalid, its network has no external memory, there
+            is no such member, `min_write` is not between 0 and 1, or rows are refused by
+            ``partial_fit``.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         from ..memory.base import OnlineEstimator
@@ -112,8 +113,11 @@ class MemoryDisplay:
                 f"The estimator must be a MANNClassifier or a MANNRegressor, got {estimator!r}. Of "
                 "a pipeline, give the last step, and X as the steps before it transform it."
             )
+        estimator._validate_params()  # before n_estimators bounds the member
         check_scalar(member, "member", Integral, min_val=0, max_val=estimator.n_estimators - 1)
-        check_scalar(min_write, "min_write", (float, int), min_val=0, max_val=1)
+        check_scalar(min_write, "min_write", Real, min_val=0, max_val=1)
+        if np.isnan(min_write):
+            raise ValueError("min_write is NaN: give a share, a number between 0 and 1.")
         writes, reads = _replay(estimator, X, y, member)
         written = writes >= min_write * writes.max()
         first = np.where(written.any(axis=0), written.argmax(axis=0), len(writes))

@@ -90,15 +90,17 @@ class MetaChangeDisplay:
         check_is_fitted(estimator)
         if estimator.module_.names["backbone"] != "meta_lstm":
             raise ValueError("Only a network of backbone='meta_lstm' generates weights.")
-        label = estimator.classes_[-1] if label is None else label
-        if np.ndim(label) or label not in estimator.classes_:
-            raise ValueError(f"label={label!r} is not one of {list(estimator.classes_)}.")
+        classes = estimator.classes_.tolist()  # numbers are shown as Python shows them
+        label = label.item() if isinstance(label, np.generic) else label
+        label = classes[-1] if label is None else label
+        if np.ndim(label) or label not in classes:
+            raise ValueError(f"label={label!r} is not one of {classes}.")
         words = estimator.words_of(text)
         if not words:
             raise ValueError("The text has no word.")
         # As if the text ended after each of its words.
         beginnings = [words[: n + 1] for n in range(len(words))]
-        place = list(estimator.classes_).index(label)
+        place = classes.index(label)
         # What stands beside the network generates nothing.
         probability = estimator._network_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
         matrices = estimator.generated_weights(words)  # (n_words, 4, h, d + h)
@@ -139,7 +141,8 @@ class MetaChangeDisplay:
         above.set_title("log of the mean relative change of W(z)")
         (self.line_,) = below.plot(self.log_odds, marker="o")
         below.axhline(0, color="grey", linewidth=0.5)
-        below.set(ylabel=f"log-odds of {self.label!r}", xlim=(-0.5, len(self.words) - 0.5))
+        below.set_ylabel(f"log-odds of {self.label!r}", parse_math=False)
+        below.set_xlim(-0.5, len(self.words) - 0.5)
         for axes in self.ax_:
             axes.set_xticks(range(len(self.words)), self.words, rotation=90, parse_math=False)
         return self

@@ -85,7 +85,7 @@ class MixtureDisplay:
         TypeError
             If the estimator is no fitted mixture of Gaussians.
         ValueError
-            If `features` are not two different columns, or there is more than one axes.
+            If `features` are not two different columns, or `ax` is not one axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
@@ -130,7 +130,8 @@ class MixtureDisplay:
                 self.ellipses_[-1].append(ax.add_patch(ellipse))
             ax.plot(*mean, marker="X", color=colour, markeredgecolor="black", markersize=9)
         ax.autoscale_view()
-        ax.set(xlabel=self.names[0], ylabel=self.names[1])
+        ax.set_xlabel(self.names[0], parse_math=False)
+        ax.set_ylabel(self.names[1], parse_math=False)
         return self
 
 

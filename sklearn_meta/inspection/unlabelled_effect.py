@@ -1,10 +1,14 @@
 """What unlabelled rows change in the decision regions of a task of two columns."""
 
+from numbers import Integral
+
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_consistent_length
 
 from ..model_selection.splitters import encode_labels
+from ..model_selection.transductive import Transductive
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -90,14 +94,17 @@ class UnlabelledEffectDisplay:
         ----------
         estimator : classifier
             Fitted or not: its clones are fitted here. A parameter ``transductive``, its own or
-            that of a pipeline's step, is set to False in the clones, or the grid points would be
-            unlabelled rows themselves. Semi-supervised estimators of scikit-learn do as well.
+            that of a pipeline's step, is set to False in the clones, and
+            :class:`~sklearn_meta.model_selection.Transductive` makes way for its estimator, or
+            the grid points would be unlabelled rows themselves. Semi-supervised estimators of
+            scikit-learn do as well. The clones are fitted on positions among the sorted classes,
+            so that a setting such as ``class_weight`` must name 0, 1, ... for the labels.
         X : array-like or DataFrame of shape (n_rows, 2)
             Rows of the task, two numeric columns.
         y : array-like of shape (n_rows,)
             Labels; -1 marks unlabelled rows.
         grid_resolution : int, default=100
-            Grid points along each column.
+            Grid points along each column, two at least.
         ax : sequence of two matplotlib Axes, default=None
             Where to draw; a new figure if None.
 
@@ -107,11 +114,18 @@ class UnlabelledEffectDisplay:
 
         Raises
         ------
+        TypeError
+            If the estimator is no classifier, or `grid_resolution` no int.
         ValueError
-            If `X` has not two columns, or there is no labelled or no unlabelled row.
+            If `X` has not two columns, one of them is not numeric or has no finite cell, there is
+            no labelled or no unlabelled row, or `grid_resolution` is less than 2.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        if not is_classifier(estimator):
+            raise TypeError(f"The estimator must be a classifier, got {estimator!r}.")
+        check_scalar(grid_resolution, "grid_resolution", Integral, min_val=2)
         check_consistent_length(X, y)
+        _check_dtypes(X)
         points = np.asarray(X, dtype=float)
         if points.ndim != 2 or points.shape[1] != 2:
             raise ValueError(f"X must have 2 columns to be drawn, got shape {points.shape}.")
@@ -120,8 +134,15 @@ class UnlabelledEffectDisplay:
         labelled = target != -1
         if labelled.all():
             raise ValueError("Every row is labelled: mark unlabelled rows with -1 in y.")
+        finite = np.isfinite(points)
+        if not finite.any(axis=0).all():
+            position = finite.any(axis=0).argmin()
+            raise ValueError(
+                f"Column {position} of X has no finite cell: there is nothing to draw."
+            )
         # A twentieth of the range beside the outermost rows.
-        low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
+        bounded = np.where(finite, points, np.nan)
+        low, high = np.nanmin(bounded, axis=0), np.nanmax(bounded, axis=0)
         margin = 0.05 * (high - low)
         ticks = np.linspace(low - margin, high + margin, grid_resolution)
         xx0, xx1 = np.meshgrid(*ticks.T)
@@ -132,10 +153,7 @@ class UnlabelledEffectDisplay:
             grid = type(X)(grid, columns=X.columns)
         regions = []
         for seen in (labelled, np.full(len(target), True)):
-            inductive = clone(estimator)
-            modes = [name for name in inductive.get_params() if name.endswith("transductive")]
-            inductive.set_params(**dict.fromkeys(modes, False))
-            inductive.fit(X[seen], target[seen])
+            inductive = _inductive(estimator).fit(X[seen], target[seen])
             regions.append(inductive.predict(grid).reshape(xx0.shape))
         display = cls(
             xx0=xx0,
@@ -165,6 +183,35 @@ class UnlabelledEffectDisplay:
             pale = 1 - 0.35 * (1 - palette[region, :3])
             panel.pcolormesh(self.xx0, self.xx1, pale, rasterized=True)
             scatter(panel, self.points, self.target, labelled, palette)
-            panel.set(title=title, xlabel=self.names[0], ylabel=self.names[1])
+            panel.set_title(title)
+            panel.set_xlabel(self.names[0], parse_math=False)
+            panel.set_ylabel(self.names[1], parse_math=False)
         legend(self.ax_[1], self.classes)
         return self
+
+
+def _check_dtypes(X):
+    """Refuse a DataFrame's columns of text or categories: no grid point is one of their values."""
+    if not hasattr(X, "iloc") or X.ndim != 2:
+        return
+    from pandas.api.types import is_numeric_dtype  # there, as `X` is pandas'
+
+    others = [name for name, dtype in X.dtypes.items() if not is_numeric_dtype(dtype)]
+    if others:
+        raise ValueError(f"X must have numeric columns to be drawn, but {others} are not.")
+
+
+def _inductive(estimator):
+    """A clone to which the rows of ``predict`` are no unlabelled rows."""
+    if isinstance(estimator, Transductive):
+        return _inductive(estimator.estimator)
+    inductive = clone(estimator)
+    for name, value in inductive.get_params().items():
+        if isinstance(value, Transductive):  # one at a time: its own parameters go with it
+            return _inductive(inductive.set_params(**{name: value.estimator}))
+    modes = [
+        name
+        for name, value in inductive.get_params().items()
+        if name.endswith("transductive") and not hasattr(value, "fit")  # a step may be called so
+    ]
+    return inductive.set_params(**dict.fromkeys(modes, False))
