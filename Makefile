@@ -13,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-quickstart: $(INSTALLED) ## cross-validate on real tables with 5 labels a class: a table and a PNG
+quickstart: $(INSTALLED) ## cross-validate on real tables with 1, 3 and 5 labels a class: a table and a PNG
 	$(PY) examples/quickstart.py
 
 # One thread: these are many small problems, on which OpenMP's threads only wait for each other,

@@ -3,6 +3,14 @@
 The public estimators are looked up on first use, so ``import sklearn_meta`` costs no import of
 torch. Helpers have modules named as scikit-learn names its own:
 :mod:`sklearn_meta.model_selection` and :mod:`sklearn_meta.inspection`.
+
+Modules cite five papers by number:
+
+- paper 000: T. Iwata, A. Kumagai, 2023, variable-feature self-attention;
+- paper 001: J. Lee et al., 2019, the Set Transformer;
+- paper 002: A. Santoro et al., 2016, memory-augmented neural networks;
+- paper 003: O. König, 2021, the Few-Shot Transformer;
+- paper 004: J. Chen et al., 2018, Meta-LSTMs.
 """
 
 from importlib import import_module

@@ -28,20 +28,21 @@ SAMPLERS = {
     "outlier_detection": OutlierSampler,
 }
 
-#: Copies of learners by device and dtype, while the learner itself lives, and the digests of those
-#: that a user has given, who may train them on.
+#: Copies of each learner that lives, by device and dtype, each beside the digest of the weights
+#: that were copied; None where these are not expected to change.
 _PLACED = weakref.WeakKeyDictionary()
+#: Learners that a user has given, who may train them on: only of these a digest is taken.
 _GIVEN = weakref.WeakSet()
 
 
 class MetaEstimator(BaseEstimator):
     """Base class of the estimators: holds a meta-trained learner beside the task's state.
 
-    Subclasses have the parameters ``backbone``, ``head``, ``device``, ``dtype`` and
-    ``random_state``. What ``meta_fit`` learned is the attribute ``learner_``; ``clone`` keeps it,
-    and a new ``backbone`` or ``head`` forgets it. They say what their ``_task`` is, which
-    ``_default_head`` an architecture without weights gets, and which weights of the package
-    ``"default"`` means.
+    Subclasses have the parameters ``backbone``, ``device`` and ``random_state``; all but those of
+    texts ``dtype``; those of tables ``head``, and ``MANNClassifier`` ``label_encoding`` in its
+    place. What ``meta_fit`` learned is the attribute ``learner_``; ``clone`` keeps it, and a new
+    ``backbone`` or head forgets it. They say what their ``_task`` is, which ``_default_head`` an
+    architecture without weights gets, and which weights of the package ``"default"`` means.
     """
 
     _default_weights = "default"

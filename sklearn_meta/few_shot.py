@@ -226,8 +226,11 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             themselves for others.
         n_queries : int, default=5
             Queries of an episode.
-        validation_datasets, max_steps, batch_size, learning_rate, **settings
-            As there, but for ``n_shots`` and ``n_unlabelled``: episodes have the learner's shape.
+        batch_size : int, default=16
+            Episodes a step.
+        validation_datasets, max_steps, learning_rate, **settings
+            As there, with its defaults, but for ``n_shots`` and ``n_unlabelled``, which are
+            refused: episodes have the learner's shape.
         schedule : {"cosine", "noam", "constant"}, default="cosine"
             How the learning rate runs; "noam" and "constant" are the paper's (section 3.5).
 
@@ -238,7 +241,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Raises
         ------
         ValueError
-            As there.
+            As there; or if there are ``n_shots`` or ``n_unlabelled``, or datasets or ``vectors``
+            are not what the network reads.
         """
         self._validate_params()
         if unknown := {"n_shots", "n_unlabelled"} & settings.keys():

@@ -79,7 +79,7 @@ class MemoryLearner(nn.Module):
         ----------
         x : tensor of shape (B, T, n_inputs)
         labels : tensor of shape (B, T, L)
-            As the head encodes them: each is shown to the network one step later.
+            What ``head.encode`` is given: each is shown to the network one step later.
 
         Returns
         -------

@@ -256,14 +256,19 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         datasets : mapping, iterable or source
             Arrays ``X`` of points; pairs ``(X, y)`` of points and the component, or class, that
             each comes from; or anything with ``draw(rng) -> Dataset``, such as
-            :class:`sklearn_meta.tasks.MixturePrior`, which the weights of the package come from.
+            :class:`sklearn_meta.tasks.MixturePrior`, which the default weights come from.
         validation_datasets : as ``datasets``, default=None
-        max_steps : int, default=6000
-            Steps of ``batch_size`` tasks each.
-        batch_size, learning_rate, optimizer, eval_every, patience, ema_decay, n_workers
             As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`.
-        callbacks, checkpoint_dir, verbose
-            As there.
+        max_steps : int, default=6000
+            Steps of ``batch_size`` tasks each, rounded up to a multiple of ``eval_every``.
+        batch_size : int, default=32
+            Tasks a step.
+        learning_rate : float, default=2e-3
+            Its peak.
+        eval_every : int, default=250
+            Steps between validations, and between checkpoints.
+        optimizer, patience, ema_decay, n_workers, callbacks, checkpoint_dir, verbose
+            As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, with its defaults.
 
         Returns
         -------

@@ -26,6 +26,11 @@ class MixtureLearner(nn.Module):
         Keyword arguments of :class:`sklearn_meta.backbones.MixtureTransformer` and
         :class:`sklearn_meta.heads.LearnedMoments`.
 
+    Raises
+    ------
+    ValueError
+        If another backbone, head or task is named.
+
     References
     ----------
     Set Transformer (paper 001), section 4.3: components are the seeds of Eq. (13), drawn from the

@@ -104,7 +104,25 @@ SCHEDULES = ("cosine", "noam", "constant")
 
 
 def rate_at(step, n_steps, n_warmup, n_cycles=1, schedule="cosine"):
-    """Factor of the learning rate: linear warm-up, then as ``schedule`` says."""
+    """Factor of the learning rate: linear warm-up, then as ``schedule`` says.
+
+    Parameters
+    ----------
+    step : int
+        From 0 on.
+    n_steps, n_warmup, n_cycles : int
+        Of the whole run, of its warm-up, and falls of "cosine" in the rest.
+    schedule : {"cosine", "noam", "constant"}, default="cosine"
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If there is no such schedule, or ``n_cycles`` is less than 1.
+    """
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}.")
     if n_cycles < 1:

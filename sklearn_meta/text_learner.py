@@ -133,6 +133,11 @@ class TextLearner(nn.Module):
         name : str
         labels : sequence
             Its classes, or tags, JSON values.
+
+        Raises
+        ------
+        ValueError
+            If there is a task of that name already.
         """
         if name in self.tasks:
             raise ValueError(f"There is a task {name!r} already: give another name.")

@@ -36,6 +36,11 @@ class MAML(nn.Module):
     inner : {"classification", "regression"}, default="classification"
         What the inner loss takes the labels for.
 
+    Raises
+    ------
+    ValueError
+        If there is no such ``inner``.
+
     References
     ----------
     C. Finn, P. Abbeel, S. Levine. Model-agnostic meta-learning for fast adaptation of deep

@@ -219,13 +219,15 @@ class Composition(torch.autograd.Function):
 
 
 def _both(read, z):
-    """What P and B are multiplied by: z * Q [x; h] and z, (4, n, 2z)."""
+    """What P and B are multiplied by in Eq. (13)-(14): z * Q [x; h] and z, (4, n, 2z)."""
     read = read.unflatten(1, (4, -1)) * z[:, None]  # D(z) Q [x; h]
     return torch.cat([read, z[:, None].expand_as(read)], 2).transpose(0, 1)
 
 
 def _advance(gates, before, cell, hidden):
-    """Eq. (10)-(12): sums (n, 4h) become gates, and cell and hidden state are written."""
+    """Eq. (10)-(12), and (15)-(17) of the Meta-LSTM: sums (n, 4h) become gates, and cell and hidden
+    state are written.
+    """
     width = cell.shape[1]
     gates[:, :width].tanh_()
     gates[:, width:].sigmoid_()

@@ -33,6 +33,11 @@ class MAB(nn.Module):
         rFF has a second, linear layer: what only ever adds positive numbers to an unnormalised
         sum would make it drift.
 
+    Raises
+    ------
+    ValueError
+        If there is no such ``norm``, or ``n_heads`` does not divide ``width``.
+
     References
     ----------
     Set Transformer (paper 001), Eq. (2)-(6). R. Xiong et al. On layer normalization in the
@@ -212,6 +217,11 @@ class SetTransformer(nn.Module):
     ----------
     config : dict
         Keyword arguments that build the same architecture.
+
+    Raises
+    ------
+    ValueError
+        If there is no such encoder or pooling; or as in :class:`MAB`, where there is attention.
 
     References
     ----------

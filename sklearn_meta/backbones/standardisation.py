@@ -77,7 +77,7 @@ def standardise(x, moments, bound=4.0):
     """Z-scores of bent values, squeezed so that none is beyond ``bound``.
 
     Of a few context rows the scale may be far too small, and one table in three has heavy tails:
-    unbounded values would make unbounded distances in Eq. (9), and training unstable.
+    unbounded values would make unbounded distances in Eq. (9) of paper 000, and training unstable.
     """
     z = (bend(x, moments.median, moments.spread) - moments.mean) / moments.scale
     z = z.clamp(-1e6, 1e6)  # beyond, the square overflows in float32

@@ -170,6 +170,11 @@ class VSA(nn.Module):
         Whether the embedding has the standardised attribute as a last channel, divided by the
         square root of their number. Not in the paper; the head "gp_attributes" reads it.
 
+    Raises
+    ------
+    ValueError
+        If both kinds of attention are left out.
+
     References
     ----------
     T. Iwata, A. Kumagai. Meta-learning of semi-supervised learning from tasks with heterogeneous

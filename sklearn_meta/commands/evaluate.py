@@ -24,8 +24,8 @@ EXAMPLES = f"""\
 examples:
   sklearn-meta evaluate tables
   sklearn-meta evaluate openml:99 --n-rows 50,5000 --n-jobs -1 --json > scores.json
-  sklearn-meta evaluate "tables#split=test" --weights default --weights mine.safetensors \\
-      --peers LabelSpreading,RandomForest
+  sklearn-meta evaluate "tables#split=test,task=classification" --weights default \\
+      --weights mine.safetensors --peers LabelSpreading,RandomForest
 """
 
 

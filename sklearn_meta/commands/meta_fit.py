@@ -52,10 +52,10 @@ A recipe holds the same arguments by name; those given here as well win:
 SETTINGS = {
     "max_steps": (positive, 20_000, "steps of --batch-size tasks each"),
     "n_shots": (integers, None, "labelled rows (a class) of a task, drawn from these: 1,3,5,10"),
-    "n_unlabelled": (integers, None, "unlabelled rows (a class), or least and most: 5,60"),
+    "n_unlabelled": (integers, None, "unlabelled rows (a class), 20 by default, or a range: 5,60"),
     "batch_size": (positive, 8, "tasks a step"),
     "learning_rate": (float, 1e-3, "peak of the learning rate"),
-    "optimizer": (str, "adamw", "adamw, or muon, of a rate such as 5e-3"),
+    "optimizer": (str, "adamw", "adamw, adagrad, rmsprop, or muon, of a rate such as 5e-3"),
     "eval_every": (positive, 500, "steps between validations, and between checkpoints"),
     "patience": (positive, 10, "validations without a better loss before the end"),
     "ema_decay": (float, None, "of a moving average of the weights, such as 0.999, to be kept"),

@@ -29,6 +29,11 @@ class LinearChainCRF(nn.Module):
         From the tag of the row to that of the column.
     start, end : parameters of shape (C,)
 
+    Raises
+    ------
+    ValueError
+        If ``n_tags`` is less than 1.
+
     References
     ----------
     Lafferty, McCallum and Pereira, "Conditional random fields", ICML 2001.
@@ -55,6 +60,11 @@ class LinearChainCRF(nn.Module):
         Returns
         -------
         tensor of shape (B,)
+
+        Raises
+        ------
+        ValueError
+            If scores or mask are of another shape or type, or words come after padding.
         """
         scores, peaks = self._prepare(scores, mask)
         return self._log_partition(scores, mask) + peaks.sum(1)
@@ -72,6 +82,12 @@ class LinearChainCRF(nn.Module):
         Returns
         -------
         tensor of shape (B,)
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`log_partition`; or if tags are of another shape than the mask, no
+            integers, or of a word not among the C.
         """
         # Without the peaks, which cancel: what is subtracted below stays small, hence exact.
         scores, _ = self._prepare(scores, mask)
@@ -101,6 +117,11 @@ class LinearChainCRF(nn.Module):
         -------
         tensor of shape (B, T, C)
             Differentiable; zero in padding.
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`log_partition`.
         """
         scores, _ = self._prepare(scores, mask)
         start, transitions, _ = self._promoted(scores.dtype)
@@ -130,6 +151,11 @@ class LinearChainCRF(nn.Module):
         -------
         int tensor of shape (B, T)
             -1 in padding.
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`log_partition`.
         """
         scores, _ = self._prepare(scores, mask)
         pointers = []

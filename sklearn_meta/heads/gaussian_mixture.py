@@ -116,6 +116,11 @@ def m_step(x, mask, responsibilities, covariance_type, floor, columns=None):
     Returns
     -------
     Mixture
+
+    Raises
+    ------
+    ValueError
+        If there is no such ``covariance_type``.
     """
     if covariance_type not in COVARIANCE_TYPES:
         raise ValueError(

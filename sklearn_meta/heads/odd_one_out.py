@@ -32,6 +32,11 @@ class OddOneOut(Head):
     share : float in (0, 1), default=0.08
         Share of outliers that b begins with.
 
+    Raises
+    ------
+    ValueError
+        If ``share`` is not between 0 and 1.
+
     References
     ----------
     J. Lee, Y. Lee, J. Kim, A. R. Kosiorek, S. Choi, Y. W. Teh. Set Transformer: A Framework for

@@ -16,6 +16,11 @@ class Prototypes(ClassificationHead):
     temperature : {"learned", "fixed"}, default="learned"
         Whether the squared distances of Eq. (9) are multiplied by a learned positive number,
         which calibrates the probabilities, or taken as they are.
+
+    Raises
+    ------
+    ValueError
+        If there is no such ``temperature``.
     """
 
     def __init__(self, *, temperature="learned"):

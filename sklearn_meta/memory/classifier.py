@@ -274,10 +274,13 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         curriculum : int, default=None
             Sequences after which the largest number of classes grows by one, 10,000 in the paper;
             None lets it stay.
-        optimizer : {"adamw", "muon", "rmsprop"}, default="adamw"
+        optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
             "rmsprop" is the paper's, for which ``learning_rate=1e-4``.
-        validation_datasets, max_steps, batch_size, learning_rate, **settings
-            As there.
+        batch_size : int, default=16
+            Sequences a step.
+        validation_datasets, max_steps, learning_rate, **settings
+            As there, with its defaults, but for ``n_unlabelled``, which is refused. ``schedule``
+            is taken, too: "cosine" by default, "noam" or "constant".
 
         Returns
         -------
@@ -286,7 +289,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Raises
         ------
         ValueError
-            As there.
+            As there; or if there are ``n_unlabelled``.
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come

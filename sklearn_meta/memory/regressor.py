@@ -201,9 +201,12 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             :class:`sklearn_meta.tasks.GaussianProcessPrior` for a network of vectors.
         n_rows : (int, int), default=(20, 150)
             Range of the length of a sequence.
-        optimizer : {"adamw", "muon", "rmsprop"}, default="adamw"
-        validation_datasets, max_steps, batch_size, learning_rate, **settings
-            As there.
+        optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
+        batch_size : int, default=16
+            Sequences a step.
+        validation_datasets, max_steps, learning_rate, **settings
+            As there, with its defaults, but for ``n_shots`` and ``n_unlabelled``, which are
+            refused. ``schedule`` is taken, too: "cosine" by default, "noam" or "constant".
 
         Returns
         -------
@@ -212,7 +215,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         Raises
         ------
         ValueError
-            As there.
+            As there; or if there are ``n_shots`` or ``n_unlabelled``.
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come

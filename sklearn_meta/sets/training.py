@@ -84,7 +84,7 @@ def poisson_rate(output, unit):
     output : tensor of shape (B, n_targets)
         Of the network.
     unit : float or tensor of shape (n_targets,)
-        Unit of the counts, so that outputs of order 1 can say any rate; the paper's is 1.
+        Unit of the counts, so that outputs of order 1 can say any rate; that of paper 001 is 1.
 
     Returns
     -------
@@ -94,7 +94,9 @@ def poisson_rate(output, unit):
 
 
 class PoissonLoss(nn.Module):
-    """Negative log likelihood of counts: ``-(x log(rate) - rate - log(x!))``, appendix B.2.
+    """Negative log likelihood of counts: ``-(x log(rate) - rate - log(x!))``.
+
+    Appendix B.2 of paper 001.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Circle-Spiral: synthetic tasks of which a few labels alone say little (paper section 4.1)."""
+"""Circle-Spiral: synthetic tasks of which a few labels alone say little (paper 000)."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ class CircleSpiral:
         Smallest and largest total number of columns, both inclusive, each equally likely.
 
     n_rows_per_class : int, default=25
-        Rows of each class. The paper gives every table 100 rows, which is not enough for five
+        Rows of each class. Paper 000 gives every table 100 rows, which is not enough for five
         classes with 5 labelled and 20 unlabelled rows each; 25 a class is just enough, and makes
         50 rows for Circle and 125 for Spiral. Tasks of more shots or more unlabelled rows need
         as many more.
@@ -41,7 +41,7 @@ class CircleSpiral:
 
     References
     ----------
-    Section 4.1, "Circle-Spiral data", of the variable-feature self-attention paper.
+    Section 4.1, "Circle-Spiral data", of paper 000.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class CircleSpiral:
 
 
 def circle_spiral_tasks(n_tasks=100, random_state=0, **parameters):
-    """Fixed Circle-Spiral tables, as the paper's 100 tasks.
+    """Fixed Circle-Spiral tables, as the 100 tasks of paper 000.
 
     Parameters
     ----------

@@ -97,6 +97,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_rows, n_columns_out_), float64
+
+        Raises
+        ------
+        ValueError
+            As in ``fit``; or if a column of numbers holds text now, or one of categories dates.
+        NotFittedError
+            If there was no ``fit``.
         """
         check_is_fitted(self)
         if not self.encoders_ and _is_matrix(X):

@@ -178,6 +178,11 @@ class MixtureSampler:
         Returns
         -------
         MixtureTask
+
+        Raises
+        ------
+        ValueError
+            If the set has gaps.
         """
         X = dataset.X[rng.permutation(len(dataset.X))]
         if np.isnan(X).any():

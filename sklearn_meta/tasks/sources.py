@@ -26,6 +26,11 @@ class Tables(Mapping):
     retarget : float in [0, 1], default=0
         Probability that a numeric column takes the place of the target: many more tasks from the
         same real tables.
+
+    Raises
+    ------
+    ValueError
+        If there is no table, or ``retarget`` is no probability.
     """
 
     def __init__(self, datasets, *, retarget=0.0):
@@ -62,6 +67,12 @@ class Mixture:
     sources : sequence of sources
     weights : sequence of float, default=None
         Relative probabilities; equal when None.
+
+    Raises
+    ------
+    ValueError
+        If there is no source, one cannot be used (see :func:`as_source`), or weights are not one
+        non-negative number for each, of a positive sum.
     """
 
     def __init__(self, sources, weights=None):
@@ -260,6 +271,13 @@ def as_dataset(X, y, name="dataset", metadata=None):
     Returns
     -------
     Dataset
+
+    Raises
+    ------
+    ValueError
+        If X is no table or has no row, or not as many as y; a cell cannot be encoded (see
+        :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
+        target that is no finite number of float32.
     """
     X, y = in_pandas(X), _one_column(np.asarray(y))
     if len(np.shape(X)) != 2 or not len(y):

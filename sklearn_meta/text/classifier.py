@@ -58,6 +58,8 @@ class MetaLSTMClassifier(
         thirds of a probability are its own, one the network's. It also reads what linear models of
         the tasks of ``meta_fit`` say, one for each set of labels. False is the paper's network.
     lowercase : bool, default=True
+        Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
+        out. Weights that were meta-trained keep their own.
     min_df : int, default=2
         Texts that a word must be in, or else the network takes it for unknown.
     max_words : int, default=25_000
@@ -66,9 +68,12 @@ class MetaLSTMClassifier(
     max_length : int, default=500
         Words of a text that the network reads; the rest is left out, which bounds time and memory.
     dropout : float, default=0.5
+        Share of the numbers of word vectors, and of what the output layer reads, that training
+        sets to zero.
     max_epochs : int, default=20
         Of ``fit``, and of ``meta_fit`` unless it is told otherwise.
     batch_size : int, default=16
+        Texts of a step of training; predictions are made for four times as many at once.
     learning_rate : float, default=2e-3
         Peak rate; it warms up and falls along a cosine. ``fit`` takes half of it where
         it begins with weights of another task, ``begun_as_``.
@@ -91,12 +96,15 @@ class MetaLSTMClassifier(
     module_ : TextLearner
         The network of the task of ``fit``.
     linear_ : sklearn_meta.wide.OwnLinear or None
-        Its linear model.
+        Its linear model; None without ``wide``.
     begun_as_ : str or None
         The task of ``meta_fit`` as which that of ``fit`` began: of those with the very same labels
         the one that tells most of them right, if these are more than the commonest label has.
-    history_, fit_history_ : skorch.history.History
-        Losses of ``meta_fit`` and of ``fit``.
+        Absent before ``fit``.
+    history_ : skorch.history.History
+        Losses of ``meta_fit``; absent if that was not called.
+    fit_history_ : skorch.history.History
+        Losses of ``fit``; absent before it.
 
     References
     ----------

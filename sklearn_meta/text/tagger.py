@@ -36,8 +36,14 @@ class MetaLSTMTagger(TextEstimator):
     ----------
     classes_ : ndarray of shape (n_labels,)
         Labels, sorted.
-    learner_, estimators_, module_, begun_as_, history_, fit_history_
+    learner_, estimators_, module_
         As of :class:`MetaLSTMClassifier`; the first two are absent after a ``fit`` from nothing.
+    history_ : skorch.history.History
+        Losses of ``meta_fit``; absent if that was not called.
+    fit_history_ : skorch.history.History
+        Losses of ``fit``; absent before it.
+    begun_as_ : str or None
+        As of :class:`MetaLSTMClassifier`; absent before ``fit``.
 
     Notes
     -----

@@ -153,10 +153,11 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
 
     Returns
     -------
-    Learner
-        In eval mode. Its attribute ``card`` is the card, a dict; for weights of the hub its entry
-        "hub" is ``hub:owner/name@commit``, the id of these very weights. Weights of the package
-        are loaded once a process and shared: do not change them in place.
+    Learner, FewShotLearner, MemoryLearner, MixtureLearner or TextLearner
+        What the card describes, in eval mode. Its attribute ``card`` is the card, a dict; for
+        weights of the hub its entry "hub" is ``hub:owner/name@commit``, the id of these very
+        weights. Weights of the package are loaded once a process and shared: do not change them
+        in place.
 
     Raises
     ------
