@@ -31,7 +31,7 @@ lint: $(INSTALLED) ## check the code with ruff
 	$(PY) -m ruff check .
 
 bench: $(INSTALLED) ## run the quick forms of the benchmarks (benchmarks/README.md has the long ones)
-	$(PY) benchmarks/speed.py
+	$(PY) benchmarks/speed.py --quick
 	$(PY) benchmarks/few_shot_tables.py --quick
 
 clean: ## remove the environment, builds and caches

@@ -25,7 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta import FewShotTransformerClassifier, MetaSemiSupervisedClassifier
-from sklearn_meta.evaluation import preparation
+from sklearn_meta.evaluation import peers, preparation
 from sklearn_meta.model_selection import FewShotSplit, Transductive
 from sklearn_meta.tasks import Drawings
 
@@ -76,7 +76,8 @@ def methods(data, options):
         "LabelSpreading, knn": Transductive(
             make_pipeline(*prepare, LabelSpreading("knn", n_neighbors=7))
         ),
-        "1-NN": make_pipeline(*prepare, KNeighborsClassifier(1)),
+        # Of tables it is prepared with the rows to predict, whose categories may be new.
+        "1-NN": peers()["1-NN"] if prepare else KNeighborsClassifier(1),
     }
 
 

@@ -24,6 +24,7 @@ from few_shot_tables import ROOT, our_methods, read_tables
 from peers import prepare, run_cached
 from regression_peers import RegressionCache
 from regression_report import plot_curves, summarise, to_markdown
+from results_folder import place_of
 from scipy.stats import cauchy, norm
 
 from sklearn_meta.tasks import target_scale
@@ -197,10 +198,11 @@ def parse_arguments(arguments=None):
     add("--device", default="auto", help="where ours runs")
     add("--peers", nargs="*", default=names, choices=names, metavar="NAME", help="[%(default)s]")
     add("--peers-cache", type=Path, help="CSV of peers' scores: read, and added to")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/few_shot_regression")
+    add("--output", type=Path, help="a folder [benchmarks/results/few_shot_regression, or _quick]")
     add("--n-jobs", type=int, default=1, help="processes; more than 1 distorts the times")
     add("--quick", action="store_true", help="3 episodes of 6 tables")
     options = parser.parse_args(arguments)
+    options.output = place_of(options.output, "few_shot_regression", options.quick)
     if not (options.folder / "index.csv").is_file():
         parser.error(f"no index.csv in {options.folder}: pass --folder or set SKLEARN_META_DATA")
     if not options.weights and not options.peers:

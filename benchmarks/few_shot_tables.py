@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import peers
 from few_shot_report import SETTING, plot_curves, summarise, to_markdown
+from results_folder import place_of
 from sklearn.metrics import accuracy_score, log_loss
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -262,10 +263,11 @@ def parse_arguments(arguments=None):
         help="peers to run; none: ours only [%(default)s]",
     )
     add("--peers-cache", type=Path, help="CSV of peers' scores: read, and added to")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/few_shot_tables")
+    add("--output", type=Path, help="a folder [benchmarks/results/few_shot_tables, or _quick]")
     add("--n-jobs", type=int, default=1, help="processes; more than 1 distorts the times")
     add("--quick", action="store_true", help="3 episodes of 6 tables")
     options = parser.parse_args(arguments)
+    options.output = place_of(options.output, "few_shot_tables", options.quick)
     if not (options.folder / "index.csv").is_file():
         parser.error(f"no index.csv in {options.folder}: pass --folder or set SKLEARN_META_DATA")
     if not options.weights and not options.peers:

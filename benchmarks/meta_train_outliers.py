@@ -43,7 +43,7 @@ def main():
     parser.add_argument("--log", help="CSV file of the losses")
     parser.add_argument("--max-steps", type=int, default=5000)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--n-layers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)

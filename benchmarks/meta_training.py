@@ -22,6 +22,7 @@ from statistics import median
 
 import numpy as np
 import torch
+from results_folder import place_of
 from skorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
 
@@ -46,9 +47,10 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="tiny network and tasks, one process")
     parser.add_argument("--folder", default=FOLDER, help="of real tables; left out if not there")
-    parser.add_argument("--output", default="benchmarks/results/meta_training", help="no ending")
+    parser.add_argument("--output", help="no ending [benchmarks/results/meta_training, or _quick]")
     parser.add_argument("--process", choices=["together", "apart"], help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
+    args.output = place_of(args.output, "meta_training", args.quick)
     torch.set_num_threads(1)
     if args.process:
         return one_of_several(args.process)

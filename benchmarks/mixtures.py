@@ -23,6 +23,7 @@ import torch
 from mixture_methods import CONTROLS, PEERS, oracle, ours, scores_of
 from mixture_report import cells_report, draw_cells, summarise, summarise_cells, table_report
 from mixture_sets import draw_sets
+from results_folder import place_of
 from threadpoolctl import threadpool_limits
 
 #: Sets that a method gets in one call, at most: memory bounds it.
@@ -52,8 +53,9 @@ def main(arguments=None):
     parser.add_argument("--n-sets", type=int, help="sets, with --cells of each cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reuse", help="*_sets.csv.gz of an earlier run, for the peers' rows")
-    parser.add_argument("--output", default="benchmarks/results/mixtures", help="a folder")
+    parser.add_argument("--output", help="a folder [benchmarks/results/mixtures, or _quick]")
     args = parser.parse_args(arguments)
+    args.output = place_of(args.output, "mixtures", args.quick)
     torch.set_num_threads(1)
     load = os.getloadavg()[0]
     folder = Path(args.output)

@@ -11,11 +11,11 @@ does with the same rows; nearest neighbours keep them.
 import argparse
 import time
 import warnings
-from pathlib import Path
 
 import pandas as pd
 from few_shot_report import markdown_table
 from online_tables import toys
+from results_folder import place_of
 from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import StratifiedShuffleSplit, cross_val_score
 from sklearn.naive_bayes import GaussianNB
@@ -24,8 +24,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_meta import MANNClassifier
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def methods():
@@ -44,9 +42,10 @@ def main(arguments=None):
     parser.add_argument("--n-rows", type=int, default=100, help="to learn from [%(default)s]")
     parser.add_argument("--n-splits", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="one split of 30 rows")
-    output = ROOT / "benchmarks/results/online_tables/cross_val.md"
-    parser.add_argument("--output", type=Path, default=output, help="a file")
+    name = "online_tables/cross_val.md"
+    parser.add_argument("--output", help=f"a file [benchmarks/results/{name}, or _quick]")
     args = parser.parse_args(arguments)
+    args.output = place_of(args.output, name, args.quick)
     if args.quick:
         args.n_rows, args.n_splits = 30, 1
     cv = StratifiedShuffleSplit(args.n_splits, train_size=args.n_rows, random_state=0)

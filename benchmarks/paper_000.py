@@ -18,6 +18,7 @@ import torch
 from paper_000_data import data_of, training_sampler
 from paper_000_grid import TABLES, Cell, axis_value
 from paper_000_training import new_learner, run_cell, seconds_per_step
+from results_folder import place_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -64,9 +65,10 @@ def parse_arguments(arguments=None):
     add("--n-test", type=int, default=100, help="most test tables; with --fresh, all [%(default)s]")
     add("--turns", type=int, default=5, help="of Table 3 [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_000"), help="[%(default)s]")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/paper_000", help="a folder")
+    add("--output", type=Path, help="a folder [benchmarks/results/paper_000, or _quick]")
     add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
     options = parser.parse_args(arguments)
+    options.output = place_of(options.output, "paper_000", options.quick)
     if options.quick:
         vars(options).update(QUICK)
     if options.minutes is None and options.steps is None:

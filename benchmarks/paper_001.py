@@ -20,6 +20,7 @@ import torch
 from paper_001_grid import TABLES
 from paper_001_tasks import MaxRegression, OddOneOut, PointClouds, UniqueCharacters
 from paper_001_training import run_cell
+from results_folder import place_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -42,9 +43,10 @@ def parse_arguments(arguments=None):
     add("--n-valid", type=int, default=1000, help="validation sets of a look [%(default)s]")
     add("--n-test", type=int, default=4000, help="test sets of each seed [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_001"), help="[%(default)s]")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/paper_001", help="a folder")
+    add("--output", type=Path, help="a folder [benchmarks/results/paper_001, or _quick]")
     add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
     options = parser.parse_args(arguments)
+    options.output = place_of(options.output, "paper_001", options.quick)
     if options.quick:
         vars(options).update(QUICK)
     return options

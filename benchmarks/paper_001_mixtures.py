@@ -16,6 +16,7 @@ import torch
 from mixture_methods import padded
 from mixture_sets import draw_sets
 from mixtures import RUNS, measure
+from results_folder import place_of
 from torch import nn
 
 from sklearn_meta.backbones import SetTransformer
@@ -136,8 +137,9 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few steps and sets")
     parser.add_argument("--checkpoints", default="checkpoints/paper_001_mixtures")
-    parser.add_argument("--output", default="benchmarks/results/paper_001", help="a folder")
+    parser.add_argument("--output", help="a folder [benchmarks/results/paper_001, or _quick]")
     args = parser.parse_args(arguments)
+    args.output = place_of(args.output, "paper_001", args.quick)
     if args.quick:
         args.steps, args.n_sets, args.width = 4, 6, 16
     torch.set_num_threads(1)

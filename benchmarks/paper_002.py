@@ -20,6 +20,7 @@ import torch
 from paper_002_evaluation import predict_after
 from paper_002_grid import MANN, REGRESSIONS, TABLES
 from paper_002_training import RECIPES, network_of, prior, run_cell
+from results_folder import place_of
 from sklearn.gaussian_process import GaussianProcessRegressor
 
 from sklearn_meta.weights import load_learner
@@ -69,10 +70,11 @@ def parse_arguments(arguments=None):
     add("--n-validation", type=int, default=8, help="batches of a look [%(default)s]")
     add("--n-test", type=int, default=1000, help="test episodes of each seed [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_002"), help="[%(default)s]")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/paper_002", help="a folder")
+    add("--output", type=Path, help="a folder [benchmarks/results/paper_002, or _quick]")
     add("--fast", action="store_true", help="compiled access (by a C++ compiler), bfloat16")
     add("--quick", action="store_true", help="all of it in two minutes, and nothing learned")
     options = parser.parse_args(arguments)
+    options.output = place_of(options.output, "paper_002", options.quick)
     options.weights = dict(map(as_weights, options.weights))
     if options.quick:
         vars(options).update(QUICK)

@@ -23,6 +23,7 @@ import pandas as pd
 import paper_003_report as report
 import torch
 from paper_003_tasks import DATA, N_FUNCTIONS, accuracy, make_learner, sampler
+from results_folder import place_of
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
@@ -84,9 +85,7 @@ def parse_arguments(arguments=None):
     options = parser.parse_args(arguments)
     if options.quick:
         vars(options).update(QUICK)
-    if options.output is None:
-        name = "paper_003_quick" if options.quick else "paper_003"
-        options.output = ROOT / "benchmarks/results" / name
+    options.output = place_of(options.output, "paper_003", options.quick)
     if options.encoder and options.data != ["omniglot"]:
         parser.error("--encoder is for --data omniglot alone")
     if options.found and (options.ablations or options.dropout):

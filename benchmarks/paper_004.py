@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import paper_004_report as report
 import torch
+from results_folder import place_of
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -94,9 +95,7 @@ def parse_arguments(arguments=None):
         options.epochs, options.n_texts, options.max_length = 1, 20, 20
         options.own_epochs = options.least_steps = 1
         options.domains = options.domains or ["books", "music", "toys_games"]
-    if options.output is None:
-        name = "paper_004_quick" if options.quick else "paper_004"
-        options.output = ROOT / "benchmarks/results" / name
+    options.output = place_of(options.output, "paper_004", options.quick)
     options.learning_rate = options.learning_rate or (4e-3 if options.table == "5" else 2e-3)
     vectors = options.folder / "word_vectors_100d.npz"
     if options.word_vectors is None and vectors.is_file():

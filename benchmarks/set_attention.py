@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from results_folder import place_of
 from speed import high_water_mark, interleaved
 from torch import nn
 
@@ -228,10 +229,11 @@ def main(arguments=None):
     parser.add_argument("--quick", action="store_true", help="smaller sets, fewer repetitions")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument(
-        "--output", default="benchmarks/results/paper_001/figure_5", help="without an ending"
+        "--output", help="without an ending [benchmarks/results/paper_001/figure_5, or _quick]"
     )
     parser.add_argument("--peak-memory", nargs=3, help=argparse.SUPPRESS)  # see peak_memory
     args = parser.parse_args(arguments)
+    args.output = place_of(args.output, "paper_001/figure_5", args.quick)
     torch.set_num_threads(args.threads)
     if args.peak_memory:
         print(measure_peak(*args.peak_memory))

@@ -23,6 +23,7 @@ from statistics import median
 
 import numpy as np
 import torch
+from results_folder import place_of
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
 
@@ -43,9 +44,10 @@ def main():
     parser.add_argument("--quick", action="store_true", help="smaller tasks, fewer repetitions")
     parser.add_argument("--device", default="cpu", help="of the backbone and the attention")
     parser.add_argument("--threads", type=int, default=1, help="of torch on CPU")
-    parser.add_argument("--output", default="benchmarks/results/speed", help="without an ending")
+    parser.add_argument("--output", help="without an ending [benchmarks/results/speed, or _quick]")
     parser.add_argument("--peak-memory", nargs=5, help=argparse.SUPPRESS)  # see peak_memory
     args = parser.parse_args()
+    args.output = place_of(args.output, "speed", args.quick)
     torch.set_num_threads(args.threads)
     if args.peak_memory:
         print(measure_peak(*args.peak_memory, device=args.device))

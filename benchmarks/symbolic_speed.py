@@ -13,6 +13,7 @@ import argparse
 
 import numpy as np
 import torch
+from results_folder import place_of
 from speed import conditions, interleaved, publish
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -27,8 +28,9 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few networks")
     parser.add_argument("--n-repeats", type=int, default=5, help="timed runs of each at least")
-    parser.add_argument("--output", default="benchmarks/results/symbolic_speed.md", help="a file")
+    parser.add_argument("--output", help="a file [benchmarks/results/symbolic_speed.md, or _quick]")
     args = parser.parse_args(arguments)
+    args.output = place_of(args.output, "symbolic_speed.md", args.quick)
     n_functions, n_networks, n_single = (6, 5, 3) if args.quick else (100, 20, 100)
     n_repeats = 1 if args.quick else args.n_repeats
     torch.set_num_threads(1)
