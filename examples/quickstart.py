@@ -37,6 +37,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
     parser.add_argument("--quick", action="store_true", help="two tables, one split")
     args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)  # an error now, not after all work
     start = time.perf_counter()
 
     card = load_learner("default").card
@@ -48,7 +49,6 @@ def main():
         tables, args.n_splits = {name: tables[name] for name in ("iris", "wine")}, 1
     scores = cross_validate(tables, args.n_splits)
 
-    args.output.mkdir(parents=True, exist_ok=True)
     write_csv(scores, args.output / "quickstart.csv")
     plot(scores, args.output / "quickstart.png")
     print(as_text(scores))

@@ -33,6 +33,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
     parser.add_argument("--quick", action="store_true", help="few sets, two epochs")
     args = parser.parse_args()
+    args.output.mkdir(parents=True, exist_ok=True)  # an error now, not after all work
     settings = {"random_state": 0}
     settings |= {"max_epochs": 2, "width": 16} if args.quick else {"max_epochs": 20}
 
@@ -51,7 +52,6 @@ def main():
             print(f"  {name:30} accuracy {accuracy:.3f}   {seconds:5.0f} s")
             rows.append([task, name, accuracy, seconds])
 
-    args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / "sets.csv"
     with open(path, "w", newline="") as file:
         csv.writer(file).writerows([["task", "method", "accuracy", "seconds"], *rows])

@@ -134,7 +134,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             Whether to return the standard deviation of each row's target, noise included.
         return_cov : bool, default=False
             Whether to return the covariance of the rows' targets, noise included. All rows are
-            then read at once, whatever ``chunk_size`` is.
+            then read at once, whatever ``chunk_size`` is, and memory is quadratic in them: 3 GiB
+            for 4,000.
         quantiles : sequence of float in (0, 1), default=None
             Quantiles of the predictive normal distribution, to be returned in place of its mean.
 
@@ -205,7 +206,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         """Targets for many small tasks in a few forward passes.
 
         No ``fit`` is needed and nothing is stored. Tasks are grouped by size and padded, which
-        changes no answer.
+        changes no answer, and read whole, whatever ``chunk_size`` is.
 
         Parameters
         ----------

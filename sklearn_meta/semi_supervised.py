@@ -183,7 +183,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         """Class probabilities for many small tasks in a few forward passes.
 
         No ``fit`` is needed and nothing is stored. Tasks are grouped by size and padded, which
-        changes no answer.
+        changes no answer, and read whole, whatever ``chunk_size`` is.
 
         Parameters
         ----------
