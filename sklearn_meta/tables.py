@@ -15,6 +15,9 @@ from .base import MetaEstimator
 from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
 from .tasks.encoding import in_pandas
 
+#: Unlabelled rows of ``fit`` that are read, at most.
+MOST_UNLABELLED = 1000
+
 
 class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimator):
     """Base class of the estimators whose task is one table.
@@ -120,7 +123,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         missing = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
         unlabelled = np.flatnonzero(missing.reshape(len(labels), -1).all(axis=1))
         shuffled = np.random.default_rng(0).permutation(unlabelled)
-        return np.setdiff1d(np.arange(len(labels)), shuffled[self.chunk_size :])
+        return np.setdiff1d(np.arange(len(labels)), shuffled[MOST_UNLABELLED:])
 
     def _context_task(self, encoded):
         """The task of the context, of the encoded rows of ``fit``."""
@@ -189,11 +192,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
         ``encoded`` are the rows of ``fit``, where they are at hand.
         """
-        module, read_by = self._module(self._learner()), (self.dtype, self.chunk_size)
+        module = self._module(self._learner())
         kept = vars(self).get("_context")
-        if kept is None or kept[0] is not module or kept[1] != read_by:
+        if kept is None or kept[0] is not module or kept[1] != self.dtype:
             encoded = encode(self.encoder_, self.X_) if encoded is None else encoded
-            self._context = module, read_by, *self._read_context(module, encoded)
+            self._context = module, self.dtype, *self._read_context(module, encoded)
         return self._context
 
     @torch.inference_mode()
