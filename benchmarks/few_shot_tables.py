@@ -6,6 +6,7 @@ and how to read it.
 
     python benchmarks/few_shot_tables.py --split test --peers-cache peers_cache.csv
     python benchmarks/few_shot_tables.py --split test --unlabelled 5 20 100
+    python benchmarks/few_shot_tables.py --split test --frequencies natural
     python benchmarks/few_shot_tables.py --quick --weights default my_run.safetensors
 """
 
@@ -94,8 +95,7 @@ def draw_episode(table, episode, n_shots, n_unlabelled, n_scored):
     ValueError
         If a class has fewer than `n_shots + n_unlabelled` rows.
     """
-    table_seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
-    rng = np.random.default_rng([table_seed, episode])
+    rng = generator_of(table, episode)
     shuffled = [rng.permutation(np.flatnonzero(table.y == c)) for c in range(table.y.max() + 1)]
     if min(map(len, shuffled)) < n_shots + n_unlabelled:
         raise ValueError(f"{table.name}: a class has under {n_shots} + {n_unlabelled} rows")
@@ -106,11 +106,43 @@ def draw_episode(table, episode, n_shots, n_unlabelled, n_scored):
     return Episode(labelled, unlabelled, np.isin(unlabelled, scored))
 
 
+def draw_natural_episode(table, episode, n_shots, n_unlabelled, n_scored):
+    """Draw a task whose unlabelled rows are any of the table's, classes as frequent as they are.
+
+    The table is shuffled once per episode: labelled are the first `n_shots` rows of each class,
+    unlabelled are the last `n_unlabelled` rows for each class, whatever theirs is, less labelled
+    ones (of rare classes). What is said of `draw_episode` holds otherwise.
+    """
+    rng = generator_of(table, episode)
+    shuffled = rng.permutation(len(table.y))
+    n_classes = table.y.max() + 1
+    first = [shuffled[table.y[shuffled] == c][:n_shots] for c in range(n_classes)]
+    if min(map(len, first)) < n_shots or len(shuffled) < n_classes * (n_shots + n_unlabelled):
+        raise ValueError(f"{table.name}: too few rows for {n_shots} + {n_unlabelled} a class")
+    labelled = rng.permutation(np.concatenate(first))
+    unlabelled, scored = (
+        np.setdiff1d(shuffled[-n * n_classes :], labelled) for n in (n_unlabelled, n_scored)
+    )
+    unlabelled = rng.permutation(unlabelled)
+    return Episode(labelled, unlabelled, np.isin(unlabelled, scored))
+
+
+def generator_of(table, episode):
+    """Random numbers of one episode of one table."""
+    table_seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
+    return np.random.default_rng([table_seed, episode])
+
+
+#: How frequent classes are among unlabelled rows -> how episodes are drawn, and the mark of their
+#: scores in a peers cache.
+FREQUENCIES = {"even": (draw_episode, ""), "natural": (draw_natural_episode, "/natural")}
+
+
 def score(proba, y):
     """Accuracy, and log loss after mixing the probabilities with 1 % of the uniform distribution.
 
     Rows of zeros or NaN, which label propagation gives to rows that no label reaches, count as
-    uniform; ties go to the first class, which is chance, as classes are equally frequent.
+    uniform; ties go to the first class, which is chance where classes are equally frequent.
 
     Parameters
     ----------
@@ -156,12 +188,13 @@ def our_methods(weights, inductive, device):
     return methods
 
 
-def run_unit(table, episode, settings, n_scored, ours, peer_names, done):
+def run_unit(table, episode, settings, n_scored, ours, peer_names, done, frequencies="even"):
     """Run every method on one table and episode.
 
     Parameters
     ----------
     settings : list of (n_shots, n_unlabelled)
+    frequencies : a key of FREQUENCIES
     ours : dict of our methods, peer_names : list of str
     done : set of cache keys not to compute again
 
@@ -171,9 +204,10 @@ def run_unit(table, episode, settings, n_scored, ours, peer_names, done):
         One row a method and setting, with the fields of a peers cache.
     """
     results = []
+    draw, mark = FREQUENCIES[frequencies]
     for n_shots, n_unlabelled in settings:
         setting = {
-            "rules": peers.RULES,
+            "rules": peers.RULES + mark,
             "dataset": table.name,
             "sha256": table.sha256,
             "shots": n_shots,
@@ -185,7 +219,7 @@ def run_unit(table, episode, settings, n_scored, ours, peer_names, done):
         rows = [row for row in rows if tuple(row[k] for k in peers.PeersCache.KEY) not in done]
         if not rows:
             continue
-        labelled, unlabelled, scored = draw_episode(table, episode, n_shots, n_unlabelled, n_scored)
+        labelled, unlabelled, scored = draw(table, episode, n_shots, n_unlabelled, n_scored)
         X_labelled, X_unlabelled = table.X.iloc[labelled], table.X.iloc[unlabelled]
         y_labelled, y_unlabelled = table.y[labelled], table.y[unlabelled]
         prepared = None
@@ -208,7 +242,17 @@ def run_unit(table, episode, settings, n_scored, ours, peer_names, done):
     return results
 
 
-def run(tables, episodes, settings, n_scored, ours, peer_names, scores_cache, n_jobs=1):
+def run(
+    tables,
+    episodes,
+    settings,
+    n_scored,
+    ours,
+    peer_names,
+    scores_cache,
+    n_jobs=1,
+    frequencies="even",
+):
     """Run all methods on all tables and episodes, peers only where the cache has no score.
 
     Returns
@@ -217,8 +261,9 @@ def run(tables, episodes, settings, n_scored, ours, peer_names, scores_cache, n_
         Columns method, dataset, shots, unlabelled, scored, episode, accuracy, log_loss,
         milliseconds; a row for each combination.
     """
+    rules = peers.RULES + FREQUENCIES[frequencies][1]
     wanted = {
-        (peers.RULES, name, t.name, t.sha256, *setting, n_scored, episode)
+        (rules, name, t.name, t.sha256, *setting, n_scored, episode)
         for name in peer_names
         for t in tables
         for setting in settings
@@ -226,7 +271,12 @@ def run(tables, episodes, settings, n_scored, ours, peer_names, scores_cache, n_
     }
     units = [(table, episode) for table in tables for episode in range(episodes)]
     compute = partial(
-        run_unit, settings=settings, n_scored=n_scored, ours=ours, peer_names=peer_names
+        run_unit,
+        settings=settings,
+        n_scored=n_scored,
+        ours=ours,
+        peer_names=peer_names,
+        frequencies=frequencies,
     )
     rows = peers.run_cached(compute, units, wanted, scores_cache, n_jobs)
     frame = pd.DataFrame(rows).drop(columns=["rules", "sha256"])
@@ -251,6 +301,8 @@ def parse_arguments(arguments=None):
     add("--episodes", type=positive, default=10, help="tasks drawn from each table")
     add("--shots", type=positive, nargs="+", default=[1, 3, 5], help="labelled rows a class")
     add("--unlabelled", type=positive, nargs="+", default=[20], help=several)
+    of_classes = "of classes among unlabelled rows: as many of each, or as the table has them"
+    add("--frequencies", choices=list(FREQUENCIES), default="even", help=f"{of_classes} [even]")
     add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
     add("--inductive", action="store_true", help="also ours with transductive=False")
     add("--device", default="auto", help="where ours runs")
@@ -305,13 +357,17 @@ def main(arguments=None):
         peer_names,
         peers.PeersCache(options.peers_cache),
         options.n_jobs,
+        options.frequencies,
     )
     summary = summarise(results, next(iter(ours), None))
     text = to_markdown(summary)
+    if options.frequencies == "natural":
+        text = "Unlabelled rows are of the table's classes as it has them.\n\n" + text
     print(text)
 
     options.output.mkdir(parents=True, exist_ok=True)
-    stem = options.output / (options.split + ("_unlabelled" if len(unlabelled) > 1 else ""))
+    stem = options.split + ("_natural" if options.frequencies == "natural" else "")
+    stem = options.output / (stem + ("_unlabelled" if len(unlabelled) > 1 else ""))
     results.to_csv(f"{stem}.csv", index=False, float_format="%.6g")
     summary.to_csv(f"{stem}_summary.csv", index=False, float_format="%.6g")
     Path(f"{stem}_summary.md").write_text(text)

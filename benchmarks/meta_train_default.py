@@ -10,7 +10,7 @@ import argparse
 import os
 
 import torch
-from recipe import last_look, save
+from recipe import last_look, save, start_from
 
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import (
@@ -26,6 +26,9 @@ from sklearn_meta.training import meta_train
 
 #: Families of scikit-learn's own datasets; winequality is another dataset than wine.
 SCIKIT_LEARN = ("iris", "wine", "breast.w", "diabetes_sklearn", "boston", "pendigits")
+
+#: Labelled rows a class: few in most tasks, and many in some.
+SHOTS = (1, 1, 3, 3, 5, 5, 10, 10, 20, 40)
 
 FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
 
@@ -74,6 +77,9 @@ def main():
         optimizer="adamw",
     )
     parser.add_argument("--max-cells", type=int, default=3000, help="rows x columns of a task")
+    parser.add_argument("--imbalanced", type=float, default=0.6, help="of EpisodeSampler")
+    parser.add_argument("--shots", type=int, nargs="+", default=SHOTS, help="likewise")
+    parser.add_argument("--begin", help="weights, or their path, that training goes on from")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--workers", type=int, default=0)
     args = parser.parse_args()
@@ -89,15 +95,17 @@ def main():
         weights=[0.5, 0.2, 0.3],
     )
     sampler = EpisodeSampler(
+        args.shots,
         n_unlabelled=(5, 60),
         max_rows=250,
         max_cells=args.max_cells,
         inductive=0.2,
-        imbalanced=0.2,
+        imbalanced=args.imbalanced,
         column_subset=0.4,
         missing=0.1,
     )
     learner = Learner(backbone_config=backbone_config(args))
+    begun = start_from(learner, args.begin)
     history = meta_train(
         learner,
         source,
@@ -124,7 +132,7 @@ def main():
     )
     validation = last_look(learner, history, tables="split `valid`")
     datasets = names_in(source)
-    save(learner, args, __file__, data=data, validation=validation, datasets=datasets)
+    save(learner, args, __file__, data=data, validation=validation, datasets=datasets, **begun)
 
 
 if __name__ == "__main__":

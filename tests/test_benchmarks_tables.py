@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import few_shot_report
 import few_shot_tables
 import peers
-from few_shot_tables import draw_episode, score
+from few_shot_tables import draw_episode, draw_natural_episode, score
 
 
 def make_table(name="toy", n_rows_a_class=12, n_classes=3, seed=0):
@@ -69,6 +69,53 @@ def test_episode_order_does_not_tell_the_class():
 def test_episode_of_too_small_a_table_is_an_error():
     with pytest.raises(ValueError, match="toy: a class has under 6 \\+ 7 rows"):
         draw_episode(make_table(), 0, 6, 7, 7)
+
+
+def uneven(sizes=(150, 50)):
+    table = make_table(n_rows_a_class=sizes[0], n_classes=len(sizes))
+    left = np.concatenate([np.flatnonzero(table.y == c)[:n] for c, n in enumerate(sizes)])
+    return table._replace(X=table.X.iloc[left], y=table.y[left])
+
+
+def test_natural_episode_has_labelled_rows_of_each_class_and_others_as_they_come():
+    table = uneven()
+    rare = []
+    for episode in range(50):
+        labelled, unlabelled, scored = draw_natural_episode(table, episode, 3, 20, 20)
+        assert np.bincount(table.y[labelled]).tolist() == [3, 3]
+        assert not set(labelled) & set(unlabelled) and scored.all()
+        assert 40 - 6 <= len(set(unlabelled)) == len(unlabelled) <= 40
+        rare.append(table.y[unlabelled].mean())
+    assert np.mean(rare) == pytest.approx(0.25, abs=0.03)
+    assert np.std(rare) > 0.03
+    again = draw_natural_episode(table, episode, 3, 20, 20)
+    np.testing.assert_array_equal(again.unlabelled, unlabelled)
+    np.testing.assert_array_equal(again.labelled, labelled)
+
+
+def test_natural_episodes_are_nested():
+    table = uneven()
+    smallest = draw_natural_episode(table, 3, 1, 5, 5)
+    larger = draw_natural_episode(table, 3, 4, 20, 5)
+    assert set(smallest.labelled) <= set(larger.labelled)
+    both = set(smallest.unlabelled) - set(larger.labelled)
+    assert both <= set(larger.unlabelled)
+    assert set(larger.unlabelled[larger.scored]) == both
+
+
+def test_natural_episode_of_too_small_a_table_is_an_error():
+    with pytest.raises(ValueError, match="toy: too few rows for 6 \\+ 7 a class"):
+        draw_natural_episode(make_table(), 0, 6, 7, 7)
+
+
+def test_scores_of_both_frequencies_share_a_cache(tmp_path):
+    path = tmp_path / "cache.csv"
+    arguments = ([uneven()], 2, [(1, 5)], 5, {}, ["LogisticRegression"])
+    even = few_shot_tables.run(*arguments, peers.PeersCache(path))
+    natural = few_shot_tables.run(*arguments, peers.PeersCache(path), frequencies="natural")
+    assert even["accuracy"].tolist() != natural["accuracy"].tolist()
+    cached = few_shot_tables.run(*arguments, peers.PeersCache(path), frequencies="natural")
+    pd.testing.assert_frame_equal(cached, natural)
 
 
 def test_all_methods_see_the_same_rows(monkeypatch):

@@ -122,8 +122,10 @@ def test_imbalanced_tasks_have_a_labelled_row_of_each_class_and_any_others(
     task = sampler.draw(dataset, np.random.default_rng(seed))
     C = task.n_label_columns
     assert set(task.y[task.labelled]) == set(range(C))
-    possible = {C + min((k - 1) * C, max(len(dataset.y) - 2 * C, 0)) for k in shots}
-    assert task.labelled.sum() in possible
+    sizes = np.bincount(dataset.y)
+    at_random = {C + min((k - 1) * C, max(len(dataset.y) - 2 * C, 0)) for k in shots}
+    of_each = {np.minimum(k, sizes - 1).sum() for k in shots}  # one at least is left to predict
+    assert task.labelled.sum() in at_random | of_each
     assert (~task.labelled).sum() == min(n_unlabelled * C, len(dataset.y) - task.labelled.sum())
 
 
@@ -134,6 +136,17 @@ def test_imbalanced_tasks_are_as_imbalanced_as_their_table():
     rare = [dataset.y[origin(task)[0]] == 1 for task in tasks]
     assert np.mean([r[~t.labelled].mean() for r, t in zip(rare, tasks)]) < 0.15
     assert len({r[t.labelled].sum() for r, t in zip(rare, tasks)}) > 1
+
+
+def test_half_of_imbalanced_tasks_have_as_many_labelled_rows_of_each_class():
+    """Users label a few rows of each class, and then predict a table as it comes."""
+    sampler = EpisodeSampler((10,), 20, imbalanced=1, **PLAIN, **WIDE)
+    dataset = numbered([180, 20], 1)
+    tasks = [sampler.draw(dataset, np.random.default_rng(seed)) for seed in range(100)]
+    rare = [dataset.y[origin(task)[0]] == 1 for task in tasks]
+    of_each = [r[~t.labelled].mean() for r, t in zip(rare, tasks) if r[t.labelled].sum() == 10]
+    assert 30 < len(of_each) < 70
+    assert np.mean(of_each) == pytest.approx(10 / 180, abs=0.02)  # as are left of the table
 
 
 @given(drawn_datasets, seeds)
@@ -273,9 +286,10 @@ def test_a_stream_can_be_taken_up_at_any_batch(n_pooled, n_groups):
 
 def test_tasks_of_a_group_are_of_like_size():
     def padding(n_pooled):
-        settings = {"batch_size": 8, "seed": 0, "n_pooled": n_pooled, "n_groups": 2}
-        stream = batches(TablePrior(), EpisodeSampler(), **settings)
-        groups = [group for groups in itertools.islice(stream, 8) for group in groups]
+        settings = {"batch_size": 8, "n_pooled": n_pooled, "n_groups": 2}
+        streams = [batches(TablePrior(), EpisodeSampler(), seed=s, **settings) for s in range(8)]
+        steps = [step for stream in streams for step in itertools.islice(stream, 8)]
+        groups = [group for step in steps for group in step]
         cells = [(x["x"].numel(), (x["columns"].sum(1) * x["x"].shape[1]).sum()) for x, _ in groups]
         return np.sum(cells, axis=0)
 

@@ -135,8 +135,9 @@ class EpisodeSampler(RowSampler):
         Share of tasks in which rows to be predicted may not be read by other rows.
 
     imbalanced : float in [0, 1], default=0.25
-        Share of tasks whose rows are drawn without regard to class (one labelled row of each
-        class apart); the others hold the same number of rows of each class, as in paper 000.
+        Share of tasks whose unlabelled rows are drawn without regard to class, and of every
+        second of these the labelled ones, too (one of each class apart). The others hold the same
+        number of rows of each class, as in paper 000.
 
     column_subset, class_subset : float in [0, 1], default=0.5 and 0.2
         Share of tasks drawn from a random subset of columns, or of classes.
@@ -214,17 +215,20 @@ class EpisodeSampler(RowSampler):
         n_unlabelled = self._n_unlabelled(rng)
         n_unlabelled = max(min(n_unlabelled, self.max_rows // len(classes) - shots), 1)
         members = [rng.permutation(np.flatnonzero(y == c)) for c in classes]
-        if rng.random() < self.imbalanced:
-            labelled = [m[:1] for m in members]
-            rest = rng.permutation(np.concatenate([m[1:] for m in members]))
-            n_more = min((shots - 1) * len(classes), max(len(rest) - len(classes), 0))
-            rest = rest[: n_more + n_unlabelled * len(classes)]
-            return np.concatenate([*labelled, rest[:n_more]]), rest[n_more:]
         # A class with few rows keeps at least one of them to be predicted.
         cuts = [min(shots, max(len(m) - 1, 1)) for m in members]
-        labelled = [m[:cut] for m, cut in zip(members, cuts, strict=True)]
-        unlabelled = [m[cut : cut + n_unlabelled] for m, cut in zip(members, cuts, strict=True)]
-        return np.concatenate(labelled), np.concatenate(unlabelled)
+        imbalanced = rng.random() < self.imbalanced
+        n_more = 0  # labelled rows of any class
+        if imbalanced and rng.random() < 0.5:
+            cuts = [1 for _ in members]
+            n_rest = sum(map(len, members)) - len(members)
+            n_more = min((shots - 1) * len(classes), max(n_rest - len(classes), 0))
+        labelled = np.concatenate([m[:cut] for m, cut in zip(members, cuts, strict=True)])
+        rest = [m[cut:] for m, cut in zip(members, cuts, strict=True)]
+        if not imbalanced:
+            return labelled, np.concatenate([m[:n_unlabelled] for m in rest])
+        rest = rng.permutation(np.concatenate(rest))[: n_more + n_unlabelled * len(classes)]
+        return np.concatenate([labelled, rest[:n_more]]), rest[n_more:]
 
 
 def cut_into_classes(dataset, rng):
