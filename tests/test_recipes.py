@@ -136,6 +136,29 @@ def test_the_default_card_lists_the_tables_of_training_and_no_others(name, prior
     assert len(listed) > n_least
 
 
+def test_the_default_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(meta_train_default, "tables", small_tables)
+    run = []
+
+    def meta_train(learner, source, sampler, **settings):
+        run.append((settings["max_steps"], sampler.imbalanced, max(sampler.n_shots)))
+        return [{"valid_loss": 1.5, "valid_accuracy": 0.6}]
+
+    monkeypatch.setattr(meta_train_default, "meta_train", meta_train)
+    few = ["--width", "8", "--n-layers", "1"]
+    meta_train_default.main([*few, "--output", "first.safetensors"])
+    assert run == [(18_000, 0.2, 10), (6500, 0.6, 40)]
+    more = ["--start", "first.safetensors", "--output", "second.safetensors", "--max-steps", "500"]
+    meta_train_default.main([*few, *more])
+    assert run[2:] == [(500, 0.6, 40)]
+    first, second = (load_learner(f"{name}.safetensors") for name in ("first", "second"))
+    assert all(map(torch.equal, first.state_dict().values(), second.state_dict().values()))
+    assert first.card["recipe"]["start"]["max_steps"] == 18_000
+    assert second.card["recipe"]["start"] == first.card["recipe"]
+    assert {"TablePrior", "rain", "sun"} <= set(first.card["datasets"])
+
+
 def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_path, monkeypatch):
     """All but the training itself, of which an epoch takes minutes."""
     monkeypatch.chdir(tmp_path)
