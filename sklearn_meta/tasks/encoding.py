@@ -200,7 +200,9 @@ def _values(column, dtype):
     kind = getattr(dtype, "kind", "O")
     if kind in "mM":  # with a time zone, too
         return in_seconds(column, kind), np.dtype(f"{kind}8[us]")
-    column = column if isinstance(column, np.ndarray) else column.to_numpy(dtype=object)
+    if not isinstance(column, np.ndarray):  # numbers of numpy's stay, objects are slow
+        is_plain = isinstance(dtype, np.dtype) and kind in "fiub"
+        column = column.to_numpy(dtype=dtype if is_plain else object)
     plain = column.dtype == object and str(dtype) != "category"  # which the user may call dates
     seconds = _seconds(column) if plain else None
     return (column, dtype) if seconds is None else (seconds, np.dtype("M8[us]"))
@@ -270,6 +272,7 @@ def _to_float(column):
 
 
 def _as_text(column):
+    column = np.asarray(column, dtype=object)  # of a float32, Python's number
     text = np.array([_name_of(value) for value in column], dtype=object)
     text[is_missing(column)] = None
     return text
