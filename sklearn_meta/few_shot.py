@@ -11,7 +11,7 @@ from torch import nn
 from .backbones import FEW_SHOT_BACKBONES
 from .few_shot_learner import FewShotLearner
 from .rows import RowEstimator
-from .tables import check_classes
+from .table_validation import check_classes
 from .tasks import NWayKShot, TableEpisodes, Vectors, as_source, deal, in_units_of, moments_of
 from .tasks.running import projection
 from .tournament import play

@@ -9,7 +9,8 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .tables import TableEstimator, as_cells
+from .table_validation import as_cells
+from .tables import TableEstimator
 from .tasks import n_targets, target_scale
 from .tasks.encoding import is_missing
 
@@ -206,7 +207,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         """Targets for many small tasks in a few forward passes.
 
         No ``fit`` is needed and nothing is stored. Tasks are grouped by size and padded, which
-        changes no answer, and read whole, whatever ``chunk_size`` is.
+        changes no answer; one of many rows is read in chunks, as by ``predict``.
 
         Parameters
         ----------

@@ -9,7 +9,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .heads import HEADS
-from .tables import TableEstimator, as_cells, encode, validated_table
+from .table_validation import as_cells, encode, validated_table
+from .tables import TableEstimator
 from .tasks import TableEncoder, context_task
 
 

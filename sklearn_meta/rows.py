@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_X_y, validate_data
 
 from .base import MetaEstimator, as_text
-from .tables import as_cells, encode
+from .table_validation import as_cells, encode
 from .tasks import TableEncoder
 
 

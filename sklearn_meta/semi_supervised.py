@@ -9,7 +9,8 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .tables import TableEstimator, as_cells, check_classes
+from .table_validation import as_cells, check_classes
+from .tables import TableEstimator
 from .tasks.encoding import is_missing
 
 
@@ -183,7 +184,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         """Class probabilities for many small tasks in a few forward passes.
 
         No ``fit`` is needed and nothing is stored. Tasks are grouped by size and padded, which
-        changes no answer, and read whole, whatever ``chunk_size`` is.
+        changes no answer; one of many rows is read in chunks, as by ``predict``.
 
         Parameters
         ----------

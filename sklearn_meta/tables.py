@@ -1,19 +1,17 @@
-"""What the estimators of tables share: validation, encoding, and the two ways of reading rows."""
+"""What the estimators of tables share: the context, and the two ways of reading rows."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import _safe_indexing, check_array
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
-from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
-from .tasks.encoding import in_pandas
+from .table_validation import checked_cells, encode, validated_table
+from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
 
 #: Unlabelled rows of ``fit`` that are read, at most.
 MOST_UNLABELLED = 1000
@@ -114,16 +112,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return validated_table(self, X, reset=False)
 
     def _rows_read(self):
-        """Positions of the rows of ``fit`` that are read: of the unlabelled ones a bounded number.
-
-        Attention is quadratic in them. They are the same for every call, since each answer is of
-        a context.
-        """
-        labels, _ = self._context_labels()
-        missing = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
-        unlabelled = np.flatnonzero(missing.reshape(len(labels), -1).all(axis=1))
-        shuffled = np.random.default_rng(0).permutation(unlabelled)
-        return np.setdiff1d(np.arange(len(labels)), shuffled[MOST_UNLABELLED:])
+        """Positions of the rows of ``fit`` that are read."""
+        return _rows_read(self._context_labels()[0])
 
     def _context_task(self, encoded):
         """The task of the context, of the encoded rows of ``fit``."""
@@ -246,13 +236,19 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 labels, task = self._small_task(*triple)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"Task {position}: {error}") from error
-            kept.append((labels, len(triple[0])))
+            kept.append((labels, len(task.y) - len(triple[2])))
             prepared.append(task)
+        chunks = [
+            list(_in_chunks(task, n_context, self.chunk_size))
+            for task, (_, n_context) in zip(prepared, kept, strict=True)
+        ]
+        outputs = iter(self._forward_each([chunk for of_task in chunks for chunk in of_task]))
         return [
-            (labels, output[n_given:, : task.n_label_columns])
-            for task, (labels, n_given), output in zip(
-                prepared, kept, self._forward_each(prepared), strict=True
+            (
+                labels,
+                torch.cat([next(outputs)[n_context:, : t.n_label_columns] for t in of_task]),
             )
+            for (labels, n_context), of_task in zip(kept, chunks, strict=True)
         ]
 
     def _cells_at_once(self):
@@ -280,7 +276,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             raise ValueError(
                 "X_unlabelled must have the column names of X_labelled, in their order."
             )
-        tables = [_checked_cells(X) for X in (X_labelled, X_unlabelled)]
+        tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
         stacked = stack_tables(*tables)
         X = encode(TableEncoder().fit(stacked if self.transductive else tables[0]), stacked)
         if np.isnan(X).all():
@@ -289,94 +285,32 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             n_labels = np.size(y_labelled) if np.ndim(y_labelled) else 0
             raise ValueError(f"{len(X_labelled)} labelled rows, but {n_labels} labels.")
         labels, y, n_label_columns = self._small_labels(y_labelled)
+        read = _rows_read(y)
+        X, y = np.vstack([X[read], X[len(y) :]]), y[read]
         task = context_task(X, _with_unlabelled(y, len(X) - len(y)), n_label_columns)
         if not self.transductive:
             task = task._replace(context=np.arange(len(X)) < len(y))
         return labels, task
 
 
-def check_classes(y):
-    """Refuse targets that are no classes; that each of a few rows is of its own is no warning."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        check_classification_targets(y)
+def _rows_read(labels):
+    """Positions of the rows of a context that are read: of the unlabelled ones a bounded number.
 
-
-def validated_table(estimator, X, *, reset=True, **checks):
-    """A table in scikit-learn's words, but that cells may be missing; DataFrames stay as they are.
-
-    Parameters
-    ----------
-    estimator : estimator object
-        Learns the names of columns, or compares them.
-    X : array-like or DataFrame of shape (n_rows, n_columns)
-    reset : bool, default=True
-        Whether this is the table of ``fit``.
-    **checks
-        Further ones of :func:`sklearn.utils.check_array`.
-
-    Returns
-    -------
-    ndarray or DataFrame
+    Attention is quadratic in them. They are the same for every call, since each answer is of a
+    context.
     """
-    X = as_cells(X)
-    if not hasattr(X, "iloc"):
-        return validate_data(
-            estimator, X, reset=reset, dtype=None, ensure_all_finite=False, **checks
-        )
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    check_array(np.zeros(X.shape), estimator=estimator, **checks)
-    return X
+    missing = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
+    unlabelled = np.flatnonzero(missing.reshape(len(labels), -1).all(axis=1))
+    shuffled = np.random.default_rng(0).permutation(unlabelled)
+    return np.setdiff1d(np.arange(len(labels)), shuffled[MOST_UNLABELLED:])
 
 
-def as_cells(X):
-    """A list of rows of text and numbers as an array of objects: numpy would make all of it text.
-
-    Frames of other libraries, as polars and pyarrow have them, become pandas', since an array has
-    one dtype. Anything else is returned as it is, a Series as an array: scikit-learn says what is
-    wrong.
-    """
-    X = in_pandas(X)
-    if hasattr(X, "iloc") and X.ndim != 2:
-        return np.asarray(X)
-    if isinstance(X, list | tuple):
-        try:
-            is_text = np.asarray(X).dtype.kind in "US"
-        except ValueError:
-            return X
-        return np.array(X, dtype=object) if is_text else X
-    return X
-
-
-def _checked_cells(X):
-    """A table of one of many tasks: scikit-learn's checks cost as much as the rest of its way."""
-    if hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.dtype.kind in "fiub"):
-        return X
-    return check_array(as_cells(X), dtype=None, ensure_all_finite=False, ensure_min_samples=0)
-
-
-def encode(encoder, X):
-    """Numbers of a table, of which none may be infinite; in scikit-learn's words.
-
-    Parameters
-    ----------
-    encoder : TableEncoder
-        Fitted.
-    X : ndarray or DataFrame of shape (n_rows, n_columns)
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_columns_out), float64
-
-    Raises
-    ------
-    ValueError
-        If a cell is infinite.
-    """
-    encoded = encoder.transform(X)
-    if np.isinf(encoded).any():
-        raise ValueError("Input X contains infinity or a value too large for float64.")
-    return encoded
+def _in_chunks(task, n_context, chunk_size):
+    """Tasks of the first ``n_context`` rows and of a chunk of the others each, one at least."""
+    for start in range(n_context, max(len(task.y), n_context + 1), chunk_size):
+        rows = np.r_[:n_context, start : min(start + chunk_size, len(task.y))]
+        parts = (part[rows] for part in (task.X, task.y, task.labelled, task.context))
+        yield Task(*parts, task.n_label_columns)
 
 
 def _with_unlabelled(y, n_rows):

@@ -167,13 +167,17 @@ def test_transductive_chunks_are_separate_calls(task, chunk_size):
     assert_allclose(found, expected, atol=1e-9)
 
 
-@given(tasks=st.lists(few_shot(), min_size=1, max_size=5), transductive=st.booleans())
-def test_batched_tasks_equal_one_by_one(tasks, transductive):
+@given(
+    tasks=st.lists(few_shot(), min_size=1, max_size=5),
+    transductive=st.booleans(),
+    chunk_size=st.sampled_from([1, 3, 1000]),
+)
+def test_batched_tasks_equal_one_by_one(tasks, transductive, chunk_size):
     """Inductive ``fit`` reads the context once, ``predict_batch`` with the rows: both agree.
 
     Rows without a target are among them.
     """
-    regressor = double(transductive)
+    regressor = double(transductive, chunk_size=chunk_size)
     pairs = regressor.predict_batch(tasks, return_std=True)
     means = regressor.predict_batch(tasks)
     for (X, y, new), (mean, std), same in zip(tasks, pairs, means, strict=True):

@@ -119,15 +119,26 @@ def test_transductive_chunks_are_separate_calls(task, chunk_size):
     assert_allclose(found, expected, atol=1e-10)
 
 
-@given(tasks=st.lists(few_shot(), min_size=1, max_size=5), transductive=st.booleans())
-def test_batched_tasks_equal_one_by_one(tasks, transductive):
-    classifier = double(transductive)
+@given(
+    tasks=st.lists(few_shot(), min_size=1, max_size=5),
+    transductive=st.booleans(),
+    chunk_size=st.sampled_from([1, 3, 1000]),
+)
+def test_batched_tasks_equal_one_by_one(tasks, transductive, chunk_size):
+    classifier = double(transductive, chunk_size=chunk_size)
     batched = classifier.predict_proba_batch(tasks)
     labels = classifier.predict_batch(tasks)
     for (X, y, new), proba, label in zip(tasks, batched, labels, strict=True):
         one = classifier.fit(X, y)  # which takes -1 for a row without a label
         assert_allclose(proba, one.predict_proba(new), atol=1e-10)
         assert_array_equal(label, one.classes_[proba.argmax(1)])
+
+
+def test_a_batch_reads_no_more_unlabelled_rows_of_a_context_than_fit_does():
+    X = np.random.default_rng(0).normal(size=(1100, 2))
+    y = np.r_[0, 1, np.full(len(X) - 2, -1)]
+    (batched,) = double().predict_proba_batch([(X, y, X[:5])])
+    assert_allclose(batched, double().fit(X, y).predict_proba(X[:5]), atol=1e-10)
 
 
 @given(task=few_shot(), transductive=st.booleans())

@@ -164,7 +164,7 @@ def _embed(estimator, X):
         z, _ = estimator._read_context_rows()
         predicted = estimator.label_distributions_.argmax(axis=1)
         return rows, z.flatten(1).double().cpu().numpy(), predicted
-    from ..tables import encode
+    from ..table_validation import encode
 
     X = estimator._table(X)
     if estimator.transductive:

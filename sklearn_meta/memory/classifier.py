@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import as_text
 from ..heads import HEADS
-from ..tables import check_classes
+from ..table_validation import check_classes
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, as_source, draw_words
 from ..tasks.encoding import is_missing
 from .base import OnlineEstimator

@@ -1,0 +1,94 @@
+"""Tables as users give them: validated in scikit-learn's words, missing cells left as they are."""
+
+import warnings
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from .tasks.encoding import in_pandas
+
+
+def check_classes(y):
+    """Refuse targets that are no classes; that each of a few rows is of its own is no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        check_classification_targets(y)
+
+
+def validated_table(estimator, X, *, reset=True, **checks):
+    """A table in scikit-learn's words, but that cells may be missing; DataFrames stay as they are.
+
+    Parameters
+    ----------
+    estimator : estimator object
+        Learns the names of columns, or compares them.
+    X : array-like or DataFrame of shape (n_rows, n_columns)
+    reset : bool, default=True
+        Whether this is the table of ``fit``.
+    **checks
+        Further ones of :func:`sklearn.utils.check_array`.
+
+    Returns
+    -------
+    ndarray or DataFrame
+    """
+    X = as_cells(X)
+    if not hasattr(X, "iloc"):
+        return validate_data(
+            estimator, X, reset=reset, dtype=None, ensure_all_finite=False, **checks
+        )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    check_array(np.zeros(X.shape), estimator=estimator, **checks)
+    return X
+
+
+def as_cells(X):
+    """A list of rows of text and numbers as an array of objects: numpy would make all of it text.
+
+    Frames of other libraries, as polars and pyarrow have them, become pandas', since an array has
+    one dtype. Anything else is returned as it is, a Series as an array: scikit-learn says what is
+    wrong.
+    """
+    X = in_pandas(X)
+    if hasattr(X, "iloc") and X.ndim != 2:
+        return np.asarray(X)
+    if isinstance(X, list | tuple):
+        try:
+            is_text = np.asarray(X).dtype.kind in "US"
+        except ValueError:
+            return X
+        return np.array(X, dtype=object) if is_text else X
+    return X
+
+
+def checked_cells(X):
+    """A table of one of many tasks: scikit-learn's checks cost as much as the rest of its way."""
+    if hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.dtype.kind in "fiub"):
+        return X
+    return check_array(as_cells(X), dtype=None, ensure_all_finite=False, ensure_min_samples=0)
+
+
+def encode(encoder, X):
+    """Numbers of a table, of which none may be infinite; in scikit-learn's words.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        Fitted.
+    X : ndarray or DataFrame of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns_out), float64
+
+    Raises
+    ------
+    ValueError
+        If a cell is infinite.
+    """
+    encoded = encoder.transform(X)
+    if np.isinf(encoded).any():
+        raise ValueError("Input X contains infinity or a value too large for float64.")
+    return encoded
