@@ -75,7 +75,7 @@ FIRST_STAGE = {
 }
 
 
-def main(arguments=None):
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(
         parser, "default", max_steps=6500, batch_size=16, learning_rate=5e-4, optimizer="adamw"
@@ -87,8 +87,11 @@ def main(arguments=None):
     add("--max-cells", type=int, default=3000, help="rows x columns of a task")
     add("--threads", type=int, default=1)
     add("--workers", type=int, default=0)
-    args = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
 
+
+def main(arguments=None):
+    args = parse_arguments(arguments)
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     source = Mixture(

@@ -159,6 +159,18 @@ def test_the_default_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, monk
     assert {"TablePrior", "rain", "sun"} <= set(first.card["datasets"])
 
 
+def test_the_default_recipe_is_that_of_the_card():
+    told = load_learner("default").card["recipe"]
+    first = {key: told["start"][key] for key in meta_train_default.FIRST_STAGE}
+    assert first == json.loads(json.dumps(meta_train_default.FIRST_STAGE))
+    args = vars(meta_train_default.parse_arguments([]))
+    settings = told.keys() - {"command", "start"}
+    assert {"max_steps", "learning_rate", "shots", "imbalanced", "max_cells"} <= settings
+    assert json.loads(json.dumps({key: args[key] for key in settings})) == {
+        key: told[key] for key in settings
+    }
+
+
 def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_path, monkeypatch):
     """All but the training itself, of which an epoch takes minutes."""
     monkeypatch.chdir(tmp_path)
