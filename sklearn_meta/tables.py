@@ -285,8 +285,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             n_labels = np.size(y_labelled) if np.ndim(y_labelled) else 0
             raise ValueError(f"{len(X_labelled)} labelled rows, but {n_labels} labels.")
         labels, y, n_label_columns = self._small_labels(y_labelled)
-        read = _rows_read(y)
-        X, y = np.vstack([X[read], X[len(y) :]]), y[read]
+        if len(y) > MOST_UNLABELLED:
+            read = _rows_read(y)
+            X, y = np.vstack([X[read], X[len(y) :]]), y[read]
         task = context_task(X, _with_unlabelled(y, len(X) - len(y)), n_label_columns)
         if not self.transductive:
             task = task._replace(context=np.arange(len(X)) < len(y))
@@ -307,7 +308,10 @@ def _rows_read(labels):
 
 def _in_chunks(task, n_context, chunk_size):
     """Tasks of the first ``n_context`` rows and of a chunk of the others each, one at least."""
-    for start in range(n_context, max(len(task.y), n_context + 1), chunk_size):
+    if len(task.y) <= n_context + chunk_size:
+        yield task
+        return
+    for start in range(n_context, len(task.y), chunk_size):
         rows = np.r_[:n_context, start : min(start + chunk_size, len(task.y))]
         parts = (part[rows] for part in (task.X, task.y, task.labelled, task.context))
         yield Task(*parts, task.n_label_columns)
