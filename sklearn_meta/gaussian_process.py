@@ -290,7 +290,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         X = self._table(X)
         if self.transductive:
             learner = self._module(self._learner())
-            (task,) = self._tasks_with(X, self._encoder_with(X), len(X))
+            task = self._task_with(X, self._encoder_with(X))
             inputs = self._inputs([task])
             with self._autocast():
                 z, _ = learner.backbone(**inputs)

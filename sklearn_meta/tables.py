@@ -164,18 +164,16 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """Transductive mode: the rows of a chunk and the context read each other."""
         n_context = len(self._rows_read())
         results = [
-            [result[0, n_context:] for result in self._forward([task])]
-            for task in self._tasks_with(X, encoder, self.chunk_size)
+            [result[0, n_context:] for result in self._forward([chunk])]
+            for chunk in _in_chunks(self._task_with(X, encoder), n_context, self.chunk_size)
         ]
         return [torch.cat(parts) for parts in zip(*results, strict=True)]
 
-    def _tasks_with(self, X, encoder, chunk_size):
-        """Tasks of the context followed by the rows of ``X``, a chunk at a time."""
+    def _task_with(self, X, encoder):
+        """The task of the context followed by the rows of ``X``."""
         context, rows = self._context_task(encode(encoder, self.X_)), encode(encoder, X)
-        for start in range(0, len(rows), chunk_size):
-            chunk = rows[start : start + chunk_size]
-            labels = _with_unlabelled(context.y, len(chunk))
-            yield context_task(np.vstack([context.X, chunk]), labels, context.n_label_columns)
+        labels = _with_unlabelled(context.y, len(rows))
+        return context_task(np.vstack([context.X, rows]), labels, context.n_label_columns)
 
     def _context_in_use(self, encoded=None):
         """Inductive mode: the context, read anew if the weights or their place are others now.
