@@ -11,6 +11,7 @@ from sklearn.datasets import load_iris
 
 from sklearn_meta.tasks import Folder, as_source, select, split
 from sklearn_meta.tasks.collections import Subset
+from sklearn_meta.tasks.sources import as_dataset
 
 INDEX = pd.DataFrame(
     [
@@ -125,6 +126,26 @@ def test_a_folder_that_cannot_be_used_says_why(tmp_path, files, settings, error,
             (tmp_path / name).write_bytes(b"")
     with pytest.raises(error, match=message):
         Folder(tmp_path if files is not None else tmp_path / "none", **settings)
+
+
+@pytest.mark.parametrize("missing", [-1, None, "-1", np.nan])
+def test_a_selection_counts_classes_as_meta_fit_does(missing):
+    X, y = np.random.default_rng(0).standard_normal((30, 3)), np.arange(30) % 2
+    known = np.arange(30) % 3 > 0
+    y = y.astype(str) if isinstance(missing, str) else y
+    y = np.where(known, y.astype(object), missing)
+    chosen = select({"half": (X, y)}, n_classes=(2, 2), min_class_size=10)
+    assert list(chosen) == ["half"]
+    assert as_dataset(X, y).n_classes == 2
+    rejected = select({"half": (X, y)}, n_rows=(31, 99), min_class_size=11).rejected
+    assert rejected == {"half": "30 rows, 10 rows in the smallest class"}
+
+
+def test_a_selection_takes_fractions_for_a_regression_target_as_meta_fit_does():
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    assert list(select({"sum": (X, X.sum(1))}, n_classes=(2, 5), min_class_size=5)) == ["sum"]
+    rejected = select({"sum": (X, np.where(X[:, 0] > 0, np.inf, X[:, 1]))}).rejected
+    assert "infinite" in rejected["sum"]
 
 
 def pairs():

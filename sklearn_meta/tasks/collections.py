@@ -13,6 +13,7 @@ import numpy as np
 
 from ..folders import expanded
 from .dataset import RawTable
+from .sources import labels_of
 
 
 def _read_parquet(file):
@@ -237,7 +238,8 @@ def select(
     ----------
     collection : mapping of str to RawTable or (X, y)
     n_columns, n_rows, n_classes : (int, int), default=None
-        Smallest and largest number that is allowed, both inclusive.
+        Smallest and largest number that is allowed, both inclusive. Rows without a label count as
+        rows, and are of no class.
     min_class_size : int, default=None
         Rows that each class must have.
     exclude : collection of str
@@ -264,16 +266,17 @@ def select(
             continue
         try:
             X, y, *metadata = collection[name]
+            metadata = metadata[0] if metadata else {}
+            labels = labels_of(y, name, metadata)[1]
         except (OSError, ValueError) as error:
             rejected[name] = str(error)
             continue
-        metadata = metadata[0] if metadata else {}
         if str(metadata.get("id")) in exclude:
             rejected[name] = "excluded"
             continue
         found = {"rows": (len(y), n_rows), "columns": (np.shape(X)[1], n_columns)}
-        if metadata.get("task") != "regression":
-            counts = np.unique(np.asarray(y).astype(str), return_counts=True)[1]
+        if labels.dtype.kind != "f":
+            counts = np.bincount(labels)
             found["classes"] = (len(counts), n_classes)
             found["rows in the smallest class"] = (
                 counts.min(initial=len(y)),

@@ -286,29 +286,55 @@ def as_dataset(X, y, name="dataset", metadata=None):
         )
     if len(X) != len(y):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
+    labelled, y = labels_of(y, name, metadata)
+    X = TableEncoder().fit_transform(X)[labelled]
+    if y.dtype.kind != "f" and len(np.unique(y)) < 2:
+        raise ValueError(f"Dataset {name!r} has {len(np.unique(y))} class; at least 2 are needed.")
+    return Dataset(name, _single_precision(X), y)
+
+
+def labels_of(y, name="dataset", metadata=None):
+    """The rows of a table that have a label, and their labels as a Dataset has them.
+
+    Parameters
+    ----------
+    y, name, metadata
+        As of :func:`as_dataset`.
+
+    Returns
+    -------
+    labelled : ndarray of shape (n_rows,), bool
+    labels : ndarray of shape (n_labelled,) or (n_labelled, n_targets)
+        int64 codes of classes, or float32 values of a regression target.
+
+    Raises
+    ------
+    ValueError
+        If y has several columns of labels, or a target that is no finite number of float32.
+    """
+    y = _one_column(np.asarray(y))
     task = (metadata or {}).get("task")
     if y.ndim > 1 and task != "regression":
         raise ValueError(
             f"Dataset {name!r}: y has shape {y.shape}, and there is one label a row. Give one "
             "column of it, or the metadata {'task': 'regression'} for several targets."
         )
-    known = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)
-    X, y = TableEncoder().fit_transform(X)[known], y[known]
-    if y.dtype == object:
-        y = y.astype(str) if any(isinstance(value, str) for value in y) else y.astype(float)
-    if task == "regression" or (task is None and _is_continuous(y)):
+    labelled = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)
+    known = y[labelled]
+    if known.dtype == object:
+        has_text = any(isinstance(value, str) for value in known)
+        known = known.astype(str if has_text else float)
+    if task == "regression" or (task is None and _is_continuous(known)):
         with np.errstate(over="ignore"):
-            y = y.astype(np.float32)
-        if not np.isfinite(y).all():
+            known = known.astype(np.float32)
+        if not np.isfinite(known).all():
             raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
-        return Dataset(name, _single_precision(X), y)
-    labelled = np.ones(len(y), dtype=bool)
+        return labelled, known
     if task is None:
-        labelled = y != ("-1" if y.dtype.kind == "U" else -1)
-    classes, codes = np.unique(y[labelled], return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"Dataset {name!r} has {len(classes)} class; at least 2 are needed.")
-    return Dataset(name, _single_precision(X[labelled]), codes.astype(np.int64))
+        marked = known == ("-1" if known.dtype.kind == "U" else -1)
+        labelled[labelled] = ~marked
+        known = known[~marked]
+    return labelled, np.unique(known, return_inverse=True)[1].astype(np.int64)
 
 
 def _one_column(y):
@@ -317,7 +343,9 @@ def _one_column(y):
 
 
 def _is_continuous(y):
-    return y.dtype.kind == "f" and len(y) > 0 and type_of_target(y) == "continuous"
+    if y.dtype.kind != "f" or not len(y):
+        return False
+    return not np.isfinite(y).all() or type_of_target(y) == "continuous"
 
 
 def _single_precision(X):
