@@ -139,6 +139,13 @@ def test_a_selection_counts_classes_as_meta_fit_does(missing):
     assert as_dataset(X, y).n_classes == 2
     rejected = select({"half": (X, y)}, n_rows=(31, 99), min_class_size=11).rejected
     assert rejected == {"half": "30 rows, 10 rows in the smallest class"}
+    ready = {"half": as_dataset(X, y)}
+    assert select(ready, n_rows=(20, 20), min_class_size=11).rejected == {
+        "half": "10 rows in the smallest class"
+    }
+    assert as_source(select(ready))["half"].n_classes == 2
+    counts = select({"counts": as_dataset(X, known + 5, metadata={"task": "regression"})})
+    assert as_source(counts)["counts"].y.dtype == np.float32
 
 
 def test_a_selection_takes_fractions_for_a_regression_target_as_meta_fit_does():

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..folders import expanded
-from .dataset import RawTable
+from .dataset import Dataset, RawTable
 from .sources import labels_of
 
 
@@ -236,7 +236,7 @@ def select(
 
     Parameters
     ----------
-    collection : mapping of str to RawTable or (X, y)
+    collection : mapping of str to RawTable, Dataset or (X, y)
     n_columns, n_rows, n_classes : (int, int), default=None
         Smallest and largest number that is allowed, both inclusive. Rows without a label count as
         rows, and are of no class.
@@ -265,8 +265,7 @@ def select(
             rejected[name] = f"another of family {family!r}"
             continue
         try:
-            X, y, *metadata = collection[name]
-            metadata = metadata[0] if metadata else {}
+            X, y, metadata = _as_raw(collection[name])
             labels = labels_of(y, name, metadata)[1]
         except (OSError, ValueError) as error:
             rejected[name] = str(error)
@@ -293,6 +292,15 @@ def select(
             tables[name] = RawTable(X, y, metadata)
             families[name] = family
     return Selection(tables, rejected, families)
+
+
+def _as_raw(item):
+    """A table of a collection with what is known of it."""
+    if isinstance(item, Dataset):
+        task = "regression" if item.y.dtype.kind == "f" else "classification"
+        return RawTable(item.X, item.y, {"task": task})
+    X, y, *metadata = item
+    return RawTable(X, y, metadata[0] if metadata else {})
 
 
 def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
