@@ -316,6 +316,14 @@ def test_parquet_says_what_is_wrong(table, tmp_path):
         load_tagging(tmp_path / "elsewhere", "small", "pos")
 
 
+@pytest.mark.parametrize("column", ["tokens", "pos"])
+def test_parquet_with_texts_in_place_of_lists(table, tmp_path, column):
+    table[column] = [" ".join(row) for row in table[column]]
+    table.to_parquet(tmp_path / "seqtag" / "small.parquet")
+    with pytest.raises(ValueError, match="sentence 0 of .* is a text: its tokens and its tags"):
+        load_tagging(tmp_path, "small", "pos")
+
+
 def test_parquet_with_tags_amiss(table, tmp_path):
     path = tmp_path / "seqtag" / "small.parquet"
     table.at[3, "pos"] = ["W", "W"]

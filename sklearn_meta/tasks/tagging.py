@@ -250,8 +250,8 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the task, split or a domain is unknown, the file cannot be read, a sentence has more or
-        fewer tokens than tags, or as of :func:`to_iob2`.
+        If the task, split or a domain is unknown, the file cannot be read, a sentence is a text
+        and no list, or has more or fewer tokens than tags, or as of :func:`to_iob2`.
     ImportError
         If pyarrow is not installed.
     """
@@ -266,6 +266,11 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
     tagged = {}
     for domain, (sentences, tags) in rows_by_domain(path, ["tokens", task], split, domains).items():
         for position, (sentence, row) in enumerate(zip(sentences, tags)):
+            if isinstance(sentence, str) or isinstance(row, str):
+                raise ValueError(
+                    f"{path}: sentence {position} of {domain}, split {split!r}, is a text: its "
+                    "tokens and its tags must each be a list of str."
+                )
             if len(sentence) != len(row):
                 raise ValueError(
                     f"{path}: sentence {position} of {domain}, split {split!r}, has "
