@@ -1,6 +1,7 @@
 """Collections: folders of tables, filters, and splits that keep families together."""
 
 import sys
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -153,6 +154,16 @@ def test_a_selection_takes_fractions_for_a_regression_target_as_meta_fit_does():
     assert list(select({"sum": (X, X.sum(1))}, n_classes=(2, 5), min_class_size=5)) == ["sum"]
     rejected = select({"sum": (X, np.where(X[:, 0] > 0, np.inf, X[:, 1]))}).rejected
     assert "infinite" in rejected["sum"]
+
+
+def test_a_selection_leaves_out_labels_that_meta_fit_cannot_read():
+    days = np.array([date(2020, 1, 1 + i % 2) for i in range(30)], dtype=object)
+    X = pairs()["fits"][0]
+    odd = {"days": (X, days, {"id": 61}), "fits": pairs()["fits"]}
+    chosen = select(odd)
+    assert list(chosen) == ["fits"]
+    assert "float" in chosen.rejected["days"]
+    assert select(odd, exclude=[61]).rejected == {"days": "excluded"}
 
 
 def pairs():

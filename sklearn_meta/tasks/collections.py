@@ -266,12 +266,12 @@ def select(
             continue
         try:
             X, y, metadata = _as_raw(collection[name])
+            if str(metadata.get("id")) in exclude:
+                rejected[name] = "excluded"
+                continue
             labels = labels_of(y, name, metadata)[1]
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:  # what meta_fit leaves out, too
             rejected[name] = str(error)
-            continue
-        if str(metadata.get("id")) in exclude:
-            rejected[name] = "excluded"
             continue
         found = {"rows": (len(y), n_rows), "columns": (np.shape(X)[1], n_columns)}
         if labels.dtype.kind != "f":

@@ -279,7 +279,7 @@ def as_dataset(X, y, name="dataset", metadata=None):
         :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
         target that is no finite number of float32.
     """
-    X, y = in_pandas(X), _one_column(np.asarray(y))
+    X = in_pandas(X)
     if len(np.shape(X)) != 2 or not len(y):
         raise ValueError(
             f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."
@@ -288,8 +288,8 @@ def as_dataset(X, y, name="dataset", metadata=None):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
     labelled, y = labels_of(y, name, metadata)
     X = TableEncoder().fit_transform(X)[labelled]
-    if y.dtype.kind != "f" and len(np.unique(y)) < 2:
-        raise ValueError(f"Dataset {name!r} has {len(np.unique(y))} class; at least 2 are needed.")
+    if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
+        raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.")
     return Dataset(name, _single_precision(X), y)
 
 
