@@ -77,7 +77,7 @@ def train(module, loss, draw, steps, learning_rate, seed, look=None):
         (
             "schedule",
             LRScheduler(
-                LambdaLR, lr_lambda=lambda i: rate_at(i, steps, steps // 10, 1), step_every="batch"
+                LambdaLR, lr_lambda=lambda i: rate_at(i, steps, steps // 10), step_every="batch"
             ),
         ),
     ]

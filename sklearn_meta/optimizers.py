@@ -103,15 +103,15 @@ def rates(learning_rate, factors):
 SCHEDULES = ("cosine", "noam", "constant")
 
 
-def rate_at(step, n_steps, n_warmup, n_cycles=1, schedule="cosine"):
+def rate_at(step, n_steps, n_warmup, schedule="cosine"):
     """Factor of the learning rate: linear warm-up, then as ``schedule`` says.
 
     Parameters
     ----------
     step : int
         From 0 on.
-    n_steps, n_warmup, n_cycles : int
-        Of the whole run, of its warm-up, and falls of "cosine" in the rest.
+    n_steps, n_warmup : int
+        Of the whole run, and of its warm-up.
     schedule : {"cosine", "noam", "constant"}, default="cosine"
 
     Returns
@@ -121,17 +121,15 @@ def rate_at(step, n_steps, n_warmup, n_cycles=1, schedule="cosine"):
     Raises
     ------
     ValueError
-        If there is no such schedule, or ``n_cycles`` is less than 1.
+        If there is no such schedule.
     """
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}.")
-    if n_cycles < 1:
-        raise ValueError(f"n_cycles must be 1 or more, got {n_cycles}: take schedule='constant'.")
     if step < n_warmup:
         return (step + 1) / n_warmup
     if schedule == "noam":
         return math.sqrt(max(n_warmup, 1) / (step + 1))
     if schedule == "constant":
         return 1.0
-    position = n_cycles * (step - n_warmup) / max(n_steps - n_warmup, 1)
-    return 0.0 if position >= n_cycles else 0.5 * (1 + math.cos(math.pi * (position % 1)))
+    position = min((step - n_warmup) / max(n_steps - n_warmup, 1), 1.0)
+    return 0.5 * (1 + math.cos(math.pi * position))

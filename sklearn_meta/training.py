@@ -42,7 +42,6 @@ def meta_train(
     weight_decay=0.01,
     n_warmup=100,
     schedule="cosine",
-    n_cycles=1,
     clip=1.0,
     eval_every=500,
     n_validation=32,
@@ -86,9 +85,8 @@ def meta_train(
     schedule : {"cosine", "noam", "constant"}, default="cosine"
         How the learning rate runs after ``n_warmup`` steps: to zero along a cosine, with the
         inverse square root of the steps (Vaswani et al., 2017; section 3.5 of paper 003), or not.
-    n_warmup, n_cycles : int, default=100 and 1
-        The rate rises linearly over ``n_warmup`` steps; of "cosine" the rest of them holds
-        ``n_cycles`` falls.
+    n_warmup : int, default=100
+        Steps over which the rate rises linearly.
     clip : float, default=1.0
         Largest norm of the gradient.
     eval_every : int, default=500
@@ -164,7 +162,7 @@ def meta_train(
         "tables": _fingerprint(source),
         "validation_tables": validation_source is not None and _fingerprint(validation_source),
         "weight_decay": weight_decay,
-        "warmup": [n_warmup, n_cycles],
+        "warmup": n_warmup,
         "clip": clip,
         "n_validation": n_validation,
     }
@@ -198,7 +196,6 @@ def meta_train(
                 step + checkpoint.n_epochs * eval_every,
                 n_epochs * eval_every,
                 n_warmup,
-                n_cycles,
                 schedule,
             ),
             last_epoch=-1,

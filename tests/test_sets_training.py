@@ -38,16 +38,16 @@ def test_random_state_decides_and_nothing_else():
 def test_learning_rate_warms_up_and_falls(monkeypatch):
     asked = []
 
-    def rate_at(step, *schedule, **cycles):
+    def rate_at(step, *schedule):
         asked.append((step, *schedule))
-        return rate(step, *schedule, **cycles)
+        return rate(step, *schedule)
 
     rate = training.rate_at
     monkeypatch.setattr(training, "rate_at", rate_at)
     SetTransformerRegressor(**QUICK, batch_size=4).fit(random_sets(21), np.arange(21))
     steps = [step for step, *_ in asked]
     assert steps[:-1] == list(range(12)) and asked[-1] == (12, 12, 2)  # 6 batches, 2 epochs
-    assert rate(12, 12, 2, 1) == 0
+    assert rate(12, 12, 2) == 0
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ def test_history_holds_the_rates_and_every_epoch(whole):
         for batch in epoch
         if "event_lr" in batch
     ]
-    np.testing.assert_allclose(rates, [1e-2 * rate_at(step, 15, 4, 1) for step in range(15)])
+    np.testing.assert_allclose(rates, [1e-2 * rate_at(step, 15, 4) for step in range(15)])
     assert not learner.training
 
 
@@ -192,7 +192,6 @@ def test_a_seed_is_a_run_and_another_seed_another(whole):
         {"weight_decay": 0.5},
         {"clip": 0.1},
         {"n_warmup": 1},
-        {"n_cycles": 2},
     ],
     ids=lambda setting: next(iter(setting)),
 )
@@ -240,18 +239,16 @@ def test_max_steps_need_not_be_a_multiple_of_an_epoch():
 # The schedule
 
 
-def test_rate_rises_linearly_and_falls_along_cosines():
-    rates = [rate_at(step, 110, 10, 2) for step in range(110)]
+def test_rate_rises_linearly_and_falls_along_a_cosine():
+    rates = [rate_at(step, 60, 10) for step in range(60)]
     np.testing.assert_allclose(rates[:10], np.arange(1, 11) / 10)
-    assert rates[10] == rates[60] == 1 and rates[35] == rates[85] == pytest.approx(0.5)
+    assert rates[10] == 1 and rates[35] == pytest.approx(0.5)
     np.testing.assert_allclose(rates[22], (1 + math.cos(math.pi * 0.24)) / 2)
-    falls = np.diff(rates[10:60]), np.diff(rates[60:])
-    assert all((fall < 0).all() for fall in falls)
-    assert 0 < rates[59] < 0.01 and 0 < rates[109] < 0.01
-    assert rate_at(110, 110, 10, 2) == rate_at(500, 110, 10, 2) == 0
-    assert rate_at(0, 10, 0, 1) == 1
+    assert (np.diff(rates[10:]) < 0).all() and 0 < rates[59] < 0.01
+    assert rate_at(60, 60, 10) == rate_at(500, 60, 10) == 0
+    assert rate_at(0, 10, 0) == 1
     assert {rate_at(step, 10, 4, schedule="constant") for step in (3, 4, 99)} == {1}
-    assert rate_at(0, 5, 5, 1) == 0.2 and rate_at(5, 5, 5, 1) == 1  # nothing but warm-up
+    assert rate_at(0, 5, 5) == 0.2 and rate_at(5, 5, 5) == 1  # nothing but warm-up
 
 
 def test_noam_rises_linearly_and_falls_with_the_root_of_the_steps():
@@ -259,8 +256,6 @@ def test_noam_rises_linearly_and_falls_with_the_root_of_the_steps():
     expected = [min((step + 1) / 10, (10 / (step + 1)) ** 0.5) for step in range(100)]
     np.testing.assert_allclose(rates, expected)
     assert rates[39] == 0.5
-    with pytest.raises(ValueError, match="n_cycles must be 1 or more, got 0"):
-        rate_at(0, 10, 2, n_cycles=0)
     with pytest.raises(ValueError, match="schedule must be one of.*'step'"):
         rate_at(0, 10, 2, schedule="step")
 
