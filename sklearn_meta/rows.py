@@ -32,11 +32,16 @@ class RowEstimator(MetaEstimator):
     def _seed(self, *of):
         return np.random.default_rng([self._seed_of_fit, *of])
 
+    @property
+    def _seed_of_fit(self):
+        """Drawn by ``fit``; before it, or of those pickled before it was drawn, the parameter."""
+        return vars(self).get("_drawn", self.random_state or 0)
+
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
         if reset:
             self.learner_ = self._learner()
-            self._seed_of_fit = self._seed_of_all()
+            self._drawn = self._seed_of_all()
         X = as_cells(X)
         table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
         numeric = {"y_numeric": not is_classifier(self)} if has_y else {}

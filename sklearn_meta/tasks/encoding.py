@@ -41,6 +41,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Number of columns of the result.
     """
 
+    unseen_ = ()  # of encoders that were pickled before there was one
+
     def __init__(self, max_categories=20):
         self.max_categories = max_categories
 
