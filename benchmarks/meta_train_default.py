@@ -5,8 +5,7 @@
 Meta-trained on a synthetic prior mixed with the `train` tables of a folder (less scikit-learn's
 own sets), watched on its `valid` tables: first on tasks of few labelled rows, most with as many
 rows of each class, as in paper 000; then for a third of the time on tasks as tables have them, with
-up to 40 labelled rows a class. Both stages have the paper's head; the weights are saved with one that
-has the same parameters and reads unlabelled rows, too. Run again after a kill, it goes on.
+up to 40 labelled rows a class. Run again after a kill, it goes on.
 """
 
 import argparse
@@ -115,11 +114,9 @@ def main(arguments=None):
         "(targets of regression tables and, for 30 % of draws, a numeric column in place of the "
         "target cut into classes); without scikit-learn's own sets"
     )
-    validation = last_look(learner, history, tables="split `valid`", head=learner.names["head"])
+    validation = last_look(learner, history, tables="split `valid`")
     datasets = names_in(source)
-    refined = Learner(head="refined_prototypes", backbone_config=backbone_config(args))
-    refined.load_state_dict(learner.state_dict())
-    save(refined, args, __file__, data=data, validation=validation, datasets=datasets, **begun)
+    save(learner, args, __file__, data=data, validation=validation, datasets=datasets, **begun)
 
 
 def train(learner, source, args, stage, *, max_steps, learning_rate, shots, imbalanced):

@@ -8,7 +8,6 @@ from .learned_moments import LearnedMoments
 from .linear import LinearClassifier, LinearRegressor
 from .odd_one_out import OddOneOut
 from .prototypes import Prototypes
-from .refined_prototypes import RefinedPrototypes
 from .text import CRFLayer, SoftmaxLayer
 from .ways import LabelAttention, LastPosition
 
@@ -16,7 +15,6 @@ from .ways import LabelAttention, LastPosition
 HEADS = {
     "classification": {
         "prototypes": Prototypes,
-        "refined_prototypes": RefinedPrototypes,
         "label_propagation": LabelPropagation,
         "linear": LinearClassifier,
     },
@@ -49,7 +47,6 @@ __all__ = [
     "OddOneOut",
     "OneHotLabels",
     "Prototypes",
-    "RefinedPrototypes",
     "SoftmaxLayer",
     "StringLabels",
 ]
