@@ -7,6 +7,7 @@ and how to read it.
     python benchmarks/few_shot_tables.py --split test --peers-cache peers_cache.csv
     python benchmarks/few_shot_tables.py --split test --unlabelled 5 20 100
     python benchmarks/few_shot_tables.py --split test --frequencies natural
+    python benchmarks/few_shot_tables.py --split valid --targets further
     python benchmarks/few_shot_tables.py --quick --weights default my_run.safetensors
 """
 
@@ -23,6 +24,7 @@ import numpy as np
 import pandas as pd
 import peers
 from few_shot_report import SETTING, plot_curves, summarise, to_markdown
+from further_targets import further_targets
 from results_folder import place_of
 from sklearn.metrics import accuracy_score, log_loss
 
@@ -303,6 +305,7 @@ def parse_arguments(arguments=None):
     add("--unlabelled", type=positive, nargs="+", default=[20], help=several)
     of_classes = "of classes among unlabelled rows: as many of each, or as the table has them"
     add("--frequencies", choices=list(FREQUENCIES), default="even", help=f"{of_classes} [even]")
+    add("--targets", choices=["own", "further"], default="own", help="of the tables [own]")
     add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
     add("--inductive", action="store_true", help="also ours with transductive=False")
     add("--device", default="auto", help="where ours runs")
@@ -331,6 +334,9 @@ def main(arguments=None):
     options = parse_arguments(arguments)
     shots, unlabelled = sorted(set(options.shots)), sorted(set(options.unlabelled))
     tables = read_tables(options.folder, options.split)
+    if options.targets == "further":
+        of_regression = read_tables(options.folder, options.split, "regression")
+        tables = further_targets(tables, of_regression)
     # Every setting is measured on the same tables.
     enough = [t for t in tables if np.bincount(t.y).min() >= shots[-1] + unlabelled[-1]]
     needed = f"{shots[-1]} + {unlabelled[-1]} rows a class"
@@ -366,7 +372,8 @@ def main(arguments=None):
     print(text)
 
     options.output.mkdir(parents=True, exist_ok=True)
-    stem = options.split + ("_natural" if options.frequencies == "natural" else "")
+    stem = options.split + ("_further" if options.targets == "further" else "")
+    stem += "_natural" if options.frequencies == "natural" else ""
     stem = options.output / (stem + ("_unlabelled" if len(unlabelled) > 1 else ""))
     results.to_csv(f"{stem}.csv", index=False, float_format="%.6g")
     summary.to_csv(f"{stem}_summary.csv", index=False, float_format="%.6g")

@@ -1,0 +1,87 @@
+"""More few-shot tasks from the same tables: columns in the place of the target.
+
+Twenty tables are few to choose by: what is two standard errors better on them may be nothing on
+others. Their other columns, and targets of regression cut into classes, make five times as many.
+"""
+
+import hashlib
+
+import numpy as np
+import pandas as pd
+
+#: Classes of a target: at most, and rows of each at least.
+MOST_CLASSES, LEAST_ROWS = 10, 30
+
+
+def further_targets(tables, regression_tables, n_columns=2):
+    """Classification tables with other targets than their own.
+
+    Parameters
+    ----------
+    tables : list of Table
+        Of each, up to ``n_columns`` columns are targets. Which, and into how many classes numbers
+        are cut, is a function of the table's name; the own target is left out.
+    regression_tables : list of Table
+        The target of each, cut into 2, 3 and 5 classes of as many rows.
+    n_columns : int, default=2
+
+    Returns
+    -------
+    list of Table
+        Named "table/column" or "table/number of classes".
+    """
+    found = []
+    for table in regression_tables:
+        for n_classes in (2, 3, 5):
+            y = intervals(table.y, n_classes)
+            found.append(table._replace(name=f"{table.name}/{n_classes}", y=y))
+    for table in tables:
+        seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
+        rng, made = np.random.default_rng([seed, 1]), []
+        for column in rng.permutation(table.X.columns):
+            y = as_classes(table.X[column], n_classes=int(rng.integers(2, 5)))
+            if y is not None and len(made) < n_columns and table.X.shape[1] > 2:
+                made.append(column_as_target(table, column, y))
+        found += made
+    counts = [np.bincount(table.y) for table in found]
+    return [t for t, n in zip(found, counts, strict=True) if len(n) > 1 and n.min() >= LEAST_ROWS]
+
+
+def column_as_target(table, column, y):
+    """The table without a column, and without rows of no class (y < 0)."""
+    rows = y >= 0
+    X = table.X.drop(columns=column)[rows].reset_index(drop=True)
+    return table._replace(name=f"{table.name}/{column}", X=X, y=y[rows])
+
+
+def as_classes(values, *, n_classes, least_rows=LEAST_ROWS):
+    """Class codes of a column, -1 for rows without one; None if it makes no two classes.
+
+    Parameters
+    ----------
+    values : Series
+    n_classes : int
+        Of numbers of more than ten values, which are cut into intervals of as many rows. Else
+        the classes are the commonest ten values of ``least_rows`` rows or more.
+    least_rows : int, default=30
+
+    Returns
+    -------
+    ndarray of shape (n_rows,), int, or None
+    """
+    y = np.full(len(values), -1)
+    known = values.notna().to_numpy()
+    if pd.api.types.is_numeric_dtype(values) and values.nunique() > MOST_CLASSES:
+        y[known] = intervals(values[known].to_numpy(float), n_classes)
+    else:
+        counts = values.value_counts()
+        common = counts[counts >= least_rows].index[:MOST_CLASSES]
+        rows = values.isin(common).to_numpy()
+        y[rows] = pd.factorize(values[rows].astype(str), sort=True)[0]
+    return y if y.max(initial=-1) > 0 else None
+
+
+def intervals(values, n_classes):
+    """Codes of intervals that hold as many values each; fewer where values are repeated."""
+    cuts = np.quantile(values, np.arange(1, n_classes) / n_classes)
+    return np.unique(np.searchsorted(cuts, values), return_inverse=True)[1]
