@@ -5,6 +5,7 @@
     python benchmarks/paper_003.py --data omniglot --weights omniglot_few_shot
     python benchmarks/paper_003.py --data symbolic --search 30
     python benchmarks/paper_003.py --data symbolic --found
+    python benchmarks/paper_003.py --data omniglot --paper --seeds 10
     python benchmarks/paper_003.py --coefficients
     python benchmarks/paper_003.py --quick
 
@@ -18,6 +19,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import paper_003_report as report
@@ -36,18 +38,56 @@ from sklearn_meta.weights import load_learner
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: Models where nothing was searched: backbone, its settings, the peak rate. The paper's rates are
-#: for a hundred times as many steps.
+
+class Settings(NamedTuple):
+    """What a model is trained with."""
+
+    backbone: str
+    config: dict
+    rate: float  # where it is highest
+    schedule: str = "cosine"
+
+
+#: Models where nothing was searched. The paper's rates are for a hundred times as many steps.
 MODELS = {
-    "few_shot_transformer": ("few_shot_transformer", {"width": 64}, 1e-3),
-    "transformer": ("transformer", {"width": 64}, 1e-3),
-    "snail": ("snail", {"width": 32}, 1e-3),
+    "few_shot_transformer": Settings("few_shot_transformer", {"width": 64}, 1e-3),
+    "transformer": Settings("transformer", {"width": 64}, 1e-3),
+    "snail": Settings("snail", {"width": 32}, 1e-3),
 }
 
 #: Section 4.4: the same settings for all.
 ABLATIONS = {
-    name: ("few_shot_transformer", {"attention": name, "width": 64, "n_layers": 2}, 1e-3)
+    name: Settings("few_shot_transformer", {"attention": name, "width": 64, "n_layers": 2}, 1e-3)
     for name in VARIANTS
+}
+
+
+def of_paper(model, rate, schedule="constant", **config):
+    """Settings that the paper reports."""
+    return Settings(model, config, rate, schedule)
+
+
+#: What the paper's own search found for each data set (sections 5.2 and 5.3).
+PAPER = {
+    "omniglot": {
+        "few_shot_transformer": of_paper("few_shot_transformer", 1e-4, width=64),
+        "transformer": of_paper("transformer", 5e-3, "noam", width=32, n_layers=3),
+        "snail": of_paper("snail", 3.3e-5),
+    },
+    "mini_imagenet": {
+        "few_shot_transformer": of_paper(
+            "few_shot_transformer", 1e-5, "noam", width=128, n_layers=3, dropout=0.1
+        ),
+        "transformer": of_paper("transformer", 4e-7, width=64),
+        "snail": of_paper("snail", 1.186e-4),
+    },
+    "symbolic": {
+        "few_shot_transformer": of_paper(
+            "few_shot_transformer", 3.5e-7, width=32, n_layers=3, dropout=0.1
+        ),
+        "transformer": of_paper("transformer", 1e-6, width=64, n_layers=3, dropout=0.1),
+        "snail": of_paper("snail", 2.5e-6),
+    },
 }
 
 #: Options that a score depends on, beside those of the model.
@@ -72,6 +112,7 @@ def parse_arguments(arguments=None):
     add("--n-functions", type=float, default=1.0, help="factor on the functions [%(default)s]")
     add("--orders", type=int, default=1, help="of labelled rows, to average [%(default)s]")
     add("--found", action="store_true", help="with the settings that --search found")
+    add("--paper", action="store_true", help="with the settings that the paper reports")
     add("--dropout", type=float, default=0.0, help="of all but SNAIL, which has none [%(default)s]")
     add("--n-filters", type=int, default=64, help="of the image encoder [%(default)s]")
     add("--encoder", help="weights whose image encoder is taken as it is, by all models")
@@ -90,6 +131,8 @@ def parse_arguments(arguments=None):
         parser.error("--encoder is for --data omniglot alone")
     if options.found and (options.ablations or options.dropout):
         parser.error("--found has the settings of a search: leave out --ablations and --dropout")
+    if options.paper and (options.found or options.search or options.dropout):
+        parser.error("--paper has settings of its own: leave out --found, --search and --dropout")
     return options
 
 
@@ -110,12 +153,7 @@ def main(arguments=None):
         if options.search:
             search(name, data, options)
             continue
-        if options.ablations:
-            models = ABLATIONS
-        elif options.found:
-            models = {m: found_settings(name, m, options) for m in options.models}
-        else:
-            models = {m: MODELS[m] for m in options.models}
+        models = settings_of(name, options)
         for seed in range(options.seeds):
             for model in models:
                 run(name, data, model, models[model], seed, options)
@@ -123,18 +161,34 @@ def main(arguments=None):
         report.write(options.output)
 
 
+def settings_of(name, options):
+    """Models, or ablations, and what each is trained with on this data."""
+    if options.ablations:
+        if not options.paper:
+            return ABLATIONS
+        ours = PAPER[name]["few_shot_transformer"]
+        return {m: ours._replace(config={**ours.config, "attention": m}) for m in VARIANTS}
+    if options.found:
+        return {m: found_settings(name, m, options) for m in options.models}
+    known = PAPER[name] if options.paper else MODELS
+    return {m: known[m] for m in options.models}
+
+
 def run(name, data, model, settings, seed, options):
     """Train a model from a seed, unless that was done, and add its scores to runs.csv."""
     file = options.output / "runs.csv"
-    backbone, config, rate = settings
+    backbone, config, rate, schedule = settings
     if options.dropout and backbone != "snail":
         config = {**config, "dropout": options.dropout}
+    told = {"rate": rate, **config}
+    if schedule != "cosine":
+        told["schedule"] = schedule
     key = {
         "data": name if options.encoder is None else f"{name}, frozen encoder",
         "model": model,
         "seed": seed,
         "steps": options.max_steps,
-        "config": json.dumps({"rate": rate, **config}, sort_keys=True),
+        "config": json.dumps(told, sort_keys=True),
         "protocol": json.dumps(protocol(options)),
     }
     done = pd.read_csv(file).to_dict("records") if file.exists() else []
@@ -142,7 +196,8 @@ def run(name, data, model, settings, seed, options):
         return
     start = time.process_time()
     learner = make_learner(data, backbone, config, seed)
-    history = train(learner, data, rate, seed, options, folder_of(options, key))
+    folder = folder_of(options, key)
+    history = train(learner, data, rate, seed, options, folder, schedule)
     row = {
         **key,
         "n_parameters": sum(p.numel() for p in learner.parameters()),
@@ -173,7 +228,7 @@ def found_settings(name, model, options):
         raise SystemExit(f"{file} is not there: run --search first.")
     best = pd.read_csv(file).nlargest(1, "value").to_dict("records")[0]
     config = {k: v for k, v in best.items() if k not in ("number", "value", "rate")}
-    return MODELS[model][0], config, best["rate"]
+    return Settings(MODELS[model].backbone, config, best["rate"])
 
 
 def score_weights(name, options):
@@ -196,7 +251,7 @@ def folder_of(options, key):
     return options.cache / "".join(c if c.isalnum() else "_" for c in "-".join(words))
 
 
-def train(learner, data, rate, seed, options, folder=None):
+def train(learner, data, rate, seed, options, folder=None, schedule="cosine"):
     return meta_train(
         learner,
         data.sources["train"],
@@ -205,6 +260,7 @@ def train(learner, data, rate, seed, options, folder=None):
         max_steps=options.max_steps,
         batch_size=options.batch_size,
         learning_rate=rate,
+        schedule=schedule,
         weight_decay=1e-4,
         n_warmup=min(200, options.max_steps // 4),
         eval_every=max(options.max_steps // 10, 1),
@@ -226,7 +282,7 @@ def search(name, data, options):
     options.cache.mkdir(parents=True, exist_ok=True)
     for model in options.models:
 
-        def objective(trial, backbone=MODELS[model][0]):
+        def objective(trial, backbone=MODELS[model].backbone):
             config = {"width": trial.suggest_categorical("width", [16, 32, 64])}
             if backbone != "snail":
                 config["n_layers"] = trial.suggest_categorical("n_layers", [1, 3, 6])

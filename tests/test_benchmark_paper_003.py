@@ -20,6 +20,7 @@ import paper_003_report as report
 from paper_003_tasks import DATA, Data, Fixed, accuracy, encoded, make_learner, sampler
 
 from sklearn_meta.backbones.image_encoder import ImageEncoder
+from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import Dataset, Vectors
 from sklearn_meta.weights import load_learner
 
@@ -65,6 +66,30 @@ def test_ablations_differ_in_nothing_but_attention(tmp_path, folder):
     assert sorted(set(runs["model"])) == ["A1", "A3", "A5", "A6", "A7", "A8"]
     others = runs["config"].str.replace(r'"attention": "A\d", ', "", regex=True)
     assert others.nunique() == 1
+
+
+def test_the_papers_settings_are_run_with(tmp_path, folder):
+    told = arguments(tmp_path, folder, "--data", "omniglot", "--paper")
+    for more in (["--found"], ["--search", "1"], ["--dropout", "0.5"]):  # the paper has its own
+        with pytest.raises(SystemExit):
+            paper_003.main([*told, *more])
+    paper_003.main([*told, "--models", "transformer"])
+    runs = pd.read_csv(tmp_path / "out/runs.csv")
+    expected = {"n_layers": 3, "rate": 5e-3, "schedule": "noam", "width": 32}
+    assert runs["config"].map(json.loads).tolist() == [expected] * 2
+    options = paper_003.parse_arguments([*told, "--ablations"])
+    ours = paper_003.PAPER["omniglot"]["few_shot_transformer"]
+    assert (ours.rate, ours.schedule, ours.config) == (1e-4, "constant", {"width": 64})
+    for name, settings in paper_003.settings_of("omniglot", options).items():
+        assert settings == ours._replace(config={"width": 64, "attention": name})  # section 4.4
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_the_papers_settings_are_of_networks_that_there_are(data):
+    assert set(paper_003.PAPER[data]) == set(paper_003.MODELS)
+    for model, settings in paper_003.PAPER[data].items():
+        config = {"inputs": "vectors", "n_inputs": 8, "backbone_config": settings.config}
+        assert FewShotLearner(settings.backbone, **config).names["backbone"] == model
 
 
 def test_the_search_goes_on_where_it_was_killed(tmp_path, folder):
