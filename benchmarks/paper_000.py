@@ -54,6 +54,8 @@ def parse_arguments(arguments=None):
     add("--folder", type=Path, default=folder, help="real tables, with an index [%(default)s]")
     add("--pool", nargs="+", default=["train", "valid"], help="splits of the index to use [both]")
     add("--openml", nargs="+", metavar="SUITE", help="suites of OpenML in place of the folder")
+    of_columns = "share of training tables whose target is one of their columns, real ones only"
+    add("--retarget", type=float, default=0.0, help=f"{of_columns} [%(default)s]")
     add("--batch-size", type=int, default=8, help="tasks a step [%(default)s, as the paper]")
     add("--learning-rate", type=float, help="of all methods, in place of the grid's")
     add("--keep", choices=["best", "last"], default="best", help="weights, by validation loss")

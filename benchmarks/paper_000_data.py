@@ -50,8 +50,8 @@ def data_of(cell, options):
     ----------
     cell : Cell
     options : Namespace
-        ``n_tables`` of Circle-Spiral; ``folder``, ``pool`` and ``openml`` of real tables;
-        ``n_test``, the most test tables.
+        ``n_tables`` of Circle-Spiral; ``folder``, ``pool``, ``openml`` and ``retarget`` of real
+        tables; ``n_test``, the most test tables.
 
     Returns
     -------
@@ -75,7 +75,9 @@ def data_of(cell, options):
     if cell.n_train is not None:
         names = np.random.default_rng(cell.split).permutation(sorted(train))
         train = Subset(pool, names[: cell.n_train])
-    train, valid, test = (as_source(part, task=cell.task) for part in (train, valid, test))
+    valid, test = (as_source(part, task=cell.task) for part in (valid, test))
+    retarget = 0.0 if cell.data == "circle_spiral" else options.retarget
+    train = as_source(train, task=cell.task, retarget=retarget)
     return Data(train, valid, dict(list(test.items())[: options.n_test]))
 
 
