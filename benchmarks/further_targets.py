@@ -20,7 +20,7 @@ def further_targets(tables, regression_tables, n_columns=2):
     ----------
     tables : list of Table
         Of each, up to ``n_columns`` columns are targets. Which, and into how many classes numbers
-        are cut, is a function of the table's name; the own target is left out.
+        are cut, is a function of the table's name; its own target is left out.
     regression_tables : list of Table
         The target of each, cut into 2, 3 and 5 classes of as many rows.
     n_columns : int, default=2
@@ -39,8 +39,10 @@ def further_targets(tables, regression_tables, n_columns=2):
         seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
         rng, made = np.random.default_rng([seed, 1]), []
         for column in rng.permutation(table.X.columns):
-            y = as_classes(table.X[column], n_classes=int(rng.integers(2, 5)))
-            if y is not None and len(made) < n_columns and table.X.shape[1] > 2:
+            if len(made) == n_columns or table.X.shape[1] < 3:  # two are to be left
+                break
+            y = as_classes(table.X[column], int(rng.integers(2, 5)))
+            if y is not None:
                 made.append(column_as_target(table, column, y))
         found += made
     counts = [np.bincount(table.y) for table in found]
@@ -54,7 +56,7 @@ def column_as_target(table, column, y):
     return table._replace(name=f"{table.name}/{column}", X=X, y=y[rows])
 
 
-def as_classes(values, *, n_classes, least_rows=LEAST_ROWS):
+def as_classes(values, n_classes):
     """Class codes of a column, -1 for rows without one; None if it makes no two classes.
 
     Parameters
@@ -62,8 +64,7 @@ def as_classes(values, *, n_classes, least_rows=LEAST_ROWS):
     values : Series
     n_classes : int
         Of numbers of more than ten values, which are cut into intervals of as many rows. Else
-        the classes are the commonest ten values of ``least_rows`` rows or more.
-    least_rows : int, default=30
+        the classes are the values of enough rows, the commonest ten of them.
 
     Returns
     -------
@@ -75,7 +76,7 @@ def as_classes(values, *, n_classes, least_rows=LEAST_ROWS):
         y[known] = intervals(values[known].to_numpy(float), n_classes)
     else:
         counts = values.value_counts()
-        common = counts[counts >= least_rows].index[:MOST_CLASSES]
+        common = counts[counts >= LEAST_ROWS].index[:MOST_CLASSES]
         rows = values.isin(common).to_numpy()
         y[rows] = pd.factorize(values[rows].astype(str), sort=True)[0]
     return y if y.max(initial=-1) > 0 else None

@@ -48,7 +48,7 @@ def test_columns_and_cut_targets_take_the_place_of_the_target():
 
 def test_rows_without_a_class_are_left_out():
     table = table_of()
-    y = as_classes(table.X["category"], n_classes=2)
+    y = as_classes(table.X["category"], 2)
     assert (y[:10] == -1).all() and set(y[10:]) == {0, 1, 2}
     part = column_as_target(table, "category", y)
     assert len(part.X) == 190 and part.X.index.tolist() == list(range(190))
@@ -57,10 +57,10 @@ def test_rows_without_a_class_are_left_out():
 
 
 def test_a_column_of_one_value_is_no_target():
-    assert as_classes(pd.Series(["a"] * 90), n_classes=2) is None
-    assert as_classes(pd.Series([np.nan] * 90), n_classes=2) is None
-    assert as_classes(pd.Series([1.0] * 80 + [2.0] * 20), n_classes=2) is None
-    assert as_classes(pd.Series([1.0] * 80 + [2.0] * 20), n_classes=2, least_rows=20).max() == 1
+    assert as_classes(pd.Series(["a"] * 90), 2) is None
+    assert as_classes(pd.Series([np.nan] * 90), 2) is None
+    assert as_classes(pd.Series([1.0] * 80 + [2.0] * 20), 2) is None
+    assert as_classes(pd.Series([1.0] * 80 + [2.0] * 30), 2).max() == 1
 
 
 @given(st.integers(2, 5), st.integers(0, 2**32 - 1))
