@@ -10,7 +10,6 @@ how to read it.
 """
 
 import argparse
-import hashlib
 import os
 import sys
 import time
@@ -26,6 +25,7 @@ from regression_peers import RegressionCache
 from regression_report import plot_curves, summarise, to_markdown
 from results_folder import place_of
 from scipy.stats import cauchy, norm
+from table_seeds import generator_of
 
 from sklearn_meta.tasks import target_scale
 
@@ -54,8 +54,7 @@ def draw_episode(table, episode, n_labelled, n_rows):
     """
     if len(table.y) <= n_labelled:
         raise ValueError(f"{table.name} has no more than {n_labelled} rows")
-    seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
-    rows = np.random.default_rng([seed, episode]).permutation(len(table.y))[:n_rows]
+    rows = generator_of(table, episode).permutation(len(table.y))[:n_rows]
     return rows[:n_labelled], rows[n_labelled:]
 
 

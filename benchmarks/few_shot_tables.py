@@ -27,6 +27,7 @@ from few_shot_report import SETTING, plot_curves, summarise, to_markdown
 from further_targets import further_targets
 from results_folder import place_of
 from sklearn.metrics import accuracy_score, log_loss
+from table_seeds import generator_of
 
 ROOT = Path(__file__).resolve().parents[1]
 # Mixed into everyone's probabilities: without it, one confident mistake of 1-NN is infinite.
@@ -127,12 +128,6 @@ def draw_natural_episode(table, episode, n_shots, n_unlabelled, n_scored):
     )
     unlabelled = rng.permutation(unlabelled)
     return Episode(labelled, unlabelled, np.isin(unlabelled, scored))
-
-
-def generator_of(table, episode):
-    """Random numbers of one episode of one table."""
-    table_seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
-    return np.random.default_rng([table_seed, episode])
 
 
 #: How frequent classes are among unlabelled rows -> how episodes are drawn, and the mark of their

@@ -4,10 +4,9 @@ Twenty tables are few to choose by: what is two standard errors better on them m
 others. Their other columns, and targets of regression cut into classes, make five times as many.
 """
 
-import hashlib
-
 import numpy as np
 import pandas as pd
+from table_seeds import generator_of
 
 #: Classes of a target: at most, and rows of each at least.
 MOST_CLASSES, LEAST_ROWS = 10, 30
@@ -36,8 +35,7 @@ def further_targets(tables, regression_tables, n_columns=2):
             y = intervals(table.y, n_classes)
             found.append(table._replace(name=f"{table.name}/{n_classes}", y=y))
     for table in tables:
-        seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
-        rng, made = np.random.default_rng([seed, 1]), []
+        rng, made = generator_of(table, 1), []
         for column in rng.permutation(table.X.columns):
             if len(made) == n_columns or table.X.shape[1] < 3:  # two are to be left
                 break

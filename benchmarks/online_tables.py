@@ -8,7 +8,6 @@ benchmarks/README.md says what is measured and how to read it.
 """
 
 import argparse
-import hashlib
 import os
 import time
 import warnings
@@ -23,6 +22,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.linear_model import SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
+from table_seeds import generator_of
 
 from sklearn_meta.evaluation import preparation
 
@@ -68,8 +68,7 @@ def toys():
 
 def draw_stream(table, episode):
     """Rows of a stream and rows to be held out: a function of the table's name and the number."""
-    seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
-    rows = np.random.default_rng([seed, episode]).permutation(len(table.y))
+    rows = generator_of(table, episode).permutation(len(table.y))
     n = min(N_ROWS, len(rows) // 2)
     return rows[:n], rows[n : n + 500]
 

@@ -8,7 +8,6 @@ first? Nobody is told a label. benchmarks/README.md says what is measured and ho
 """
 
 import argparse
-import hashlib
 import os
 import sys
 import time
@@ -26,6 +25,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 from sklearn.svm import OneClassSVM
+from table_seeds import generator_of
 from tqdm.auto import tqdm
 
 from sklearn_meta.evaluation import preparation
@@ -105,8 +105,7 @@ def draw_episode(table, episode, setting):
     -------
     (rows_fit, rows, is_odd), or None if no class has enough rows, or there are too few others.
     """
-    seed = int.from_bytes(hashlib.sha256(table.name.encode()).digest()[:8], "little")
-    rng = np.random.default_rng([seed, episode, *(n or 0 for n in setting)])
+    rng = generator_of(table, episode, *(n or 0 for n in setting))
     n_clean = setting.n_clean or 0
     counts = np.bincount(table.y)
     enough = (counts >= setting.n_usual + n_clean) & (len(table.y) - counts >= setting.n_odd)

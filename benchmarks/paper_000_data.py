@@ -66,9 +66,11 @@ def data_of(cell, options):
     if cell.data == "circle_spiral":
         rows = rows_of_figure(cell.n_rows or 100)
         pool = drawn(options.n_tables, rows, np.random.default_rng(0))
+        retarget = 0.0  # nothing but the figure is worth telling there
     else:
         suites = options.openml and tuple(options.openml)
         pool = real_tables(options.folder, tuple(options.pool), suites, cell.task)
+        retarget = options.retarget
     train, valid, test = split(pool, SHARES, cell.split)
     if not (train and valid and test):
         raise ValueError(f"{len(pool)} tables of {cell.data!r} are too few to be split in three.")
@@ -76,7 +78,6 @@ def data_of(cell, options):
         names = np.random.default_rng(cell.split).permutation(sorted(train))
         train = Subset(pool, names[: cell.n_train])
     valid, test = (as_source(part, task=cell.task) for part in (valid, test))
-    retarget = 0.0 if cell.data == "circle_spiral" else options.retarget
     train = as_source(train, task=cell.task, retarget=retarget)
     return Data(train, valid, dict(list(test.items())[: options.n_test]))
 

@@ -177,12 +177,11 @@ def settings_of(name, options):
 def run(name, data, model, settings, seed, options):
     """Train a model from a seed, unless that was done, and add its scores to runs.csv."""
     file = options.output / "runs.csv"
-    backbone, config, rate, schedule = settings
-    if options.dropout and backbone != "snail":
-        config = {**config, "dropout": options.dropout}
-    told = {"rate": rate, **config}
-    if schedule != "cosine":
-        told["schedule"] = schedule
+    if options.dropout and settings.backbone != "snail":
+        settings = settings._replace(config={**settings.config, "dropout": options.dropout})
+    told = {"rate": settings.rate, **settings.config}
+    if settings.schedule != "cosine":  # rows of before there were others do not name it
+        told["schedule"] = settings.schedule
     key = {
         "data": name if options.encoder is None else f"{name}, frozen encoder",
         "model": model,
@@ -195,9 +194,8 @@ def run(name, data, model, settings, seed, options):
     if any(all(row[k] == v for k, v in key.items()) for row in done):
         return
     start = time.process_time()
-    learner = make_learner(data, backbone, config, seed)
-    folder = folder_of(options, key)
-    history = train(learner, data, rate, seed, options, folder, schedule)
+    learner = make_learner(data, settings.backbone, settings.config, seed)
+    history = train(learner, data, settings, seed, options, folder_of(options, key))
     row = {
         **key,
         "n_parameters": sum(p.numel() for p in learner.parameters()),
@@ -228,7 +226,7 @@ def found_settings(name, model, options):
         raise SystemExit(f"{file} is not there: run --search first.")
     best = pd.read_csv(file).nlargest(1, "value").to_dict("records")[0]
     config = {k: v for k, v in best.items() if k not in ("number", "value", "rate")}
-    return Settings(MODELS[model].backbone, config, best["rate"])
+    return MODELS[model]._replace(config=config, rate=best["rate"])
 
 
 def score_weights(name, options):
@@ -251,7 +249,7 @@ def folder_of(options, key):
     return options.cache / "".join(c if c.isalnum() else "_" for c in "-".join(words))
 
 
-def train(learner, data, rate, seed, options, folder=None, schedule="cosine"):
+def train(learner, data, settings, seed, options, folder=None):
     return meta_train(
         learner,
         data.sources["train"],
@@ -259,8 +257,8 @@ def train(learner, data, rate, seed, options, folder=None, schedule="cosine"):
         validation_source=data.sources["valid"],
         max_steps=options.max_steps,
         batch_size=options.batch_size,
-        learning_rate=rate,
-        schedule=schedule,
+        learning_rate=settings.rate,
+        schedule=settings.schedule,
         weight_decay=1e-4,
         n_warmup=min(200, options.max_steps // 4),
         eval_every=max(options.max_steps // 10, 1),
@@ -282,14 +280,14 @@ def search(name, data, options):
     options.cache.mkdir(parents=True, exist_ok=True)
     for model in options.models:
 
-        def objective(trial, backbone=MODELS[model].backbone):
+        def objective(trial, known=MODELS[model]):
             config = {"width": trial.suggest_categorical("width", [16, 32, 64])}
-            if backbone != "snail":
+            if known.backbone != "snail":
                 config["n_layers"] = trial.suggest_categorical("n_layers", [1, 3, 6])
                 config["dropout"] = trial.suggest_categorical("dropout", [0.0, 0.1, 0.3])
             rate = trial.suggest_float("rate", 1e-4, 1e-2, log=True)
-            learner = make_learner(data, backbone, config, 0)
-            train(learner, data, rate, 0, options)
+            learner = make_learner(data, known.backbone, config, 0)
+            train(learner, data, known._replace(config=config, rate=rate), 0, options)
             return accuracy(learner, data, "valid", options.n_test, n_orders=options.orders)[0]
 
         study = optuna.create_study(

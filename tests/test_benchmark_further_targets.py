@@ -73,6 +73,7 @@ def test_intervals_hold_as_many_values_each(n_classes, seed):
 
 
 def test_the_command_scores_them(tmp_path, tables_dir):
+    pytest.importorskip("pyarrow")
     few_shot_tables.main(
         ["--folder", str(tables_dir), "--split", "valid", "--targets", "further", "--quick",
          "--shots", "1", "--weights", "--peers", "1-NN", "--output", str(tmp_path)]
