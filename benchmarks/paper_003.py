@@ -284,7 +284,7 @@ def search(name, data, options):
             config = {"width": trial.suggest_categorical("width", [16, 32, 64])}
             if known.backbone != "snail":
                 config["n_layers"] = trial.suggest_categorical("n_layers", [1, 3, 6])
-                config["dropout"] = trial.suggest_categorical("dropout", [0.0, 0.1, 0.3])
+                config["dropout"] = trial.suggest_categorical("dropout", [0.0, 0.1, 0.3, 0.5])
             rate = trial.suggest_float("rate", 1e-4, 1e-2, log=True)
             learner = make_learner(data, known.backbone, config, 0)
             train(learner, data, known._replace(config=config, rate=rate), 0, options)
