@@ -133,6 +133,8 @@ def parse_arguments(arguments=None):
         parser.error("--found has the settings of a search: leave out --ablations and --dropout")
     if options.paper and (options.found or options.search or options.dropout):
         parser.error("--paper has settings of its own: leave out --found, --search and --dropout")
+    if (options.paper or options.found) and (options.weights or options.coefficients):
+        parser.error("--weights and --coefficients train no model: leave out --paper and --found")
     return options
 
 

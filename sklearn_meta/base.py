@@ -52,6 +52,7 @@ class MetaEstimator(BaseEstimator):
     #: What the targets of datasets are taken for; None goes by their values, since a classifier
     #: can cut those of a regression into classes.
     _expected_targets = None
+    _learned = ("learner_", "history_")  # attributes that tell of meta_fit
 
     def meta_fit(
         self,
@@ -140,11 +141,9 @@ class MetaEstimator(BaseEstimator):
         self._validate_params()
         episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
         return self._meta_train(
-            as_source(datasets, task=self._expected_targets),
+            self._source(datasets),
             SAMPLERS[self._task](**{k: v for k, v in episodes.items() if v is not None}),
-            None
-            if validation_datasets is None
-            else as_source(validation_datasets, task=self._expected_targets),
+            self._source(validation_datasets),
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -157,6 +156,12 @@ class MetaEstimator(BaseEstimator):
             checkpoint_dir=checkpoint_dir,
             verbose=verbose,
         )
+
+    def _source(self, datasets, **options):
+        """What ``meta_fit`` was given as a source, with ``options`` of it; None stays None."""
+        if datasets is None:
+            return None
+        return as_source(datasets, task=self._expected_targets, **options)
 
     def _meta_train(self, source, sampler, validation_source, **settings):
         """Train a copy of the learner in use, with ``settings`` of the engine, and take it."""
@@ -172,7 +177,7 @@ class MetaEstimator(BaseEstimator):
         # A module of one's own may begin elsewhere each time a script runs.
         settings["start"] = None if isinstance(self.backbone, nn.Module) else start
         settings |= as_begun if left == [run, start] else {}
-        history = meta_train(
+        self.history_ = meta_train(
             learner,
             source,
             sampler,
@@ -183,7 +188,6 @@ class MetaEstimator(BaseEstimator):
         )
         learner.card = None  # no longer the weights of any card
         self.learner_ = learner.cpu().requires_grad_(False)
-        self.history_ = history
         if run is not None:
             as_begun = {name: settings.get(name) for name in ("start", "rate_factors")}
             self._begun = run, weights_digest(learner), as_begun
@@ -275,7 +279,8 @@ class MetaEstimator(BaseEstimator):
         if name in ("backbone", self._head_parameter):
             now = vars(self).get(name, value)
             if value is not now and not (isinstance(value, str | Path) and value == now):
-                vars(self).pop("learner_", None)
+                for learned in self._learned:
+                    vars(self).pop(learned, None)
         super().__setattr__(name, value)
 
     def _seed_of_all(self):
@@ -345,8 +350,7 @@ class MetaEstimator(BaseEstimator):
         state = weights_digest(learner) if is_given else None
         copies = _PLACED.setdefault(learner, {})
         if place not in copies or copies[place][0] != state:
-            placed = copy.deepcopy(learner).to(*place).eval().requires_grad_(False)
-            copies[place] = state, placed
+            copies[place] = state, copy.deepcopy(learner).to(*place).eval().requires_grad_(False)
         return copies[place][1]
 
     def _device(self):

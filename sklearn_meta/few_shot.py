@@ -12,7 +12,7 @@ from .backbones import FEW_SHOT_BACKBONES
 from .few_shot_learner import FewShotLearner
 from .rows import RowEstimator
 from .table_validation import check_classes
-from .tasks import NWayKShot, TableEpisodes, Vectors, as_source, deal, in_units_of, moments_of
+from .tasks import NWayKShot, TableEpisodes, Vectors, deal, in_units_of, moments_of
 from .tasks.running import projection
 from .tournament import play
 
@@ -218,7 +218,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         datasets : mapping, iterable or source
             As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
             :class:`sklearn_meta.tasks.TablePrior`, or :class:`sklearn_meta.tasks.Omniglot` with
-            ``vectors=Drawings(28)``.
+            ``vectors=Drawings(28)``. Pairs ``(X, y)`` are tables to a network of tables, and rows
+            of finite numbers, taken as they are, to others.
         vectors : callable, default=None
             What makes of rows the vectors that the network reads:
             :class:`sklearn_meta.tasks.Drawings`, which augments them, too. None is
@@ -251,16 +252,11 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
             )
         learner = self._starting_learner(0)  # of the shape of the one to come
-        source = as_source(datasets)
+        source = self._source(datasets)
+        validation_source = self._source(validation_datasets)
         if learner.inputs == "images" and vectors is None:
-            drawn = source.draw(np.random.default_rng(0)).X
-            is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
-            if not is_rows or drawn.min() < 0 or drawn.max() > 1:
-                raise ValueError(
-                    f"The network reads images, and datasets hold {drawn.dtype} of shape "
-                    f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}: give vectors, such as "
-                    "Pictures(side), or Drawings(side) of drawings, which render and augment them."
-                )
+            for one in (source, validation_source):
+                _check_images(one, learner)
         if vectors is not None and getattr(vectors, "width", learner.n_inputs) != learner.n_inputs:
             raise ValueError(
                 f"vectors makes rows of {vectors.width} values, and the network reads "
@@ -272,12 +268,10 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         else:
             vectors = vectors or Vectors(learner.n_inputs)
             sampler = NWayKShot(vectors, fewer_classes=0.3, **shape)
-        if validation_datasets is not None:
-            validation_datasets = as_source(validation_datasets)
         return self._meta_train(
             source,
             sampler,
-            validation_datasets,
+            validation_source,
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -288,7 +282,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
     def _check_values(self, X):
         """Refuse pixels that are bytes, which the network has never seen."""
-        if self.learner_.inputs == "images" and (X.min() < 0 or X.max() > 1):
+        if self.learner_.inputs == "images" and not _are_pixels(X):
             raise ValueError(
                 f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}: divide by 255, if "
                 "they are bytes."
@@ -347,3 +341,22 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "X_") and hasattr(self, "learner_")
+
+
+def _are_pixels(X):
+    """Whether values are in [0, 1], but for what interpolation rounds."""
+    return -1e-6 <= X.min() and X.max() <= 1 + 1e-6
+
+
+def _check_images(source, learner):
+    """Refuse a source, if there is one, whose rows are no images as the network reads them."""
+    if source is None:
+        return
+    drawn = source.draw(np.random.default_rng(0)).X
+    is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
+    if not (is_rows and _are_pixels(drawn)):
+        raise ValueError(
+            f"The network reads images, and datasets hold {drawn.dtype} of shape "
+            f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}: give vectors, such as "
+            "Pictures(side), or Drawings(side) of drawings, which render and augment them."
+        )

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_X_y, validate_data
 
 from .base import MetaEstimator, as_text
 from .table_validation import as_cells, encode
-from .tasks import TableEncoder
+from .tasks import TableEncoder, as_dataset, rows_as_they_are
 
 
 class RowEstimator(MetaEstimator):
@@ -36,6 +36,12 @@ class RowEstimator(MetaEstimator):
     def _seed_of_fit(self):
         """Drawn by ``fit``; before it, or of those pickled before it was drawn, the parameter."""
         return vars(self).get("_drawn", self.random_state or 0)
+
+    def _source(self, datasets, **options):
+        """As of all estimators, with rows as ``fit`` reads them."""
+        tables = self._starting_learner(0).inputs == "tables"
+        make = as_dataset if tables else rows_as_they_are
+        return super()._source(datasets, make=make, **options)
 
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""

@@ -37,18 +37,23 @@ def check_settings(given):
     ValueError
         In the words of :func:`sklearn.utils.check_scalar`.
     """
-    for name, (kind, least) in (_KINDS | _OPTIONAL).items():
-        value = given[name]
-        if value is None and name in _OPTIONAL:
-            continue
-        try:
-            check_scalar(value, name, kind, min_val=least)
-        except TypeError as error:
-            raise ValueError(f"{error}") from error
-        if math.isnan(value) or (math.isinf(value) and name not in _MAY_BE_ENDLESS):
-            raise ValueError(f"{name} == {value}, must be finite.")
+    for name in _KINDS | _OPTIONAL:
+        check_setting(name, given[name])
     if not isinstance(given["callbacks"], list | tuple | None):
         raise ValueError(
             "callbacks must be a list of skorch callbacks, got a "
             f"{type(given['callbacks']).__name__}."
         )
+
+
+def check_setting(name, value):
+    """Refuse the value of one of them, as :func:`check_settings` does."""
+    kind, least = (_KINDS | _OPTIONAL)[name]
+    if value is None and name in _OPTIONAL:
+        return
+    try:
+        check_scalar(value, name, kind, min_val=least)
+    except TypeError as error:
+        raise ValueError(f"{error}") from error
+    if math.isnan(value) or (math.isinf(value) and name not in _MAY_BE_ENDLESS):
+        raise ValueError(f"{name} == {value}, must be finite.")

@@ -212,3 +212,11 @@ def test_openml_in_place_of_the_folder(tmp_path, monkeypatch):
         values = data.real_tables(None, (), ("99",), "regression")
     assert set(found) == set(found.families) == {"iris", "wine", "cancer"}
     assert not values  # the suite has none of regression
+
+
+@pytest.mark.parametrize("share", ["-0.1", "1.5", "nan"])
+@pytest.mark.parametrize("name", ["--retarget", "--prior"])
+def test_a_share_is_checked_before_anything_is_done(name, share, capsys):
+    with pytest.raises(SystemExit):
+        paper_000.parse_arguments([name, share])
+    assert "from 0 to 1" in capsys.readouterr().err

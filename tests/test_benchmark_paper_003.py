@@ -70,7 +70,8 @@ def test_ablations_differ_in_nothing_but_attention(tmp_path, folder):
 
 def test_the_papers_settings_are_run_with(tmp_path, folder):
     told = arguments(tmp_path, folder, "--data", "omniglot", "--paper")
-    for more in (["--found"], ["--search", "1"], ["--dropout", "0.5"]):  # the paper has its own
+    wrong = ["--found"], ["--search", "1"], ["--dropout", "0.5"], ["--coefficients"]
+    for more in (*wrong, ["--weights", "omniglot_few_shot"]):  # the paper has its own
         with pytest.raises(SystemExit):
             paper_003.main([*told, *more])
     paper_003.main([*told, "--models", "transformer"])
@@ -105,7 +106,7 @@ def test_runs_with_the_settings_that_were_found(tmp_path, folder):
     told = arguments(tmp_path, folder, "--models", "transformer")
     with pytest.raises(SystemExit, match="search_symbolic_transformer.csv is not there"):
         paper_003.main([*told, "--found"])
-    for more in (["--ablations"], ["--dropout", "0.5"]):  # neither is what was found
+    for more in (["--ablations"], ["--dropout", "0.5"], ["--coefficients"]):  # not what was found
         with pytest.raises(SystemExit):
             paper_003.main([*told, "--found", *more])
     paper_003.main([*told, "--search", "2", "--orders", "2"])

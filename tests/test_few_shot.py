@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn_meta import FewShotTransformerClassifier
 from sklearn_meta.backbones import FEW_SHOT_BACKBONES
 from sklearn_meta.few_shot_learner import FewShotLearner
-from sklearn_meta.tasks import Dataset, NWayKShot, TableEpisodes, Vectors, deal
+from sklearn_meta.tasks import Dataset, NWayKShot, Pictures, TableEpisodes, Vectors, deal
 from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tasks.images import ImageClasses
 from sklearn_meta.tournament import play
@@ -447,3 +447,30 @@ def test_images_are_meta_trained_on_what_renders_them():
         ValueError, match=r"reads images.*uint8.*: give vectors, such as Pictures\(side"
     ):
         FewShotTransformerClassifier(learner).meta_fit(source, max_steps=1)
+
+
+def test_pairs_are_meta_trained_on_as_fit_reads_them():
+    """Rows of networks that read them as they are, and bytes for what renders them."""
+
+    def weights(source, vectors):
+        learner = small_learner("transformer", "vectors", n_inputs=8, n_ways=5)
+        estimator = FewShotTransformerClassifier(learner, random_state=0)
+        settings = {"max_steps": 2, "eval_every": 1, "verbose": False}
+        estimator.meta_fit(source, vectors=vectors, validation_datasets=source, **settings)
+        return dict(estimator.learner_.named_parameters())
+
+    tables = [(X / 20 + 2, y) for X, y in map(hidden_classes, range(3))]
+    drawings = [(np.uint8(255 * (abs(X) > 1)), y) for X, y in tables]
+    for pairs, dtype, vectors in ((tables, "f4", None), (drawings, "u1", Pictures(2, 2))):
+        datasets = [Dataset(str(i), X.astype(dtype), y) for i, (X, y) in enumerate(pairs)]
+        torch.testing.assert_close(weights(pairs, vectors), weights(datasets, vectors))
+
+
+def test_validation_images_are_checked_too():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((20, 784)), np.arange(20) % 5
+    X[0, 0] = 1 + 1e-7  # as interpolation rounds
+    few = FewShotTransformerClassifier("omniglot_few_shot", n_estimators=1)
+    few.fit(X, y).predict(X)
+    with pytest.raises(ValueError, match="reads images.*0.0.* to 255"):
+        few.meta_fit([(X, y)], validation_datasets=[(X * 255, y)], max_steps=1, verbose=False)

@@ -19,7 +19,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import MANNClassifier, MANNRegressor
 from sklearn_meta.memory_learner import MemoryLearner
-from sklearn_meta.tasks import ClassSequences, GaussianProcessPrior, Tables, Vectors, as_dataset
+from sklearn_meta.tasks import (
+    ClassSequences,
+    Dataset,
+    GaussianProcessPrior,
+    Tables,
+    Vectors,
+    as_dataset,
+)
 from sklearn_meta.training import meta_train
 
 SMALL = {"width": 16, "n_slots": 12, "slot_size": 6, "n_reads": 2}
@@ -449,3 +456,20 @@ def test_regression_learns_from_functions():
     )
     losses = [epoch["train_loss"] for epoch in estimator.history_]
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_vectors_are_meta_trained_on_as_fit_reads_them(make):
+    """A network that reads rows as they are is not to learn from standardised ones."""
+    X, y = blobs(n_columns=6)
+    X = 2 + X / 20
+    y = y if make is classifier else X[:, 0].astype(np.float32)
+
+    def weights(table):
+        estimator = make(inputs="vectors", random_state=0)
+        settings = {"max_steps": 2, "eval_every": 1, "validation_datasets": [table]}
+        estimator.meta_fit([table], verbose=False, **settings)
+        return dict(estimator.learner_.named_parameters())
+
+    as_it_is = Dataset("0", X.astype(np.float32), y)
+    torch.testing.assert_close(weights((X, y)), weights(as_it_is))

@@ -19,6 +19,7 @@ from sklearn_meta.tasks import (
     as_dataset,
     as_source,
     names_in,
+    rows_as_they_are,
     select,
 )
 from sklearn_meta.tasks.episodes import cut_into_classes
@@ -51,6 +52,24 @@ def test_unlabelled_rows_of_a_dataset_are_left_out():
     X, y = pair()
     dataset = as_dataset(X, np.where(np.arange(9) % 3, y, -1))
     assert dataset.X.shape == (6, 3) and len(dataset.y) == 6
+
+
+def test_rows_as_they_are_keep_their_values():
+    X, y = pair()
+    X = 2 + X / 20
+    frame = pd.DataFrame(X, columns=list("abc"))
+    source = as_source([(X, y), (frame, y.astype(str)), (X.tolist(), y)], make=rows_as_they_are)
+    for dataset in source.values():
+        np.testing.assert_array_equal(dataset.X, X.astype(np.float32))
+        np.testing.assert_array_equal(dataset.y, y)
+    pixels = np.arange(27, dtype=np.uint8).reshape(9, 3)
+    drawn = rows_as_they_are(pixels, np.where(np.arange(9) % 3, y, -1))
+    assert drawn.X.dtype == np.uint8 and len(drawn.X) == 6  # without those that have no label
+    for wrong in (np.nan, np.inf, 1e39):
+        with pytest.raises(ValueError, match="missing, infinite or beyond float32"):
+            rows_as_they_are(np.where(X == X[0, 0], wrong, X), y)
+    with pytest.raises(ValueError, match="has 1 class"):
+        rows_as_they_are(X, np.zeros(9))
 
 
 @pytest.mark.parametrize(

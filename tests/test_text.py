@@ -628,6 +628,65 @@ def test_parameters_that_weights_do_not_follow_are_told():
             clone(meta).set_params(**{name: value}).fit(X, y)
 
 
+def test_what_is_learned_anew_leaves_nothing_of_before():
+    X, y = reviews(20, "toy")
+    told = {"tasks": {"toy": (X, y)}, "max_steps": 2, "verbose": False}
+    fitted = MetaLSTMClassifier(**QUICK).fit(X, y)
+    of_fit = {"module_", "classes_", "linear_", "begun_as_", "fit_history_"}
+    assert of_fit <= set(vars(fitted))
+    meta = fitted.meta_fit(**told)
+    assert not of_fit & set(vars(meta)) and set(meta.estimators_) == {"toy"}
+    of_meta = {"learner_", "history_", "estimators_"}
+    assert of_meta <= set(vars(meta))
+    assert not of_meta & set(vars(meta.set_params(backbone="lstm")))
+
+
+@pytest.mark.parametrize("estimator", [MetaLSTMClassifier, MetaLSTMTagger])
+def test_labels_are_required(estimator):
+    estimator = estimator(**QUICK)
+    assert estimator.__sklearn_tags__().target_tags.required
+    for call in (estimator.fit, lambda X, y: estimator.meta_fit({"a": (X, y)})):
+        with pytest.raises(ValueError, match=f"{type(estimator).__name__} requires y to be passed"):
+            call([["a", "b"]] * 4, None)
+
+
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (["a", None], "NaN or None: every text"),
+        (np.array(["a", np.nan], dtype=object), "NaN or None: every text"),
+        (pd.Series(["a", pd.NA], dtype="string"), "NaN or None: every text"),
+        ([0.0, np.nan], "NaN or None: every text"),
+        (np.array(["2020-01-01", "2021-01-01"], "M8[ns]"), "all strings or all numbers.*datetime"),
+        (pd.to_datetime(["2020-01-01", "2021-01-01"]), "all strings or all numbers.*give y.astype"),
+        (np.array(["a", 1], dtype=object), "all strings or all numbers.*int and str"),
+    ],
+)
+def test_labels_that_are_none_are_refused(labels, message):
+    X = ["a fine toy", "a dull toy"]
+    with pytest.raises(ValueError, match=message):
+        MetaLSTMClassifier(**QUICK).fit(X, labels)
+    with pytest.raises(ValueError, match=f"Task 'toys': .*{message}"):
+        MetaLSTMClassifier(**QUICK).meta_fit({"toys": (X, labels)})
+
+
+def test_what_meta_fit_refuses_is_named():
+    X, y = reviews(20, "toy")
+    meta = MetaLSTMClassifier(**QUICK)
+    with pytest.raises(ValueError, match="max_steps must be an instance of"):
+        meta.meta_fit({"toy": (X, y)}, max_steps="100")
+    with pytest.raises(ValueError, match="Validation task 'toy': Label 7 is not one of"):
+        meta.meta_fit({"toy": (X, y)}, validation_tasks={"toy": (X, [7] * len(X))})
+
+
+def test_a_discriminator_tells_as_many_tasks_as_there_are():
+    X, y = reviews(4, "toy", seed=1)
+    tasks = {str(i): (X, [0, 1, 0, 1]) for i in range(66)}
+    meta = MetaLSTMClassifier("asp_mtl", **QUICK | {"wide": False})
+    meta.meta_fit(tasks, max_steps=1, eval_every=1, verbose=False)
+    assert len(meta.estimators_) == 66 and len(meta.estimators_["65"].predict(X)) == 4
+
+
 def test_a_word_that_is_none_is_named():
     with pytest.raises(ValueError, match="Sentence 1, word 1 is of type NoneType: give str"):
         MetaLSTMTagger(**QUICK).fit([["a", "b"], ["c", None]], [["O", "O"]] * 2)

@@ -123,7 +123,7 @@ def run(args):
                 flag = name.replace("_", "-")
                 args.parser.error(f"--{flag} is of tables, and prior has none that could be named")
     from ..checkpoint import CHECKPOINT
-    from ..tasks import Mixture, Tables, as_source
+    from ..tasks import Mixture, Tables
     from ..tasks.mixtures import as_point_sets
     from ..weights import load_learner, save_learner
 
@@ -150,7 +150,7 @@ def run(args):
         collection = open_collection(spec, args, estimator._task)
         if estimator._task == "mixture":
             return as_point_sets(collection)
-        return as_source(collection, task=estimator._expected_targets, **options)
+        return estimator._source(collection, **options)
 
     sources = [open_source(spec, retarget=args.retarget) for spec in args.collection]
     validation = None if args.validation is None else open_source(args.validation)

@@ -104,11 +104,12 @@ class MetaChangeDisplay:
         # What stands beside the network generates nothing.
         probability = estimator._network_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
         matrices = estimator.generated_weights(words)  # (n_words, 4, h, d + h)
-        before = np.abs(matrices[:-1]).clip(1e-12)
-        changes = (np.abs(np.diff(matrices, axis=0)) / before).mean((2, 3)).T
+        changes = np.full((4, len(words)), np.nan)
+        for n, (before, now) in enumerate(zip(matrices, matrices[1:]), start=1):  # Eq. (23)
+            changes[:, n] = (np.abs(now - before) / np.abs(before).clip(1e-12)).mean((1, 2))
         return cls(
             words=words,
-            changes=np.hstack([np.full((4, 1), np.nan), changes]),
+            changes=changes,
             log_odds=np.log(probability / (1 - probability)),
             label=label,
         ).plot(ax=ax, **kwargs)

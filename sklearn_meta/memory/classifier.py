@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import as_text
 from ..heads import HEADS
 from ..table_validation import check_classes
-from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, as_source, draw_words
+from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, draw_words
 from ..tasks.encoding import is_missing
 from .base import OnlineEstimator
 
@@ -261,7 +261,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         datasets : mapping, iterable or source
             As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
             :class:`sklearn_meta.tasks.TablePrior`, or :class:`sklearn_meta.tasks.Omniglot` with
-            ``vectors=Drawings()``.
+            ``vectors=Drawings()``. Pairs ``(X, y)`` are tables to a network of tables, and rows of
+            finite numbers, taken as they are, to others.
         vectors : callable, default=None
             What makes of rows the vectors that the network reads:
             :class:`sklearn_meta.tasks.Drawings`, which augments them, too. None is
@@ -300,12 +301,10 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             n_classes=n_classes,
             n_instances=n_shots,
         )
-        if validation_datasets is not None:
-            validation_datasets = as_source(validation_datasets)
         return self._meta_train(
-            as_source(datasets),
+            self._source(datasets),
             Curriculum(sampler, curriculum) if curriculum else sampler,
-            validation_datasets,
+            self._source(validation_datasets),
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,

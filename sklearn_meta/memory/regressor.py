@@ -5,7 +5,7 @@ import torch
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
-from ..tasks import ProjectedColumns, TargetSequences, Vectors, as_source
+from ..tasks import ProjectedColumns, TargetSequences, Vectors
 from ..tasks.running import Moments, last, running_moments, standardise
 from .base import OnlineEstimator
 
@@ -198,7 +198,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         datasets : mapping, iterable or source
             As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
             :class:`sklearn_meta.tasks.RegressionPrior`, or
-            :class:`sklearn_meta.tasks.GaussianProcessPrior` for a network of vectors.
+            :class:`sklearn_meta.tasks.GaussianProcessPrior` for a network of vectors, to which
+            the rows of pairs ``(X, y)`` are finite numbers, taken as they are.
         n_rows : (int, int), default=(20, 150)
             Range of the length of a sequence.
         optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
@@ -225,12 +226,10 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             n_rows=n_rows,
             standardised=tables,
         )
-        if validation_datasets is not None:
-            validation_datasets = as_source(validation_datasets, task="regression")
         return self._meta_train(
-            as_source(datasets, task="regression"),
+            self._source(datasets),
             sampler,
-            validation_datasets,
+            self._source(validation_datasets),
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,

@@ -26,7 +26,7 @@ from .sequences import (
     Vectors,
     draw_words,
 )
-from .sources import Mixture, Tables, as_dataset, as_source, names_in
+from .sources import Mixture, Tables, as_dataset, as_source, names_in, rows_as_they_are
 from .stream import batches
 from .symbolic import SymbolicNetworks, make_symbolic_regression
 from .tagging import load_conll_folder, load_tagging, read_conll, read_conllu, to_iob2
@@ -85,6 +85,7 @@ __all__ = [
     "names_in",
     "read_conll",
     "read_conllu",
+    "rows_as_they_are",
     "select",
     "split",
     "stack_tables",

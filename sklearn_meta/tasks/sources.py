@@ -99,7 +99,7 @@ def names_in(source):
     return list(getattr(source, "names", [type(source).__name__]))
 
 
-def as_source(datasets, *, task=None, retarget=0.0):
+def as_source(datasets, *, task=None, retarget=0.0, make=None):
     """Whatever ``meta_fit`` was given, as a source.
 
     A dataset that cannot be loaded or used is left out, and a warning says which and why.
@@ -114,6 +114,9 @@ def as_source(datasets, *, task=None, retarget=0.0):
         What targets are where no metadata say so; None goes by their values.
     retarget : float in [0, 1], default=0
         See :class:`Tables`.
+    make : callable, default=None
+        What makes a :class:`Dataset` of a pair: None is :func:`as_dataset`, for tables;
+        :func:`rows_as_they_are` is for networks that read rows of one length, such as images.
 
     Returns
     -------
@@ -124,6 +127,7 @@ def as_source(datasets, *, task=None, retarget=0.0):
     ValueError
         If no dataset is left.
     """
+    make = make or as_dataset
     refuse_names(datasets)
     if hasattr(datasets, "draw"):
         return datasets
@@ -131,7 +135,7 @@ def as_source(datasets, *, task=None, retarget=0.0):
         datasets = {str(position): item for position, item in enumerate(datasets)}
     if hasattr(datasets, "fetch"):
         datasets.fetch()  # all at once, with a progress bar, and before any process forks
-    tables = _usable(datasets, lambda name: _dataset(str(name), datasets[name], task))
+    tables = _usable(datasets, lambda name: _dataset(str(name), datasets[name], task, make))
     return Tables(tables, retarget=retarget)
 
 
@@ -226,7 +230,7 @@ class _Checked:
         return dataset
 
 
-def _dataset(name, item, task):
+def _dataset(name, item, task, make):
     """One item of a collection, encoded and checked."""
     if isinstance(item, Dataset):
         dataset = item._replace(y=_one_column(item.y))
@@ -239,7 +243,7 @@ def _dataset(name, item, task):
                 "table give a list: [(X, y)]."
             )
         X, y, *metadata = item
-        dataset = as_dataset(X, y, name, {"task": task, **(metadata[0] if metadata else {})})
+        dataset = make(X, y, name, {"task": task, **(metadata[0] if metadata else {})})
     if dataset.X.shape[1] == 0:
         raise ValueError(f"Dataset {name!r} has no columns: give it one or more.")
     if dataset.y.dtype.kind == "f":
@@ -279,6 +283,45 @@ def as_dataset(X, y, name="dataset", metadata=None):
         :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
         target that is no finite number of float32.
     """
+    X, labelled, y = _labelled_rows(X, y, name, metadata)
+    return Dataset(name, _single_precision(TableEncoder().fit_transform(X)[labelled]), y)
+
+
+def rows_as_they_are(X, y, name="dataset", metadata=None):
+    """Rows and target as a Dataset, for networks that read rows of one length: labels coded.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of shape (n_rows, n_columns)
+        Finite numbers, such as pixels. Bytes stay bytes, as what renders images takes them; all
+        else becomes float32.
+    y, name, metadata
+        As of :func:`as_dataset`.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ValueError
+        As there; or if a cell is no finite number of float32.
+    """
+    X, labelled, y = _labelled_rows(X, y, name, metadata)
+    X = np.asarray(X)
+    if X.dtype != np.uint8:
+        with np.errstate(over="ignore"):
+            X = X.astype(np.float32)
+        if not np.isfinite(X).all():
+            raise ValueError(
+                f"Dataset {name!r}: a cell is missing, infinite or beyond float32, and the network "
+                "reads rows of finite numbers."
+            )
+    return Dataset(name, X[labelled], y)
+
+
+def _labelled_rows(X, y, name, metadata):
+    """A table that is one, which of its rows have a label, and the labels of these."""
     X = in_pandas(X)
     if len(np.shape(X)) != 2 or not len(y):
         raise ValueError(
@@ -287,10 +330,9 @@ def as_dataset(X, y, name="dataset", metadata=None):
     if len(X) != len(y):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
     labelled, y = labels_of(y, name, metadata)
-    X = TableEncoder().fit_transform(X)[labelled]
     if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
         raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.")
-    return Dataset(name, _single_precision(X), y)
+    return X, labelled, y
 
 
 def labels_of(y, name="dataset", metadata=None):

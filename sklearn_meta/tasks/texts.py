@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils import check_consistent_length
 from torch.nn.utils.rnn import pad_sequence
 
 from .batch import IGNORE
@@ -54,6 +55,30 @@ def tokens_of(texts, lowercase=True):
             )
         found.append([word.lower() for word in words] if lowercase else words)
     return found
+
+
+def check_texts(X, y, estimator):
+    """Refuse texts that are one, or labels that are not one for each; in scikit-learn's words.
+
+    Parameters
+    ----------
+    X, y : as given to ``fit``
+    estimator : object
+        Whose ``fit`` it is.
+
+    Raises
+    ------
+    ValueError
+    """
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None."
+        )
+    if isinstance(X, str):
+        raise ValueError("Iterable over raw text documents expected, string object received.")
+    check_consistent_length(X, y)
+    if len(X) == 0:
+        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
 
 
 def _is_list(text):

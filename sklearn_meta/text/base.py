@@ -4,7 +4,7 @@ import math
 from numbers import Integral, Real
 
 import torch
-from sklearn.utils import check_consistent_length, check_scalar
+from sklearn.utils import check_scalar
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -13,6 +13,7 @@ from ..base import MetaEstimator, as_text
 from ..callbacks import Patience
 from ..fingerprint import weights_digest
 from ..seeding import seeded
+from ..settings import check_setting
 from ..tasks.spelling import N_NUMBERS
 from ..tasks.texts import (
     MiniBatches,
@@ -31,8 +32,7 @@ from .transfer import begin_as_nearest, warn_of_kept_settings, with_a_task
 #: Shares of the rate for weights that were trained on the same texts, or on those of another task.
 FINE_TUNING, TRANSFER = 0.1, 0.5
 
-#: Name of the task of ``fit``.
-OWN = "fit"
+OWN = "fit"  # name of the task of fit
 
 
 class TextEstimator(MetaEstimator):
@@ -43,6 +43,8 @@ class TextEstimator(MetaEstimator):
     """
 
     _architectures = TEXT_BACKBONES
+    _learned = (*MetaEstimator._learned, "estimators_")
+    _fitted = ("module_", "classes_", "begun_as_", "fit_history_")  # attributes that tell of fit
     _parameter_constraints = {
         "backbone": "no_validation",
         "word_vectors": "no_validation",
@@ -173,13 +175,14 @@ class TextEstimator(MetaEstimator):
         labels = {name: self._labels_of(y) for name, (_, y) in read.items()}
         learner = self._build(words, vectors, labels)
         prepared = self._prepared(learner, read)
+        n_steps = self._n_steps(prepared, self.max_epochs) if max_steps is None else max_steps
+        check_setting("max_steps", n_steps)
         validation = None
         if validation_tasks is not None:
             held_out = self._read_tasks("validation_tasks", validation_tasks, n_classes=1)
             if unknown := [name for name in held_out if name not in read]:
                 raise ValueError(f"validation_tasks has {unknown[0]!r}, which is not in tasks.")
-            validation = self._prepared(learner, held_out)
-        n_steps = self._n_steps(prepared, self.max_epochs) if max_steps is None else max_steps
+            validation = self._prepared(learner, held_out, "Validation task")
         self.history_ = self._train(
             learner,
             prepared,
@@ -200,18 +203,15 @@ class TextEstimator(MetaEstimator):
             for task in prepared:
                 own = self._n_steps([task], fine_tune_epochs)
                 self._train(learner, [task], own, rate=FINE_TUNING * self.learning_rate)
-        vars(self).pop("module_", None)
+        self._forget()
         self.learner_ = learner.requires_grad_(False).cpu().eval()
         self.learner_.card = None
         self.estimators_ = self._of_each_task(read)
         return self
 
     def _fit(self, X, y, labels):
-        """Train the private part of one task, or everything if nothing was learned before.
-
-        ``learner_`` is left as it is; one of its tasks may be what the new one begins as.
-        """
-        vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
+        """Train the private part of one task, or everything if nothing was learned before."""
+        self._forget()  # a fit that fails leaves nothing of the one before
         self._seed = self._seed_of_all()
         tokens = self._tokens(X)
         if hasattr(self, "learner_") or not self._names_an_architecture():
@@ -235,8 +235,15 @@ class TextEstimator(MetaEstimator):
         self._set_labels(labels)
         return self
 
+    def _forget(self):
+        for name in self._fitted:
+            vars(self).pop(name, None)
+
     def _build(self, words, vectors, labels):
         """A new learner, with word vectors where there are some."""
+        config = self._backbone_config()
+        if self.backbone == "asp_mtl":
+            config["most_tasks"] = max(64, len(labels))
         with seeded(self._seed):
             learner = TextLearner(
                 self.backbone,
@@ -248,7 +255,7 @@ class TextEstimator(MetaEstimator):
                 lowercase=self.lowercase,
                 spelling=(N_NUMBERS, self.spelling_size) if self.spelling_size else None,
                 dropout=self.dropout,
-                backbone_config=self._backbone_config(),
+                backbone_config=config,
             )
         if vectors is not None:
             with torch.no_grad():
@@ -282,18 +289,17 @@ class TextEstimator(MetaEstimator):
             random_state=self._seed,
         )
 
-    def _prepared(self, learner, read):
-        """Tasks (tokens, labels) in numbers, a list of TextTask."""
+    def _prepared(self, learner, read, what="Task"):
+        """Tasks (tokens, labels) in numbers, a list of TextTask; ``what`` errors call them."""
         places = {name: i for i, name in enumerate(learner.tasks)}
-        return [
-            TextTask(
-                name,
-                self._numbers(learner, tokens),
-                self._targets(y, learner.tasks[name]),
-                places[name],
-            )
-            for name, (tokens, y) in read.items()
-        ]
+        prepared = []
+        for name, (tokens, y) in read.items():
+            try:
+                targets = self._targets(y, learner.tasks[name])
+            except ValueError as error:
+                raise ValueError(f"{what} {name!r}: {error}") from error
+            prepared.append(TextTask(name, self._numbers(learner, tokens), targets, places[name]))
+        return prepared
 
     def _n_steps(self, tasks, n_epochs):
         return n_epochs * math.ceil(sum(len(task.texts) for task in tasks) / self.batch_size)
@@ -380,6 +386,7 @@ class TextEstimator(MetaEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.string = True
+        tags.target_tags.required = True
         return tags
 
     def _numbers(self, learner, tokens):
@@ -390,11 +397,3 @@ class TextEstimator(MetaEstimator):
     def _tokens(X):
         """Texts as lists of words, as they are written."""
         return tokens_of(X, lowercase=False)
-
-    @staticmethod
-    def _check_lengths(X, y):
-        if isinstance(X, str):
-            raise ValueError("Iterable over raw text documents expected, string object received.")
-        check_consistent_length(X, y)
-        if len(X) == 0:
-            raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")

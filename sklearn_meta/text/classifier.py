@@ -1,5 +1,7 @@
 """Classification of texts: MetaLSTMClassifier (paper 004)."""
 
+from numbers import Real
+
 import numpy as np
 from sklearn.base import (
     ClassifierMixin,
@@ -14,7 +16,8 @@ from torch.nn.utils.rnn import pack_sequence
 
 from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
-from ..tasks.texts import tokens_of
+from ..tasks.encoding import is_missing
+from ..tasks.texts import check_texts, tokens_of
 from ..wide import OwnLinear, fit_shared
 from .base import TextEstimator
 
@@ -61,7 +64,8 @@ class MetaLSTMClassifier(
         Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
         out. Weights that were meta-trained keep their own.
     min_df : int, default=2
-        Texts that a word must be in, or else the network takes it for unknown.
+        Texts that a word must be in, or else the network takes it for unknown. Weights that were
+        meta-trained keep their words, whatever this and ``max_words`` are.
     max_words : int, default=25_000
         Size of the vocabulary, which words of ``word_vectors`` fill up. None is all words of the
         texts, and no others.
@@ -131,6 +135,7 @@ class MetaLSTMClassifier(
         "pooling": [StrOptions(set(POOLINGS))],
         "wide": ["boolean"],
     }
+    _fitted = (*TextEstimator._fitted, "linear_")
     linear_ = None  # with wide=False
 
     def __init__(
@@ -184,6 +189,9 @@ class MetaLSTMClassifier(
     def fit(self, X, y):
         """Learn one task.
 
+        For texts that ``meta_fit`` was given take ``estimators_``: what tasks share in ``wide`` has
+        seen their labels, so that a ``fit`` on them trusts it too much.
+
         Parameters
         ----------
         X : sequence of str, or of sequences of str
@@ -198,7 +206,8 @@ class MetaLSTMClassifier(
         Raises
         ------
         ValueError
-            If there is one class only, or something is no text.
+            If there is one class only, something is no text, or a label is missing, or neither a
+            number nor a string.
         """
         y = self._checked_labels(X, y)
         self._fit(X, y, self._labels_of(y))
@@ -315,8 +324,16 @@ class MetaLSTMClassifier(
         return self._tell([text], what)[0]
 
     def _checked_labels(self, X, y, n_classes=2):
-        self._check_lengths(X, y)
+        check_texts(X, y, self)
         y = column_or_1d(y, warn=True)
+        if is_missing(y).any():
+            raise ValueError("Input y contains NaN or None: every text has a label.")
+        if not any(all(isinstance(label, kind) for label in y) for kind in (str, Real, np.bool_)):
+            kinds = sorted({type(label).__name__ for label in y})
+            raise ValueError(
+                "Labels must be all strings or all numbers, which weights can be saved with, got "
+                f"{' and '.join(kinds)}: give y.astype(str)."
+            )
         check_classification_targets(y)
         if len(np.unique(y)) < n_classes:
             raise ValueError(

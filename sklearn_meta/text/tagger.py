@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
+from ..tasks.texts import check_texts
 from .base import TextEstimator
 
 
@@ -145,6 +146,9 @@ class MetaLSTMTagger(TextEstimator):
     def predict(self, X):
         """Labels of the words of each sentence: the most probable sequence (Viterbi).
 
+        Lists of different length are no array, which ``cross_val_predict`` would make of them:
+        predict the sentences of each fold by themselves. ``cross_val_score`` is as everywhere.
+
         Parameters
         ----------
         X : sequence of sequences of str
@@ -210,13 +214,13 @@ class MetaLSTMTagger(TextEstimator):
             config["forget_bias"] = 0.0  # a word's label is told by its neighbours
         return config
 
-    def _prepared(self, learner, read):
+    def _prepared(self, learner, read, what="Task"):
         """Without sentences of no words, which have no label to learn from."""
         kept = {
             name: tuple(zip(*((words, tags) for words, tags in zip(*pair) if words)))
             for name, pair in read.items()
         }
-        return super()._prepared(learner, kept)
+        return super()._prepared(learner, kept, what)
 
     @staticmethod
     def _tokens(X):
@@ -238,7 +242,7 @@ class MetaLSTMTagger(TextEstimator):
 
     def _checked_labels(self, X, y, n_classes=2):
         self._check_sentences(X)
-        self._check_lengths(X, y)
+        check_texts(X, y, self)
         for i, (words, labels) in enumerate(zip(X, y)):
             if isinstance(labels, str) or not np.iterable(labels) or len(words) != len(labels):
                 raise ValueError(
