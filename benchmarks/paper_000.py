@@ -56,7 +56,6 @@ def parse_arguments(arguments=None):
     add("--openml", nargs="+", metavar="SUITE", help="suites of OpenML in place of the folder")
     of_columns = "share of training tables whose target is one of their columns, real ones only"
     add("--retarget", type=float, default=0.0, help=f"{of_columns} [%(default)s]")
-    add("--prior", type=float, default=0.0, help="share of synthetic training tables [%(default)s]")
     add("--batch-size", type=int, default=8, help="tasks a step [%(default)s, as the paper]")
     add("--learning-rate", type=float, help="of all methods, in place of the grid's")
     add("--keep", choices=["best", "last"], default="best", help="weights, by validation loss")
@@ -71,9 +70,8 @@ def parse_arguments(arguments=None):
     add("--output", type=Path, help="a folder [benchmarks/results/paper_000, or _quick]")
     add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
     options = parser.parse_args(arguments)
-    for name in ("retarget", "prior"):
-        if not 0 <= (share := getattr(options, name)) <= 1:
-            parser.error(f"--{name} is a share, from 0 to 1, got {share:g}")
+    if not 0 <= options.retarget <= 1:
+        parser.error(f"--retarget is a share, from 0 to 1, got {options.retarget:g}")
     options.output = place_of(options.output, "paper_000", options.quick)
     if options.quick:
         vars(options).update(QUICK)

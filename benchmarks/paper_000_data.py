@@ -12,9 +12,7 @@ from sklearn_meta.tasks import (
     Folder,
     Mixture,
     OpenMLCollection,
-    RegressionPrior,
     RegressionSampler,
-    TablePrior,
     as_source,
     select,
     split,
@@ -24,9 +22,6 @@ from sklearn_meta.tasks.collections import Selection, Subset
 
 SHARES = (0.7, 0.1, 0.2)
 N_CLASSES = {"circle": 2, "spiral": 5}
-
-#: Tables that are drawn, for a share of the training tasks.
-PRIORS = {"classification": TablePrior, "regression": RegressionPrior}
 
 #: Tasks as the paper has them: balanced, transductive, every cell seen.
 PLAIN = {"inductive": 0, "column_subset": 0, "missing": 0, "flip": False}
@@ -55,8 +50,8 @@ def data_of(cell, options):
     ----------
     cell : Cell
     options : Namespace
-        ``n_tables`` of Circle-Spiral; ``folder``, ``pool``, ``openml``, ``retarget`` and ``prior``
-        of real tables; ``n_test``, the most test tables.
+        ``n_tables`` of Circle-Spiral; ``folder``, ``pool``, ``openml`` and ``retarget`` of real
+        tables; ``n_test``, the most test tables.
 
     Returns
     -------
@@ -71,11 +66,11 @@ def data_of(cell, options):
     if cell.data == "circle_spiral":
         rows = rows_of_figure(cell.n_rows or 100)
         pool = drawn(options.n_tables, rows, np.random.default_rng(0))
-        retarget = prior = 0.0  # nothing but the figure is worth telling there
+        retarget = 0.0  # nothing but the figure is worth telling there
     else:
         suites = options.openml and tuple(options.openml)
         pool = real_tables(options.folder, tuple(options.pool), suites, cell.task)
-        retarget, prior = options.retarget, options.prior
+        retarget = options.retarget
     train, valid, test = split(pool, SHARES, cell.split)
     if not (train and valid and test):
         raise ValueError(f"{len(pool)} tables of {cell.data!r} are too few to be split in three.")
@@ -84,8 +79,6 @@ def data_of(cell, options):
         train = Subset(pool, names[: cell.n_train])
     valid, test = (as_source(part, task=cell.task) for part in (valid, test))
     train = as_source(train, task=cell.task, retarget=retarget)
-    if prior:
-        train = Mixture([train, PRIORS[cell.task](n_columns=(2, 40))], weights=[1 - prior, prior])
     return Data(train, valid, dict(list(test.items())[: options.n_test]))
 
 

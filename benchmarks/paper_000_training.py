@@ -114,9 +114,8 @@ def name_of(cell, shots, options):
         setting["head_rate"] = head_rate(cell)
     if options.learning_rate is not None:
         setting["learning_rate"] = options.learning_rate
-    for name in ("retarget", "prior"):
-        if share := getattr(options, name):
-            setting[name] = share
+    if options.retarget:
+        setting["retarget"] = options.retarget
     digest = hashlib.sha256(json.dumps(setting).encode()).hexdigest()[:8]
     name = cell.method.name.replace("/", "").replace(", ", "_").replace(" ", "_")
     return f"{cell.data}/{name}-{cell.split}-{digest}"

@@ -215,8 +215,7 @@ def test_openml_in_place_of_the_folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("share", ["-0.1", "1.5", "nan"])
-@pytest.mark.parametrize("name", ["--retarget", "--prior"])
-def test_a_share_is_checked_before_anything_is_done(name, share, capsys):
+def test_a_share_of_retargeted_tables_is_checked_before_anything_is_done(share, capsys):
     with pytest.raises(SystemExit):
-        paper_000.parse_arguments([name, share])
+        paper_000.parse_arguments(["--retarget", share])
     assert "from 0 to 1" in capsys.readouterr().err
