@@ -16,6 +16,44 @@ def is_missing_value(value):
         return False
 
 
+def text_as_objects(values):
+    """A list that holds text as an array of objects; anything else as it is.
+
+    Of text beside numbers and gaps numpy would make nothing but text: "nan" of NaN.
+    """
+    if isinstance(values, list | tuple):
+        try:
+            is_text = np.asarray(values).dtype.kind in "US"
+        except ValueError:  # rows of different length
+            return values
+        return np.array(values, dtype=object) if is_text else values
+    return values
+
+
+def concat_frames(first, second):
+    """Rows of two DataFrames of the same kind, one below the other.
+
+    Parameters
+    ----------
+    first : DataFrame of shape (n_rows, n_columns)
+    second : DataFrame or array-like of shape (n_more_rows, n_columns)
+        Columns belong together by their position: by name, other names would make other columns.
+
+    Returns
+    -------
+    DataFrame
+        With the names of the first, whose columns of categories stay such.
+    """
+    import pandas as pd  # there, as `first` is pandas'
+
+    second = second if hasattr(second, "iloc") else pd.DataFrame(np.asarray(second))
+    stacked = pd.concat([first, second.set_axis(first.columns, axis=1)], ignore_index=True)
+    for j, dtype in enumerate(first.dtypes):
+        if dtype == "category":  # lost where the two hold other categories
+            stacked.isetitem(j, stacked.iloc[:, j].astype("category"))
+    return stacked
+
+
 def in_seconds(column, kind):
     """Dates as seconds since 1970, or durations, with a time zone or without; NaN for NaT.
 
@@ -29,6 +67,12 @@ def in_seconds(column, kind):
     -------
     ndarray of shape (n_rows,), float64
     """
+    if hasattr(column, "to_numpy"):  # whose gaps may be pandas' NA
+        nothing = np.array("NaT", dtype=f"{kind}8[us]")[()]
+        try:
+            column = column.to_numpy(dtype=f"{kind}8[us]", na_value=nothing)
+        except ValueError:  # days of Arrow
+            column = column.to_numpy(dtype=object, na_value=None)
     column = np.asarray(column, dtype=f"{kind}8[us]")
     start = np.datetime64(0, "us") if kind == "M" else np.timedelta64(0, "us")
     return (column - start) / np.timedelta64(1, "s")

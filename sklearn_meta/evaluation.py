@@ -26,11 +26,11 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
-from .cells import in_seconds, is_missing_value
+from .cells import in_seconds, is_missing_value, text_as_objects
 from .model_selection import FewShotSplit, Transductive
 
 __all__ = ["Evaluation", "evaluate", "peers", "preparation"]
@@ -286,7 +286,7 @@ def _episodes(collection, splits, random_state, failures, bar):
 
 def _labelled_rows(X, y, metadata=None):
     """Rows with a label, and the labels as an array of numbers or strings."""
-    y = np.asarray(y)
+    y = column_or_1d(text_as_objects(y), warn=True)
     check_consistent_length(X, y)
     known = [
         not is_missing_value(label) and str(label) not in ("-1", "-1.0") for label in y.tolist()

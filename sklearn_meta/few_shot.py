@@ -257,11 +257,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         if learner.inputs == "images" and vectors is None:
             for one in (source, validation_source):
                 _check_images(one, learner)
-        if vectors is not None and getattr(vectors, "width", learner.n_inputs) != learner.n_inputs:
-            raise ValueError(
-                f"vectors makes rows of {vectors.width} values, and the network reads "
-                f"{learner.n_inputs}."
-            )
+        self._check_width(vectors, learner)
         shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": n_queries}
         if learner.inputs == "tables" and vectors is None:
             sampler = TableEpisodes(learner.n_inputs, **shape)

@@ -43,6 +43,15 @@ class RowEstimator(MetaEstimator):
         make = as_dataset if tables else rows_as_they_are
         return super()._source(datasets, make=make, **options)
 
+    @staticmethod
+    def _check_width(vectors, learner):
+        """Refuse ``vectors`` of ``meta_fit`` that make other rows than the network reads."""
+        if getattr(vectors, "width", learner.n_inputs) != learner.n_inputs:
+            raise ValueError(
+                f"vectors makes rows of {vectors.width} values, and the network reads "
+                f"{learner.n_inputs}."
+            )
+
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
         if reset:

@@ -7,6 +7,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from .cells import text_as_objects
 from .tasks.encoding import in_pandas
 
 
@@ -54,13 +55,7 @@ def as_cells(X):
     X = in_pandas(X)
     if hasattr(X, "iloc") and X.ndim != 2:
         return np.asarray(X)
-    if isinstance(X, list | tuple):
-        try:
-            is_text = np.asarray(X).dtype.kind in "US"
-        except ValueError:
-            return X
-        return np.array(X, dtype=object) if is_text else X
-    return X
+    return text_as_objects(X)
 
 
 def checked_cells(X):

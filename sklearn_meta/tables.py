@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .base import MetaEstimator
 from .table_validation import checked_cells, encode, validated_table
 from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
+from .tasks.encoding import in_pandas
 
 #: Unlabelled rows of ``fit`` that are read, at most.
 MOST_UNLABELLED = 1000
@@ -151,14 +152,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return self._read_together(X, self._encoder_with(X))
 
     def _encoder_with(self, X):
-        """Encoder for the context and ``X``: categories that only ``X`` has are worth a column."""
-        known = {*self.encoder_.categorical_, *self.encoder_.unseen_}
-        if not known:
-            return self.encoder_
-        encoder = TableEncoder().fit(stack_tables(self.X_, X))
-        if set(encoder.categorical_) - known:
-            self.encoder_.transform(X)  # which says what was numeric in fit
-        return encoder
+        """Encoder for the context and ``X``."""
+        return _encoder_of_both(self.encoder_, X, lambda: stack_tables(self.X_, X))
 
     def _read_together(self, X, encoder):
         """Transductive mode: the rows of a chunk and the context read each other."""
@@ -263,6 +258,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return outputs
 
     def _small_task(self, X_labelled, y_labelled, X_unlabelled):
+        X_labelled, X_unlabelled = in_pandas(X_labelled), in_pandas(X_unlabelled)
         shapes = [np.shape(X) for X in (X_labelled, X_unlabelled)]
         if any(len(shape) != 2 for shape in shapes) or shapes[0][1] != shapes[1][1]:
             raise ValueError(
@@ -276,7 +272,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             )
         tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
         stacked = stack_tables(*tables)
-        X = encode(TableEncoder().fit(stacked if self.transductive else tables[0]), stacked)
+        encoder = TableEncoder().fit(tables[0])
+        if self.transductive:
+            encoder = _encoder_of_both(encoder, tables[1], lambda: stacked)
+        X = encode(encoder, stacked)
         if np.isnan(X).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):
@@ -290,6 +289,27 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if not self.transductive:
             task = task._replace(context=np.arange(len(X)) < len(y))
         return labels, task
+
+
+def _encoder_of_both(encoder, X, stacked):
+    """Encoder for a context and rows beside it, whose own categories are worth a column, too.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        Of the context, which says what is categorical.
+    X : ndarray or DataFrame of shape (n_rows, n_columns)
+        The other rows.
+    stacked : callable
+        Gives both, one below the other.
+    """
+    known = {*encoder.categorical_, *encoder.unseen_}
+    if not known:
+        return encoder
+    both = TableEncoder().fit(stacked(), categorical=encoder.categorical_)
+    if set(both.categorical_) - known:
+        encoder.transform(X)  # which says what was numeric in fit
+    return both
 
 
 def _rows_read(labels):

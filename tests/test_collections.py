@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 from sklearn_meta.tasks import Folder, as_source, select, split
 from sklearn_meta.tasks.collections import Subset
-from sklearn_meta.tasks.sources import as_dataset
+from sklearn_meta.tasks.pairs import as_dataset
 
 INDEX = pd.DataFrame(
     [
@@ -304,10 +304,9 @@ def test_one_bad_table_does_not_spoil_the_others():
     X, y = load_iris(return_X_y=True)
     arrays = pd.DataFrame({"a": range(6), "l": [np.array([1, 2])] * 6})
     bad = {"vector": (X[:, 0], y), "empty": (X[:0], y[:0]), "text": (X, ["a"] * 150)}
+    bad["cells"] = arrays, [0, 1] * 3
     with pytest.warns(UserWarning, match="left out") as told:
-        source = as_source(
-            {"iris": (X, y), "cells": (arrays, [0, 1] * 3), **bad}, task="regression"
-        )
-    assert {"iris", "cells"} == set(source)
+        source = as_source({"iris": (X, y), **bad}, task="regression")
+    assert {"iris"} == set(source)
     message = str(told[0].message)
     assert all(repr(name) in message for name in bad)

@@ -11,6 +11,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris, load_wine
 from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import DataConversionWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
@@ -89,6 +90,23 @@ def test_records_hold_accuracy_and_log_loss():
     assert knows["log_loss"] == pytest.approx(-np.log(0.99 + 0.01 / 3))
     assert guesses["accuracy"] == pytest.approx(1 / 3)
     assert guesses["log_loss"] == pytest.approx(np.log(3))
+
+
+def test_labels_may_be_a_column_or_a_list_with_gaps():
+    X, y = WINE
+    estimators = {"knows": KNeighborsClassifier(1)}
+    settings = {"n_shots": 3, "n_unlabelled": 5, "n_episodes": 2}
+    expected = evaluate(estimators, {"wine": (X, y)}, **settings).records
+    for labels in (y[:, None], pd.DataFrame({"y": y})):
+        with pytest.warns(DataConversionWarning):
+            found = evaluate(estimators, {"wine": (X, labels)}, **settings)
+        assert found.records == expected and not found.failures
+    named = [np.nan if i % 7 == 0 else f"class {label}" for i, label in enumerate(y)]
+    of_list, of_series = (
+        evaluate(estimators, {"wine": (X, labels)}, **settings).records
+        for labels in (named, pd.Series(named))
+    )
+    assert of_list == of_series
 
 
 def test_an_episode_depends_on_name_and_seed_alone():

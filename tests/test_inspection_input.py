@@ -141,6 +141,9 @@ def test_effect_of_a_missing_or_an_infinite_cell(moons):
     X[20, 1] = np.nan
     display = show_effect(semi_supervised(), X, y, grid_resolution=3)
     assert np.isfinite(display.xx1).all()
+    nullable = pd.DataFrame(X, columns=["a", "b"]).astype("Float64")
+    found = show_effect(semi_supervised(), nullable, y, grid_resolution=3)
+    assert_array_equal(found.xx1, display.xx1)
     X[20, 1] = np.inf
     with pytest.raises(ValueError, match="Input X contains infinity"):  # of the estimator
         show_effect(semi_supervised(), X, y, grid_resolution=3)

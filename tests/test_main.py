@@ -151,6 +151,11 @@ def test_a_name_that_excludes_nothing_is_told(here, capsys):
         (("evaluate", "tables", "--n-shots", "0"), "--n-shots must be 1 or more, got 0"),
         (
             ("meta-fit", "tables", "--estimator", "AmortizedGMM", "--output", "x.safetensors")
+            + ("--retarget", "0.5"),
+            "AmortizedGMM reads no targets: leave out --retarget",
+        ),
+        (
+            ("meta-fit", "tables", "--estimator", "AmortizedGMM", "--output", "x.safetensors")
             + ("--n-shots", "3"),
             "AmortizedGMM has no --n-shots",
         ),
@@ -270,6 +275,15 @@ def test_a_recipe_that_is_wrong(tmp_path, capsys, text, code, message):
         found = end.code
     assert found == code
     assert message in capsys.readouterr().err
+
+
+def test_a_recipe_is_not_overwritten_by_the_card(capsys):
+    text = '{"collection": "prior", "max_steps": 1, "eval_every": 1}'
+    Path("mine.json").write_text(text)
+    with pytest.raises(SystemExit):
+        call("meta-fit", "--recipe", "mine.json", "--output", "mine.safetensors")
+    assert "would overwrite mine.json, which is no card" in capsys.readouterr().err
+    assert Path("mine.json").read_text() == text
 
 
 def test_a_recipe_that_is_no_text_is_named(tmp_path, capsys):

@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import shuffle
 
 from sklearn_meta import MANNClassifier, MANNRegressor
+from sklearn_meta.tasks import Drawings, TablePrior
 
 X, Y = shuffle(*load_iris(return_X_y=True), random_state=0)
 NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
@@ -136,3 +137,8 @@ def test_the_length_of_sequences_is_a_range(n_rows):
 def test_sequences_of_one_length():
     quick = {"max_steps": 1, "batch_size": 1, "verbose": False}
     assert MANNRegressor("mann").meta_fit([(X_NUMBERS, TARGET)], n_rows=30, **quick).history_
+
+
+def test_vectors_are_of_the_length_that_the_network_reads():
+    with pytest.raises(ValueError, match="rows of 400 values, and the network reads 32"):
+        MANNClassifier("mann").meta_fit(TablePrior(), vectors=Drawings(), max_steps=1)

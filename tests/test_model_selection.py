@@ -170,6 +170,20 @@ def test_a_regressor_is_cross_validated_on_the_rows_that_have_a_target():
     assert scores.mean() > 0.2
 
 
+def test_gaps_of_any_kind_are_rows_without_a_target():
+    targets = [None if i % 4 == 0 else float(i) for i in range(20)]
+    folds = [
+        list(SemiSupervisedKFold(3, random_state=0).split(np.zeros((20, 1)), y))
+        for y in (np.array(targets, float), targets, pd.Series(targets, dtype="Float64"))
+    ]
+    for others in folds[1:]:
+        for (train, test), (train_, test_) in zip(folds[0], others, strict=True):
+            assert_array_equal(train, train_)
+            assert_array_equal(test, test_)
+    with pytest.raises(ValueError, match="y contains NaN or None"):
+        next(FewShotSplit(1, n_shots=1).split(np.zeros((6, 1)), ["a", np.nan, "b"] * 2))
+
+
 @pytest.mark.parametrize(
     "y, message",
     [

@@ -29,6 +29,7 @@ from sklearn_meta.tasks.running import (
     standardise,
 )
 from sklearn_meta.tasks.sequences import N_UNASKED
+from sklearn_meta.tasks.sources import suited
 
 
 def table(n_classes=4, n_rows=60, n_columns=3, seed=0):
@@ -163,6 +164,16 @@ def test_targets_as_they_are():
     sampler = TargetSequences(Vectors(1), n_rows=(30, 30), standardised=False)
     sequence = sampler.draw(dataset, np.random.default_rng(0))
     np.testing.assert_array_equal(np.sort(sequence.asked[:, 0]), np.sort(dataset.y))
+
+
+def test_a_target_must_be_asked_for():
+    with pytest.raises(ValueError, match="n_rows must be 6 or more, got 5: .* first 5 targets"):
+        TargetSequences(Vectors(1), n_rows=5)
+    tables = {n: as_dataset(np.arange(n)[:, None], np.arange(n) + 0.5, str(n)) for n in (5, 9)}
+    with pytest.warns(UserWarning, match="left out. Dataset '5' has 5 rows: at least 6"):
+        assert list(suited(Tables(tables), TargetSequences(Vectors(1)))) == ["9"]
+    loss = GaussianTargets().loss(torch.randn(2, 4, 2), torch.full((2, 4, 1), torch.nan))
+    assert loss == 0  # of none
 
 
 def test_a_gaussian_process_has_its_moments():

@@ -148,6 +148,39 @@ def test_names_of_what_may_be_drawn():
     assert names_in(mixture) == ["a", "b", "CircleSpiral", "0"]
 
 
+def test_a_mixture_reads_collections_as_it_is_asked_to():
+    X, y = pair()
+    mixture = Mixture([[(X, np.arange(9))], {"counts": (X, y)}, Mixture([[(X, y + 1)]])])
+    targets = [
+        dataset.y
+        for source in as_source(mixture, task="regression").sources
+        for dataset in (source.draw(np.random.default_rng(0)),)
+    ]
+    for found, expected in zip(targets, (np.arange(9), y, y + 1), strict=True):
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="a class with fewer than 2 rows"):
+        as_source(mixture).draw(np.random.default_rng(0))
+    once = Mixture([iter([(X, y)])])
+    assert len(as_source(once).sources[0]) == len(as_source(once).sources[0]) == 1
+
+
+def test_gaps_in_a_list_of_text_are_gaps():
+    cells = [["a", 1.0], [np.nan, 2.0], ["b", np.nan], ["a", 3.0], ["b", 4.0]]
+    dataset = as_dataset(cells, ["u", "v", "u", np.nan, "v"])
+    np.testing.assert_array_equal(dataset.y, [0, 1, 0, 1])
+    assert dataset.X.shape == (4, 2) and np.isnan(dataset.X).sum() == 2
+
+
+def test_a_target_of_several_columns_is_cut_by_one_of_them():
+    X = np.arange(40.0)[:, None]
+    dataset = Dataset("two", X.astype("f4"), np.hstack([X, -X]).astype("f4"))
+    for seed in range(20):
+        cut = cut_into_classes(dataset, np.random.default_rng(seed))
+        assert cut.y.shape == (40,) and (abs(np.diff(cut.y)) <= 1).all()  # monotone in X
+        assert len(set(np.sign(np.diff(cut.y))) - {0}) == 1
+
+
 def test_a_mixture_keeps_its_weights():
     sources = [CircleSpiral(kinds=("circle",)), [pair()], CircleSpiral(kinds=("spiral",))]
     rng = np.random.default_rng(0)

@@ -14,6 +14,7 @@ from sklearn_meta import (
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
 )
+from sklearn_meta.model_selection import Transductive
 from sklearn_meta.tasks import TableEncoder, stack_tables
 
 X, Y = load_iris(return_X_y=True)
@@ -269,6 +270,46 @@ def test_frames_of_other_libraries_keep_their_dtypes(kind):
     assert found.encoder_.categorical_ == [4]
     ask = "score_samples" if hasattr(found, "score_samples") else "predict_proba"
     np.testing.assert_array_equal(getattr(found, ask)(other), getattr(expected, ask)(frame))
+
+
+def test_many_tasks_may_be_frames_of_other_libraries():
+    pa = pytest.importorskip("pyarrow")
+    frame = NUMBERS.assign(zip=pd.Categorical(Y * 7 + 1), day=pd.date_range("2020", periods=150))
+    other = pa.Table.from_pandas(frame)
+    expected = classify(frame.iloc[FEW], frame)
+    np.testing.assert_allclose(classify_batch(other.take(FEW), other), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="Task 0: .*column names"):
+        classify_batch(other.take(FEW), other.select(other.column_names[::-1]))
+
+
+def test_days_of_arrow_may_have_gaps_and_lists_are_no_cells():
+    pa = pytest.importorskip("pyarrow")
+    days = pd.Series(pd.date_range("2020", periods=150)).dt.date
+    arrow = days.astype(pd.ArrowDtype(pa.date32()))
+    days[3], arrow[3] = None, None
+    expected = TableEncoder().fit_transform(NUMBERS.assign(day=days))
+    found = TableEncoder().fit_transform(NUMBERS.assign(day=arrow))
+    np.testing.assert_array_equal(found, expected)
+    assert np.isnan(found[3, 4]) and found[4, 4] - found[2, 4] == 2 * 86400
+    nested = pa.table({"a": X[FEW, 0], "b": [[1, i] for i in range(len(FEW))]})
+    with pytest.raises(ValueError, match="A cell holds a ndarray: give each column one"):
+        MetaSemiSupervisedClassifier().fit(nested, Y[FEW])
+
+
+@pytest.mark.parametrize("dtype", [object, int, "category"])
+@pytest.mark.parametrize("ask", [classify, classify_batch])
+def test_a_column_of_text_in_fit_is_categorical_whatever_comes(ask, dtype):
+    frame = NUMBERS.assign(zip=pd.Series((Y * 7 + 10).astype(str), dtype="str"))
+    expected = ask(frame.iloc[FEW], frame)
+    np.testing.assert_allclose(ask(frame.iloc[FEW], frame.astype({"zip": dtype})), expected)
+
+
+def test_categories_that_only_one_of_both_frames_has():
+    zips = np.array([7, 1, 4])[Y]
+    known = NUMBERS.iloc[FEW].assign(zip=pd.Categorical(zips[FEW]))
+    rows = NUMBERS.assign(zip=pd.Categorical(np.where(np.arange(150) % 9 == 0, 99, zips)))
+    wrapped = Transductive(MetaSemiSupervisedClassifier()).fit(known, Y[FEW])
+    np.testing.assert_allclose(wrapped.predict_proba(rows), classify(known, rows), atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")

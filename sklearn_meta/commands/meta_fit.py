@@ -5,6 +5,7 @@ interrupted, the same command with a --checkpoint-dir goes on where it was.
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -138,9 +139,13 @@ def run(args):
     for name in SETTINGS:
         if getattr(args, name) is not None and name not in defaults:
             args.parser.error(f"{args.estimator} has no --{name.replace('_', '-')}")
+    if args.retarget and kind._task == "mixture":
+        args.parser.error(f"{args.estimator} reads no targets: leave out --retarget")
     args.output = expanded(args.output)
     if args.output.is_dir():
         args.parser.error(f"--output {args.output} is a folder")
+    if _is_no_card(card := args.output.with_suffix(".json")):
+        args.parser.error(f"--output {args.output} would overwrite {card}, which is no card")
     check_writable(args.output, "--output", make=True)  # an error now, not after all training
     if args.checkpoint_dir:
         check_writable(expanded(args.checkpoint_dir) / CHECKPOINT, "--checkpoint-dir", make=True)
@@ -189,8 +194,18 @@ def run(args):
         return 0
     print(f"{result['weights']}: saved after {result['steps']} steps, sha256 {result['sha256']}")
     for name, value in (card["validation"] or {}).items():
-        print(f"  validation {name}: {value if isinstance(value, str) else f'{value:.4f}'}")
+        print(f"  validation {name}: {f'{value:.4f}' if isinstance(value, float) else value}")
     return 0
+
+
+def _is_no_card(path):
+    """Whether there is a file, a recipe say, where the card of weights would be written."""
+    if not path.exists():
+        return False
+    try:
+        return "sha256" not in json.loads(path.read_text())
+    except (OSError, ValueError, TypeError):
+        return True
 
 
 def _defaults(kind):
@@ -229,6 +244,8 @@ def _validation(args, history):
     best = min(history, key=lambda epoch: epoch["valid_loss"])
     return {"tables": args.validation.label} | {
         name.removeprefix("valid_"): float(value)
+        if math.isfinite(value)
+        else None  # as json has it
         for name, value in best.items()
         if name.startswith("valid_") and type(value) is not int and not isinstance(value, bool)
     }

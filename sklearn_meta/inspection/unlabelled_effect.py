@@ -126,10 +126,11 @@ class UnlabelledEffectDisplay:
         check_scalar(grid_resolution, "grid_resolution", Integral, min_val=2)
         check_consistent_length(X, y)
         _check_dtypes(X)
-        points = np.asarray(X, dtype=float)
+        is_frame = hasattr(X, "iloc")  # whose gaps may be pandas' NA
+        points = X.to_numpy(float, na_value=np.nan) if is_frame else np.asarray(X, dtype=float)
         if points.ndim != 2 or points.shape[1] != 2:
             raise ValueError(f"X must have 2 columns to be drawn, got shape {points.shape}.")
-        X = X if hasattr(X, "iloc") else points
+        X = X if is_frame else points
         classes, target = encode_labels(y)
         labelled = target != -1
         if labelled.all():

@@ -261,8 +261,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         datasets : mapping, iterable or source
             As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
             :class:`sklearn_meta.tasks.TablePrior`, or :class:`sklearn_meta.tasks.Omniglot` with
-            ``vectors=Drawings()``. Pairs ``(X, y)`` are tables to a network of tables, and rows of
-            finite numbers, taken as they are, to others.
+            ``vectors=Drawings()`` and a ``MemoryLearner(inputs="vectors", n_inputs=400)``. Pairs
+            ``(X, y)`` are tables to a network of tables, and rows of finite numbers, taken as they
+            are, to others.
         vectors : callable, default=None
             What makes of rows the vectors that the network reads:
             :class:`sklearn_meta.tasks.Drawings`, which augments them, too. None is
@@ -295,9 +296,11 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come
         own = ProjectedColumns if learner.inputs == "tables" else Vectors
+        vectors = vectors or own(learner.n_inputs)
+        self._check_width(vectors, learner)
         sampler = ClassSequences(
             learner.head,
-            vectors or own(learner.n_inputs),
+            vectors,
             n_classes=n_classes,
             n_instances=n_shots,
         )

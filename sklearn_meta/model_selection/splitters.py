@@ -9,12 +9,12 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..cells import is_missing_value
+from ..cells import is_missing_value, text_as_objects
 
 
 def encode_labels(y, unlabelled=-1):
     """Sorted classes, and every row's code among them: -1 where the row has no label."""
-    y = column_or_1d(y)
+    y = column_or_1d(text_as_objects(y))
     if y.dtype.kind not in "iubUS" and any(map(is_missing_value, y)):
         raise ValueError(
             f"y contains NaN or None: mark rows without a label by {unlabelled!r}, or, if y holds "
@@ -134,7 +134,7 @@ class SemiSupervisedKFold(KFold):
         X : array-like of shape (n_samples, n_features)
             Only its length is used.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets; NaN marks a row without one.
+            Targets; NaN or None marks a row without one.
         groups : None
             Ignored, exists for API compatibility.
 
@@ -151,6 +151,10 @@ class SemiSupervisedKFold(KFold):
             If fewer than `n_splits` rows have a target, or a target is no number.
         """
         check_consistent_length(X, y)
+        y = np.asarray(y)
+        if y.dtype == object:  # None and pandas' NA are no numbers to scikit-learn
+            cells = [np.nan if is_missing_value(value) else value for value in y.ravel()]
+            y = np.array(cells, dtype=object).reshape(y.shape)
         y = check_array(
             y, ensure_2d=False, dtype="numeric", ensure_all_finite="allow-nan", input_name="y"
         )

@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..cells import concat_frames
 from .splitters import encode_labels
 
 
@@ -217,12 +218,8 @@ def _innermost(model):
 def stack(first, second):
     """The rows of both, in the form of the first."""
     if hasattr(first, "iloc"):
-        import pandas as pd  # there, as `first` is pandas'
-
         # By position: only names that are all strings are known, and these have been compared.
-        second = pd.DataFrame(second) if not hasattr(second, "iloc") else second
-        second = second.set_axis(first.columns, axis=1)
-        return pd.concat([first, second], ignore_index=True)
+        return concat_frames(first, second)
     if sp.issparse(first) or sp.issparse(second):
         return sp.vstack([first, second], format="csr")
     return np.vstack([first, second])

@@ -14,6 +14,7 @@ from .mixtures import MixturePrior, MixtureSampler, MixtureSets
 from .omniglot import Omniglot, fetch_omniglot, load_omniglot
 from .openml import OpenMLCollection
 from .outlier_episodes import OutlierSampler
+from .pairs import as_dataset, rows_as_they_are
 from .prior import TablePrior
 from .regression_episodes import RegressionSampler, n_targets, target_scale
 from .regression_prior import RegressionPrior
@@ -26,7 +27,7 @@ from .sequences import (
     Vectors,
     draw_words,
 )
-from .sources import Mixture, Tables, as_dataset, as_source, names_in, rows_as_they_are
+from .sources import Mixture, Tables, as_source, names_in
 from .stream import batches
 from .symbolic import SymbolicNetworks, make_symbolic_regression
 from .tagging import load_conll_folder, load_tagging, read_conll, read_conllu, to_iob2

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..folders import expanded
 from .dataset import Dataset, RawTable
-from .sources import labels_of
+from .pairs import labels_of
 
 
 def _read_parquet(file):

@@ -8,13 +8,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from ..cells import in_seconds, is_missing_value
+from ..cells import concat_frames, in_seconds, is_missing_value, text_as_objects
 
 #: Dates, times of day and durations as objects; datetime and pandas' Timestamp are dates.
 _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 
 #: What may be in a cell of a table of objects, and is neither a number nor a category.
-_NESTED = (list, dict, set)
+_NESTED = (list, dict, set, np.ndarray)
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -46,7 +46,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def __init__(self, max_categories=20):
         self.max_categories = max_categories
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, *, categorical=()):
         """Find the categorical columns and their categories.
 
         Parameters
@@ -56,6 +56,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             objects, those that are not all numbers, and not all dates, times or durations.
         y : None
             Ignored.
+        categorical : sequence of int, default=()
+            Positions of columns that are categorical whatever they hold.
 
         Returns
         -------
@@ -66,7 +68,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ValueError
             If a column is of complex numbers, or a cell is a list, dict or set.
         """
-        columns = [] if _is_matrix(X) else [_column(*column) for column in _columns(X)]
+        columns = []
+        if categorical or not _is_matrix(X):
+            columns = [
+                _as_text(column) if j in categorical else _column(column, dtype)
+                for j, (column, dtype) in enumerate(_columns(X))
+            ]
         self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]
         self.categorical_ = [
             j for j, c in enumerate(columns) if c.dtype == object and j not in self.unseen_
@@ -162,16 +169,7 @@ def stack_tables(X, more):
         As ``X`` is.
     """
     if hasattr(X, "iloc"):
-        import pandas as pd
-
-        # By position: by name, other names would make other columns.
-        cells = more if hasattr(more, "iloc") else pd.DataFrame(np.asarray(more))
-        more = cells.set_axis(X.columns, axis=1)
-        stacked = pd.concat([X, more], ignore_index=True)
-        for j, dtype in enumerate(X.dtypes):
-            if dtype == "category":  # lost where the two hold other categories
-                stacked.isetitem(j, stacked.iloc[:, j].astype("category"))
-        return stacked
+        return concat_frames(X, more)
     X, more = np.asarray(X), np.asarray(more)
     if not (_is_matrix(X) and _is_matrix(more) or X.dtype.kind == more.dtype.kind in "mM"):
         X, more = X.astype(object), more.astype(object)
@@ -186,8 +184,8 @@ def _columns(X):
     """The columns of a table, each an array of its values and its dtype."""
     if hasattr(X, "columns"):
         return [_values(column, column.dtype) for _, column in X.items()]
-    X = np.asarray(X)
-    if X.dtype.kind in "US":  # mixed columns of which numpy has made text
+    X = np.asarray(text_as_objects(X))
+    if X.dtype.kind in "US":
         X = X.astype(object)
     return [_values(X[:, j], X.dtype) for j in range(X.shape[1])]
 

@@ -233,13 +233,14 @@ class EpisodeSampler(RowSampler):
 
 def cut_into_classes(dataset, rng):
     """Classes from a continuous target: intervals between random quantiles, none too small."""
+    target = dataset.y if dataset.y.ndim == 1 else dataset.y[:, rng.integers(dataset.y.shape[1])]
     n_classes = 2 if rng.random() < 0.6 else int(rng.integers(3, 6))
     shares = rng.dirichlet(np.full(n_classes, 4.0)) * 0.6 + 0.4 / n_classes
-    y = np.searchsorted(np.quantile(dataset.y, np.cumsum(shares)[:-1]), dataset.y)
+    y = np.searchsorted(np.quantile(target, np.cumsum(shares)[:-1]), target)
     classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     if len(classes) > 1 and counts.min() > 1:  # repeated values can swallow a class
         return Dataset(dataset.name, dataset.X, codes.astype(np.int64))
-    half = dataset.y > np.median(dataset.y)
+    half = target > np.median(target)
     if half.sum() < 2:
-        half = dataset.y >= np.median(dataset.y)
+        half = target >= np.median(target)
     return Dataset(dataset.name, dataset.X, half.astype(np.int64))

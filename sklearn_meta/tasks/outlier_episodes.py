@@ -19,8 +19,8 @@ class OutlierSampler(RowSampler):
     Parameters
     ----------
     n_unlabelled : int or (int, int), default=(8, 200)
-        Rows of a set, or a range from which their number is drawn log-uniformly. A set is smaller
-        where the table has too few rows.
+        Rows of a set, 2 or more, or a range from which their number is drawn log-uniformly. A set
+        is smaller where the table has too few rows.
 
     max_share : float in (0, 0.5], default=0.2
         Largest share of outliers. Their number is drawn log-uniformly between one row and this
@@ -86,9 +86,21 @@ class OutlierSampler(RowSampler):
             missing=missing,
             flip=flip,
         )
+        if self.n_unlabelled[0] < 2:
+            raise ValueError(
+                f"n_unlabelled must be 2 or more, got {n_unlabelled!r}: one row is no outlier."
+            )
         self.max_share = max_share
         self.clean = clean
         self.altered = altered
+
+    @staticmethod
+    def check_dataset(dataset):
+        """Refuse a table of too few rows for one to be the odd one out; a ValueError says so."""
+        if len(dataset.y) < 3:
+            raise ValueError(
+                f"Dataset {dataset.name!r} has {len(dataset.y)} rows: at least 3 are needed."
+            )
 
     #: What ``strata`` counts, as the history names it.
     stratum = "rows"

@@ -233,6 +233,23 @@ class TargetSequences(SequenceSampler):
         self.vectors = vectors
         self.n_rows = range_of(n_rows, "n_rows")
         self.standardised = standardised
+        if self.n_rows[0] < self._fewest:
+            raise ValueError(
+                f"n_rows must be {self._fewest} or more, got {n_rows!r}: of a sequence the first "
+                f"{N_UNASKED} targets are not asked for."
+            )
+
+    @property
+    def _fewest(self):
+        return N_UNASKED + 1 if self.standardised else 1
+
+    def check_dataset(self, dataset):
+        """Refuse a table of too few rows for a target to be asked for; a ValueError says so."""
+        if len(dataset.y) < self._fewest:
+            raise ValueError(
+                f"Dataset {dataset.name!r} has {len(dataset.y)} rows: at least {self._fewest} are "
+                "needed."
+            )
 
     def draw(self, dataset, rng):
         """One sequence.

@@ -6,13 +6,13 @@ A *source* is anything with ``draw(rng) -> Dataset``: tables, a synthetic prior,
 import copy
 import warnings
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import PurePath
 
 import numpy as np
-from sklearn.utils.multiclass import type_of_target
 
 from .dataset import Dataset, column_as_target
-from .encoding import TableEncoder, in_pandas, is_missing
+from .pairs import as_dataset, one_column
 
 
 class Tables(Mapping):
@@ -71,19 +71,34 @@ class Mixture:
     Raises
     ------
     ValueError
-        If there is no source, one cannot be used (see :func:`as_source`), or weights are not one
-        non-negative number for each, of a positive sum.
+        If there is no source, or weights are not one non-negative number for each, of a positive
+        sum; where they are read, if one cannot be used (see :func:`as_source`).
     """
 
     def __init__(self, sources, weights=None):
-        self.sources = [as_source(source) for source in sources]
-        weights = np.ones(len(self.sources)) if weights is None else np.asarray(weights, float)
-        if not self.sources:
+        self._given = []
+        for part in sources:
+            refuse_names(part)
+            lasting = hasattr(part, "draw") or isinstance(part, Mapping | list | tuple)
+            self._given.append(part if lasting else list(part))  # it may be read again
+        weights = np.ones(len(self._given)) if weights is None else np.asarray(weights, float)
+        if not self._given:
             raise ValueError("A mixture needs at least one source; got none.")
-        finite = len(weights) == len(self.sources) and np.isfinite(weights).all()
+        finite = len(weights) == len(self._given) and np.isfinite(weights).all()
         if not finite or not weights.sum() > 0 or (weights < 0).any():
             raise ValueError("weights must be one non-negative number for each source.")
         self.weights = weights / weights.sum()
+
+    @cached_property
+    def sources(self):
+        """The sources; collections among them are read when it is known what targets are."""
+        return [as_source(part) for part in self._given]
+
+    def read_by(self, **options):
+        """The same mixture, with ``options`` of :func:`as_source` for collections in it."""
+        mixture = copy.copy(self)
+        mixture.sources = [as_source(part, **options) for part in self._given]
+        return mixture
 
     def draw(self, rng):
         """One dataset of a source chosen with the given weights."""
@@ -107,7 +122,8 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
     Parameters
     ----------
     datasets : source, collection, mapping or iterable
-        An object with ``draw(rng)`` is returned as it is. The values of a mapping, among them
+        An object with ``draw(rng)`` is returned as it is, a :class:`Mixture` with the collections
+        in it read by the options below. The values of a mapping, among them
         the collections of :mod:`sklearn_meta.tasks.collections`, or the items of an iterable are
         :class:`Dataset`, :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
     task : {"classification", "regression"}, default=None
@@ -129,6 +145,8 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
     """
     make = make or as_dataset
     refuse_names(datasets)
+    if isinstance(datasets, Mixture):
+        return datasets.read_by(task=task, make=make)
     if hasattr(datasets, "draw"):
         return datasets
     if not isinstance(datasets, Mapping):
@@ -233,7 +251,7 @@ class _Checked:
 def _dataset(name, item, task, make):
     """One item of a collection, encoded and checked."""
     if isinstance(item, Dataset):
-        dataset = item._replace(y=_one_column(item.y))
+        dataset = item._replace(y=one_column(item.y))
         if len(dataset.X) != len(dataset.y):
             raise ValueError(f"Dataset {name!r}: X has {len(item.X)} rows and y has {len(item.y)}.")
     else:
@@ -256,145 +274,3 @@ def _dataset(name, item, task, make):
     if counts.min() < 2:
         raise ValueError(f"Dataset {name!r} has a class with fewer than 2 rows: remove that class.")
     return dataset
-
-
-def as_dataset(X, y, name="dataset", metadata=None):
-    """Table and target as a Dataset: categories one-hot, labels coded.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame of shape (n_rows, n_columns)
-    y : array-like of shape (n_rows,) or (n_rows, 1)
-        Class labels or values of a regression target. Rows without one are left out. Only with the
-        task "regression" may there be several columns of them.
-    name : str
-    metadata : dict, default=None
-        ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
-        and label -1 marks unlabelled rows, which are left out.
-
-    Returns
-    -------
-    Dataset
-
-    Raises
-    ------
-    ValueError
-        If X is no table or has no row, or not as many as y; a cell cannot be encoded (see
-        :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
-        target that is no finite number of float32.
-    """
-    X, labelled, y = _labelled_rows(X, y, name, metadata)
-    return Dataset(name, _single_precision(TableEncoder().fit_transform(X)[labelled]), y)
-
-
-def rows_as_they_are(X, y, name="dataset", metadata=None):
-    """Rows and target as a Dataset, for networks that read rows of one length: labels coded.
-
-    Parameters
-    ----------
-    X : array-like or DataFrame of shape (n_rows, n_columns)
-        Finite numbers, such as pixels. Bytes stay bytes, as what renders images takes them; all
-        else becomes float32.
-    y, name, metadata
-        As of :func:`as_dataset`.
-
-    Returns
-    -------
-    Dataset
-
-    Raises
-    ------
-    ValueError
-        As there; or if a cell is no finite number of float32.
-    """
-    X, labelled, y = _labelled_rows(X, y, name, metadata)
-    X = np.asarray(X)
-    if X.dtype != np.uint8:
-        with np.errstate(over="ignore"):
-            X = X.astype(np.float32)
-        if not np.isfinite(X).all():
-            raise ValueError(
-                f"Dataset {name!r}: a cell is missing, infinite or beyond float32, and the network "
-                "reads rows of finite numbers."
-            )
-    return Dataset(name, X[labelled], y)
-
-
-def _labelled_rows(X, y, name, metadata):
-    """A table that is one, which of its rows have a label, and the labels of these."""
-    X = in_pandas(X)
-    if len(np.shape(X)) != 2 or not len(y):
-        raise ValueError(
-            f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."
-        )
-    if len(X) != len(y):
-        raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
-    labelled, y = labels_of(y, name, metadata)
-    if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
-        raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.")
-    return X, labelled, y
-
-
-def labels_of(y, name="dataset", metadata=None):
-    """The rows of a table that have a label, and their labels as a Dataset has them.
-
-    Parameters
-    ----------
-    y, name, metadata
-        As of :func:`as_dataset`.
-
-    Returns
-    -------
-    labelled : ndarray of shape (n_rows,), bool
-    labels : ndarray of shape (n_labelled,) or (n_labelled, n_targets)
-        int64 codes of classes, or float32 values of a regression target.
-
-    Raises
-    ------
-    ValueError
-        If y has several columns of labels, or a target that is no finite number of float32.
-    """
-    y = _one_column(np.asarray(y))
-    task = (metadata or {}).get("task")
-    if y.ndim > 1 and task != "regression":
-        raise ValueError(
-            f"Dataset {name!r}: y has shape {y.shape}, and there is one label a row. Give one "
-            "column of it, or the metadata {'task': 'regression'} for several targets."
-        )
-    labelled = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)
-    known = y[labelled]
-    if known.dtype == object:
-        has_text = any(isinstance(value, str) for value in known)
-        known = known.astype(str if has_text else float)
-    if task == "regression" or (task is None and _is_continuous(known)):
-        with np.errstate(over="ignore"):
-            known = known.astype(np.float32)
-        if not np.isfinite(known).all():
-            raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
-        return labelled, known
-    if task is None:
-        marked = known == ("-1" if known.dtype.kind == "U" else -1)
-        labelled[labelled] = ~marked
-        known = known[~marked]
-    return labelled, np.unique(known, return_inverse=True)[1].astype(np.int64)
-
-
-def _one_column(y):
-    """Labels as one dimension where they come as a single column."""
-    return y.ravel() if np.ndim(y) == 2 and y.shape[1] == 1 else y
-
-
-def _is_continuous(y):
-    if y.dtype.kind != "f" or not len(y):
-        return False
-    return not np.isfinite(y).all() or type_of_target(y) == "continuous"
-
-
-def _single_precision(X):
-    """Centred and scaled before rounding: a large offset would swallow a column's variation."""
-    X = np.asarray(X, dtype=np.float64)
-    observed = np.isfinite(X)
-    count = np.maximum(observed.sum(0), 1)
-    mean = np.where(observed, X, 0).sum(0) / count
-    scale = np.sqrt((np.where(observed, X - mean, 0) ** 2).sum(0) / count)
-    return np.where(observed, (X - mean) / np.where(scale > 0, scale, 1), np.nan).astype(np.float32)

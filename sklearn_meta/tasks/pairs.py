@@ -1,0 +1,150 @@
+"""Pairs (X, y) as Datasets: tables whose columns become numbers, and rows as they are."""
+
+import numpy as np
+from sklearn.utils.multiclass import type_of_target
+
+from ..cells import text_as_objects
+from .dataset import Dataset
+from .encoding import TableEncoder, in_pandas, is_missing
+
+
+def as_dataset(X, y, name="dataset", metadata=None):
+    """Table and target as a Dataset: categories one-hot, labels coded.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of shape (n_rows, n_columns)
+    y : array-like of shape (n_rows,) or (n_rows, 1)
+        Class labels or values of a regression target. Rows without one are left out. Only with the
+        task "regression" may there be several columns of them.
+    name : str
+    metadata : dict, default=None
+        ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
+        and label -1 marks unlabelled rows, which are left out.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ValueError
+        If X is no table or has no row, or not as many as y; a cell cannot be encoded (see
+        :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
+        target that is no finite number of float32.
+    """
+    X, labelled, y = _labelled_rows(X, y, name, metadata)
+    return Dataset(name, _single_precision(TableEncoder().fit_transform(X)[labelled]), y)
+
+
+def rows_as_they_are(X, y, name="dataset", metadata=None):
+    """Rows and target as a Dataset, for networks that read rows of one length: labels coded.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame of shape (n_rows, n_columns)
+        Finite numbers, such as pixels. Bytes stay bytes, as what renders images takes them; all
+        else becomes float32.
+    y, name, metadata
+        As of :func:`as_dataset`.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ValueError
+        As there; or if a cell is no finite number of float32.
+    """
+    X, labelled, y = _labelled_rows(X, y, name, metadata)
+    X = np.asarray(X)
+    if X.dtype != np.uint8:
+        with np.errstate(over="ignore"):
+            X = X.astype(np.float32)
+        if not np.isfinite(X).all():
+            raise ValueError(
+                f"Dataset {name!r}: a cell is missing, infinite or beyond float32, and the network "
+                "reads rows of finite numbers."
+            )
+    return Dataset(name, X[labelled], y)
+
+
+def _labelled_rows(X, y, name, metadata):
+    """A table that is one, which of its rows have a label, and the labels of these."""
+    X = in_pandas(X)
+    if len(np.shape(X)) != 2 or not len(y):
+        raise ValueError(
+            f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."
+        )
+    if len(X) != len(y):
+        raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
+    labelled, y = labels_of(y, name, metadata)
+    if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
+        raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.")
+    return X, labelled, y
+
+
+def labels_of(y, name="dataset", metadata=None):
+    """The rows of a table that have a label, and their labels as a Dataset has them.
+
+    Parameters
+    ----------
+    y, name, metadata
+        As of :func:`as_dataset`.
+
+    Returns
+    -------
+    labelled : ndarray of shape (n_rows,), bool
+    labels : ndarray of shape (n_labelled,) or (n_labelled, n_targets)
+        int64 codes of classes, or float32 values of a regression target.
+
+    Raises
+    ------
+    ValueError
+        If y has several columns of labels, or a target that is no finite number of float32.
+    """
+    y = one_column(np.asarray(text_as_objects(y)))
+    task = (metadata or {}).get("task")
+    if y.ndim > 1 and task != "regression":
+        raise ValueError(
+            f"Dataset {name!r}: y has shape {y.shape}, and there is one label a row. Give one "
+            "column of it, or the metadata {'task': 'regression'} for several targets."
+        )
+    labelled = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)
+    known = y[labelled]
+    if known.dtype == object:
+        has_text = any(isinstance(value, str) for value in known)
+        known = known.astype(str if has_text else float)
+    if task == "regression" or (task is None and _is_continuous(known)):
+        with np.errstate(over="ignore"):
+            known = known.astype(np.float32)
+        if not np.isfinite(known).all():
+            raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
+        return labelled, known
+    if task is None:
+        marked = known == ("-1" if known.dtype.kind == "U" else -1)
+        labelled[labelled] = ~marked
+        known = known[~marked]
+    return labelled, np.unique(known, return_inverse=True)[1].astype(np.int64)
+
+
+def one_column(y):
+    """Labels as one dimension where they come as a single column."""
+    return y.ravel() if np.ndim(y) == 2 and y.shape[1] == 1 else y
+
+
+def _is_continuous(y):
+    if y.dtype.kind != "f" or not len(y):
+        return False
+    return not np.isfinite(y).all() or type_of_target(y) == "continuous"
+
+
+def _single_precision(X):
+    """Centred and scaled before rounding: a large offset would swallow a column's variation."""
+    X = np.asarray(X, dtype=np.float64)
+    observed = np.isfinite(X)
+    count = np.maximum(observed.sum(0), 1)
+    mean = np.where(observed, X, 0).sum(0) / count
+    scale = np.sqrt((np.where(observed, X - mean, 0) ** 2).sum(0) / count)
+    return np.where(observed, (X - mean) / np.where(scale > 0, scale, 1), np.nan).astype(np.float32)
