@@ -12,7 +12,8 @@ from contextlib import nullcontext
 
 def is_first_process():
     """Whether this process is the one, of several that torchrun may have started, that writes."""
-    return int(os.environ.get("RANK", "0")) == 0
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # whatever rank a scheduler has given it
+    return alone or int(os.environ.get("RANK", "0")) == 0
 
 
 def processes(device):

@@ -173,7 +173,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             If there are fewer points than components, a value is not finite, or the variances of
             a column are beyond float64 in its unit.
         """
-        vars(self).pop("weights_", None)  # a fit that fails leaves nothing of the one before
+        for name in ("weights_", "means_", "covariances_", "lower_bound_"):
+            vars(self).pop(name, None)  # a fit that fails leaves nothing of the one before
         self.learner_ = self._learner()
         self._fit_sets(self.learner_, [self], [self._points(X)])
         return self
@@ -338,4 +339,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
 
     def _new_learner(self, backbone):
         # A learner of mixtures is one module: no head can be put on a backbone.
-        return backbone if isinstance(backbone, nn.Module) else MixtureLearner()
+        if not isinstance(backbone, nn.Module):
+            return MixtureLearner()
+        if not isinstance(backbone, MixtureLearner):
+            raise ValueError(f"backbone is a {type(backbone).__name__}: give a MixtureLearner.")
+        return backbone

@@ -146,7 +146,16 @@ def fit_jobs(jobs, learner, *, n_init, **settings):
         scikit-learn's estimator with the parameters of each, in standardised units.
     """
     tries = [fit_once(jobs, learner, first=first, **settings) for first in first_ranks(n_init)]
-    return [max(fitted, key=lambda mixture: mixture.lower_bound_) for fitted in zip(*tries)]
+    return [_likeliest(fitted) for fitted in zip(*tries)]
+
+
+def _likeliest(fitted):
+    """The first of those that only rounding tells apart, so that one set is fitted as many are."""
+    best = fitted[0]
+    for mixture in fitted[1:]:
+        if mixture.lower_bound_ > best.lower_bound_ + 1e-6:
+            best = mixture
+    return best
 
 
 def fit_once(jobs, learner, *, first, covariance_type, refine_steps, dtype, device):

@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import check_array
+from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_X_y, validate_data
 
@@ -74,6 +74,8 @@ class RowEstimator(MetaEstimator):
         X, y = checked if has_y else (checked, None)
         if has_y and not is_classifier(self):
             y = _as_numbers(y)
+        if reset:
+            vars(self).pop("encoder_", None)
         if table:
             if reset:
                 self.encoder_ = TableEncoder().fit(X)
@@ -98,6 +100,8 @@ class RowEstimator(MetaEstimator):
 
 def _as_numbers(y):
     try:
-        return y.astype(np.float64)
+        y = y.astype(np.float64)
     except ValueError as error:
         raise ValueError(f"Targets must be numbers: {error}.") from error
+    assert_all_finite(y, input_name="y")  # None has become NaN only now
+    return y

@@ -310,3 +310,8 @@ def test_one_bad_table_does_not_spoil_the_others():
     assert {"iris"} == set(source)
     message = str(told[0].message)
     assert all(repr(name) in message for name in bad)
+
+
+def test_a_table_that_is_none_is_rejected_by_name():
+    chosen = select({"ok": (np.ones((4, 2)), [0, 1] * 2), "bad": (["a text", "b text"], [0, 1])})
+    assert list(chosen) == ["ok"] and "a table has rows and columns" in chosen.rejected["bad"]

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from sklearn_meta import training
+from sklearn_meta.distributed import is_first_process
 
 pytest.importorskip("accelerate")
 
@@ -119,3 +120,14 @@ def test_processes_that_cannot_share_a_batch_are_told_so(monkeypatch):
     monkeypatch.setattr(training, "processes", lambda device: Three())
     with pytest.raises(ValueError, match="batch_size=4 cannot be shared equally by 3 processes"):
         t.train(batch_size=4)
+
+
+@pytest.mark.parametrize(
+    "rank, size, writes", [(None, None, True), (1, None, True), (1, 1, True), (1, 2, False)]
+)
+def test_a_process_that_trains_alone_writes(monkeypatch, rank, size, writes):
+    for name, value in (("RANK", rank), ("WORLD_SIZE", size)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, str(value))
+    assert is_first_process() == writes

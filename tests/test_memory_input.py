@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import shuffle
 
-from sklearn_meta import MANNClassifier, MANNRegressor
+from sklearn_meta import AmortizedGMM, MANNClassifier, MANNRegressor
+from sklearn_meta.memory import base
 from sklearn_meta.tasks import Drawings, TablePrior
 
 X, Y = shuffle(*load_iris(return_X_y=True), random_state=0)
@@ -142,3 +144,27 @@ def test_sequences_of_one_length():
 def test_vectors_are_of_the_length_that_the_network_reads():
     with pytest.raises(ValueError, match="rows of 400 values, and the network reads 32"):
         MANNClassifier("mann").meta_fit(TablePrior(), vectors=Drawings(), max_steps=1)
+
+
+@pytest.mark.parametrize("gaps", [list, pd.Series, lambda y: pd.Series(y, dtype=object)])
+def test_targets_that_are_none_are_refused(gaps):
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    y = [None if i % 2 else x for i, x in enumerate(X[:, 0])]
+    for table in (X, pd.DataFrame(X)):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            MANNRegressor(n_estimators=2).fit(table, gaps(y))
+
+
+def test_modules_of_another_kind_are_named():
+    with pytest.raises(ValueError, match="backbone is a GRU: give a MemoryLearner"):
+        MANNClassifier(torch.nn.GRU(2, 2)).fit(np.eye(4), [0, 1, 0, 1])
+    with pytest.raises(ValueError, match="backbone is a GRU: give a MixtureLearner"):
+        AmortizedGMM(2, backbone=torch.nn.GRU(2, 2)).fit(np.eye(4))
+
+
+def test_long_streams_are_read_in_blocks_with_the_same_answers(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(23, 3))
+    y = (X[:, 0] > 0).astype(int)
+    expected = MANNClassifier(n_estimators=2).fit(X, y).predict_proba(X)
+    monkeypatch.setattr(base, "MOMENTS_AT_ONCE", 7)
+    assert_array_equal(MANNClassifier(n_estimators=2).fit(X, y).predict_proba(X), expected)

@@ -4,12 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
 from test_mixture import ALL_TYPES, LEARNER, double
 
 from sklearn_meta import AmortizedGMM, learner
-from sklearn_meta.tasks import Dataset, Folder
+from sklearn_meta.tasks import Dataset, Folder, Mixture
+from sklearn_meta.tasks.mixtures import as_point_sets
 
 RNG = np.random.default_rng(0)
 X_GOOD = RNG.standard_normal((30, 3)) + 4 * RNG.integers(0, 2, (30, 1))
@@ -257,3 +259,37 @@ def test_sets_of_a_collection_and_gaps(tmp_path):
     X[3, 0] = np.nan
     with pytest.raises(ValueError, match="'gap' has gaps, and mixtures are of whole points"):
         AmortizedGMM().meta_fit([Dataset("gap", X, np.zeros(40, int))], **quick)
+
+
+def test_a_mixture_of_sources_is_read_as_its_parts_are():
+    X = np.random.default_rng(0).normal(size=(20, 2)) * [1, 100]
+    parts = [[X, X], [(X, np.repeat([-1, 1], 10))]]
+    for part, source in zip(parts, as_point_sets(Mixture(parts)).sources, strict=True):
+        for name, dataset in as_point_sets(part).items():
+            assert_array_equal(dataset.X, source[name].X)
+            assert_array_equal(dataset.y, source[name].y)
+    assert source["0"].X.std(0)[1] > 50 * source["0"].X.std(0)[0]  # columns keep their proportions
+
+
+def test_sets_of_huge_scale_keep_their_shape_and_classes_are_known():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    found, expected = (as_point_sets([scale * X])["0"].X for scale in (1e200, 1))
+    assert_allclose(found, expected, rtol=1e-5)
+    with pytest.raises(ValueError, match="'0' has points without a class"):
+        as_point_sets([(X, ["a", None] * 10)])
+
+
+def test_a_fit_that_fails_leaves_no_mixture():
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    mixture = AmortizedGMM(2).fit(X)
+    with pytest.raises(ValueError, match="contains infinity"):
+        mixture.fit(np.full_like(X, np.inf))
+    assert not {"weights_", "means_", "covariances_", "lower_bound_"} & set(vars(mixture))
+
+
+def test_one_set_or_many_have_their_components_in_one_order():
+    sets = [make_blobs(60 + s, centers=3, random_state=s)[0] for s in range(25)]
+    many = AmortizedGMM(3, n_init=3).fit_batch(sets)
+    for points, mixture in zip(sets, many, strict=True):
+        alone = AmortizedGMM(3, n_init=3).fit(points)
+        assert_array_equal(alone.predict(points), mixture.predict(points))

@@ -562,3 +562,16 @@ def test_the_real_set():
     means = drawn.reshape(40, 20, -1).mean(1)
     nearest = ((drawn[:, None] - means) ** 2).sum(-1).argmin(1)
     assert (nearest == test.dataset.y[:800]).mean() > 0.4
+
+
+def test_any_damage_of_an_archive_says_what_to_do(official):
+    folder, _ = official
+    save_npz(folder, load_omniglot(folder, None))
+    for part in ("background", "evaluation"):
+        (folder / f"images_{part}.zip").unlink()
+    file = folder / "omniglot.npz"
+    raw = bytearray(file.read_bytes())
+    raw[raw.rindex(b"PK\x01\x02") + 10] ^= 4  # another way of compression, which is none
+    file.write_bytes(raw)
+    with pytest.raises(ValueError, match="cannot be read as Omniglot.*remove it and call"):
+        load_omniglot(folder)

@@ -374,3 +374,19 @@ def test_epochs_that_were_complete_are_counted():
     model = SetTransformerRegressor(**QUICK | {"max_epochs": 6, "batch_size": 8}, embedding=Ended())
     with pytest.warns(UserWarning, match="after 2 of 6 epochs"):
         assert model.fit(SETS, Y).n_iter_ == 2
+
+
+def test_none_is_a_gap_in_targets_and_in_elements():
+    sets = [np.ones((3, 2)) * i for i in range(6)]
+    for loss in ("squared_error", "poisson"):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            SetTransformerRegressor(max_epochs=1, loss=loss).fit(sets, [1.0, None] * 3)
+    with pytest.raises(ValueError, match=r"X\[0\] is no set of numbers: Input contains NaN"):
+        SetTransformerRegressor(max_epochs=1).fit([[[1, None]]] * 6, range(6))
+
+
+def test_weights_that_the_last_step_spoiled_are_no_fit():
+    sets = [np.ones((n, 2)) for n in (1, 2, 3, 4)] * 5
+    diverging = SetTransformerRegressor(max_epochs=1, batch_size=20, learning_rate=1e30)
+    with pytest.raises(ValueError, match="Training diverged: the loss became"):
+        diverging.fit(sets, [float(len(s)) for s in sets])

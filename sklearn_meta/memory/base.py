@@ -24,6 +24,10 @@ ARCHITECTURES = {
 }
 
 
+#: Rows whose running moments are made at once, which bounds memory.
+MOMENTS_AT_ONCE = 256
+
+
 class Settings(NamedTuple):
     """What a state was begun with: parameters that are set later count from the next ``fit`` on."""
 
@@ -68,8 +72,12 @@ class OnlineEstimator(RowEstimator):
         self.random_state = random_state
 
     def _new_learner(self, backbone):
-        if isinstance(backbone, nn.Module):
+        if isinstance(backbone, MemoryLearner):
             return backbone
+        if isinstance(backbone, nn.Module):
+            raise ValueError(
+                f"backbone is a {type(backbone).__name__}: give a MemoryLearner, which holds one."
+            )
         return MemoryLearner(
             "mann",
             self._head() or self._default_head,
@@ -139,12 +147,15 @@ class OnlineEstimator(RowEstimator):
         """
         module = self._module(self.learner_)
         self._state = self._state_here()
-        rows, outputs = X, []
-        if self._rotations is not None:
-            moments = running_moments(X, self._moments)
-            rows, self._moments = standardise(X, moments), last(moments)
+        outputs = []
         for t in range(X.shape[1]):
-            x = self._vectors(rows[:, t : t + 1])
+            if t % MOMENTS_AT_ONCE == 0:
+                rows = X[:, t : t + MOMENTS_AT_ONCE]
+                if self._rotations is not None:
+                    moments = running_moments(rows, self._moments)
+                    rows, self._moments = standardise(rows, moments), last(moments)
+            now = t % MOMENTS_AT_ONCE
+            x = self._vectors(rows[:, now : now + 1])
             output, self._state = module.present(x, self._label(self._previous), self._state)
             outputs.append(output)
             self._previous = labels[:, t : t + 1].clone()  # a view would keep all labels

@@ -150,7 +150,8 @@ class SetEstimator(BaseEstimator):
         """What ``fit`` learns about elements before any training: their shape and scale."""
         self._element_shape = sets[0].shape[1:]
         self.n_features_in_ = math.prod(self._element_shape)
-        vars(self).pop("mean_", None)  # of an earlier fit without an embedding
+        for name in ("mean_", "scale_"):  # of an earlier fit without an embedding
+            vars(self).pop(name, None)
         if self.embedding is not None:
             return
         if len(self._element_shape) > 1:

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from torch import nn
@@ -167,6 +168,7 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
+        assert_all_finite(y, input_name="y")  # None has become NaN only now
         target = y.reshape(len(y), -1)
         vars(self).pop("_unit", None)  # of an earlier fit to counts
         if self.loss == "poisson":

@@ -187,7 +187,7 @@ def train(
             step_every="batch",
         ),
     ]
-    stop = EarlyStopping(patience=patience, load_best=True)
+    stop = EarlyStopping(patience=patience, threshold=0, load_best=True)
     if validation_data is not None:
         callbacks.append(stop)
     net = NeuralNet(
@@ -213,6 +213,8 @@ def train(
         warnings.warn(
             f"Training was interrupted after {len(losses)} of {max_epochs} epochs.", stacklevel=4
         )
+    # No epoch tells what the very last step made of the weights.
+    losses.append(float(net.validation_step(next(iter(net.get_iterator(data))))["loss"]))
     if not np.isfinite(losses).all():
         raise ValueError(
             f"Training diverged: the loss became {losses[-1]}. Lower learning_rate, or have the "

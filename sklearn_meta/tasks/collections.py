@@ -270,6 +270,8 @@ def select(
                 rejected[name] = "excluded"
                 continue
             labels = labels_of(y, name, metadata)[1]
+            if len(np.shape(X)) != 2:
+                raise ValueError(f"X has shape {np.shape(X)}, and a table has rows and columns.")
         except (OSError, ValueError, TypeError) as error:  # what meta_fit leaves out, too
             rejected[name] = str(error)
             continue

@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from sklearn.utils import check_array, check_consistent_length
 
+from ..cells import text_as_objects
 from .dataset import Dataset
-from .sources import Tables, refuse_names
+from .encoding import is_missing
+from .sources import Mixture, Tables, refuse_names
 
 #: In the order of their codes in a batch.
 COVARIANCE_TYPES = ("diag", "full", "spherical")
@@ -255,7 +257,8 @@ def as_point_sets(datasets):
     ----------
     datasets : source, mapping or iterable
         Arrays (n_points, n_columns), pairs of such an array and the classes of its points, in a
-        list or in a dict by name; :class:`Dataset` items; or anything with ``draw(rng)``.
+        list or in a dict by name; :class:`Dataset` items; anything with ``draw(rng)``; or a
+        :class:`Mixture` of these.
 
     Returns
     -------
@@ -267,6 +270,8 @@ def as_point_sets(datasets):
         If there is no set, or one is not a finite array of two dimensions and two points.
     """
     refuse_names(datasets)
+    if isinstance(datasets, Mixture):
+        return datasets.read_by(as_point_sets)
     if hasattr(datasets, "draw"):
         return datasets
     if not isinstance(datasets, Mapping):
@@ -283,8 +288,16 @@ def _point_set(name, item):
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     except ValueError as error:
         raise ValueError(f"Set {name!r} is no set of points: {error}") from error
-    y = np.zeros(len(y)) if np.asarray(y).dtype.kind == "f" else y  # a target is no component
+    y = np.asarray(text_as_objects(y))
+    if y.dtype.kind == "f":
+        y = np.zeros(len(y))  # a target is no component
+    elif is_missing(y).any():
+        raise ValueError(
+            f"Set {name!r} has points without a class: leave out all classes, or none."
+        )
     check_consistent_length(X, y)
+    largest = np.abs(X).max()
+    X = X / largest if largest > 1e100 else X  # whose squares would overflow
     X = X - X.mean(0)
     scale = X.std()
     X = X / (scale if scale > 0 else 1)  # float32 holds it, and columns keep their proportions

@@ -94,10 +94,10 @@ class Mixture:
         """The sources; collections among them are read when it is known what targets are."""
         return [as_source(part) for part in self._given]
 
-    def read_by(self, **options):
-        """The same mixture, with ``options`` of :func:`as_source` for collections in it."""
+    def read_by(self, reader):
+        """The same mixture, of whose sources ``reader`` makes what is drawn from."""
         mixture = copy.copy(self)
-        mixture.sources = [as_source(part, **options) for part in self._given]
+        mixture.sources = [reader(part) for part in self._given]
         return mixture
 
     def draw(self, rng):
@@ -146,7 +146,7 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
     make = make or as_dataset
     refuse_names(datasets)
     if isinstance(datasets, Mixture):
-        return datasets.read_by(task=task, make=make)
+        return datasets.read_by(lambda part: as_source(part, task=task, make=make))
     if hasattr(datasets, "draw"):
         return datasets
     if not isinstance(datasets, Mapping):
