@@ -162,6 +162,11 @@ def test_modules_of_another_kind_are_named():
         AmortizedGMM(2, backbone=torch.nn.GRU(2, 2)).fit(np.eye(4))
 
 
+def test_no_datasets_are_no_source():
+    with pytest.raises(ValueError, match="None is no source: give datasets"):
+        MANNClassifier().meta_fit(None, max_steps=1)
+
+
 def test_long_streams_are_read_in_blocks_with_the_same_answers(monkeypatch):
     X = np.random.default_rng(0).normal(size=(23, 3))
     y = (X[:, 0] > 0).astype(int)

@@ -182,6 +182,8 @@ def test_gaps_of_any_kind_are_rows_without_a_target():
             assert_array_equal(test, test_)
     with pytest.raises(ValueError, match="y contains NaN or None"):
         next(FewShotSplit(1, n_shots=1).split(np.zeros((6, 1)), ["a", np.nan, "b"] * 2))
+    train, _ = next(FewShotSplit(1, n_shots=1).split(np.zeros((6, 1)), ["a", 1] * 3))
+    assert len(train) == 2  # of text and numbers numpy makes text
 
 
 @pytest.mark.parametrize(

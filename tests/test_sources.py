@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from sklearn_meta.fingerprint import described
 from sklearn_meta.tasks import (
     CircleSpiral,
     Dataset,
@@ -70,6 +71,8 @@ def test_rows_as_they_are_keep_their_values():
             rows_as_they_are(np.where(X == X[0, 0], wrong, X), y)
     with pytest.raises(ValueError, match="has 1 class"):
         rows_as_they_are(X, np.zeros(9))
+    gap = np.where(np.arange(9)[:, None] == 0, np.nan, X)  # in a row without a label
+    assert len(rows_as_they_are(gap, np.where(np.arange(9), y, -1)).X) == 8
 
 
 @pytest.mark.parametrize(
@@ -161,6 +164,12 @@ def test_a_mixture_reads_collections_as_it_is_asked_to():
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="a class with fewer than 2 rows"):
         as_source(mixture).draw(np.random.default_rng(0))
+    before = described(mixture)
+    assert described(mixture) == before  # a checkpoint knows it again
+    tables = Mixture([{"counts": (X, y)}])
+    before = described(tables)
+    tables.draw(np.random.default_rng(0))
+    assert described(tables) == before
     once = Mixture([iter([(X, y)])])
     assert len(as_source(once).sources[0]) == len(as_source(once).sources[0]) == 1
 
@@ -170,6 +179,7 @@ def test_gaps_in_a_list_of_text_are_gaps():
     dataset = as_dataset(cells, ["u", "v", "u", np.nan, "v"])
     np.testing.assert_array_equal(dataset.y, [0, 1, 0, 1])
     assert dataset.X.shape == (4, 2) and np.isnan(dataset.X).sum() == 2
+    assert as_dataset(np.eye(4), [b"a", b"b", b"a", b"b"]).y.tolist() == [0, 1, 0, 1]
 
 
 def test_a_target_of_several_columns_is_cut_by_one_of_them():

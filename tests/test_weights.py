@@ -387,6 +387,7 @@ def test_two_processes_save_to_one_path(tmp_path):
 
 
 def test_of_several_processes_the_first_saves(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     path = save_pretrained(small_learner(), tmp_path / "mine")
     assert save_pretrained(small_learner(), "hub:someone/new") == "hub:someone/new"  # unasked

@@ -14,8 +14,8 @@ from ..cells import is_missing_value, text_as_objects
 
 def encode_labels(y, unlabelled=-1):
     """Sorted classes, and every row's code among them: -1 where the row has no label."""
-    y = column_or_1d(text_as_objects(y))
-    if y.dtype.kind not in "iubUS" and any(map(is_missing_value, y)):
+    y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))
+    if cells.dtype.kind not in "iubUS" and any(map(is_missing_value, cells)):
         raise ValueError(
             f"y contains NaN or None: mark rows without a label by {unlabelled!r}, or, if y holds "
             "targets of a regression, split by SemiSupervisedKFold."

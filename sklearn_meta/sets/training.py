@@ -215,9 +215,9 @@ def train(
         )
     # No epoch tells what the very last step made of the weights.
     losses.append(float(net.validation_step(next(iter(net.get_iterator(data))))["loss"]))
-    if not np.isfinite(losses).all():
+    if diverged := [loss for loss in losses if not np.isfinite(loss)]:
         raise ValueError(
-            f"Training diverged: the loss became {losses[-1]}. Lower learning_rate, or have the "
+            f"Training diverged: the loss became {diverged[0]}. Lower learning_rate, or have the "
             "embedding scale its input."
         )
     for epoch in net.history:

@@ -58,7 +58,7 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
         As there; or if a cell is no finite number of float32.
     """
     X, labelled, y = _labelled_rows(X, y, name, metadata)
-    X = np.asarray(X)
+    X = np.asarray(X)[labelled]
     if X.dtype != np.uint8:
         with np.errstate(over="ignore"):
             X = X.astype(np.float32)
@@ -67,7 +67,7 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
                 f"Dataset {name!r}: a cell is missing, infinite or beyond float32, and the network "
                 "reads rows of finite numbers."
             )
-    return Dataset(name, X[labelled], y)
+    return Dataset(name, X, y)
 
 
 def _labelled_rows(X, y, name, metadata):
@@ -114,7 +114,7 @@ def labels_of(y, name="dataset", metadata=None):
     labelled = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)
     known = y[labelled]
     if known.dtype == object:
-        has_text = any(isinstance(value, str) for value in known)
+        has_text = any(isinstance(value, str | bytes) for value in known)
         known = known.astype(str if has_text else float)
     if task == "regression" or (task is None and _is_continuous(known)):
         with np.errstate(over="ignore"):

@@ -3,7 +3,6 @@
 A *source* is anything with ``draw(rng) -> Dataset``: tables, a synthetic prior, or a mixture.
 """
 
-import copy
 import warnings
 from collections.abc import Mapping
 from functools import cached_property
@@ -76,39 +75,37 @@ class Mixture:
     """
 
     def __init__(self, sources, weights=None):
-        self._given = []
+        self.sources = []
         for part in sources:
             refuse_names(part)
             lasting = hasattr(part, "draw") or isinstance(part, Mapping | list | tuple)
-            self._given.append(part if lasting else list(part))  # it may be read again
-        weights = np.ones(len(self._given)) if weights is None else np.asarray(weights, float)
-        if not self._given:
+            self.sources.append(part if lasting else list(part))  # it may be read again
+        weights = np.ones(len(self.sources)) if weights is None else np.asarray(weights, float)
+        if not self.sources:
             raise ValueError("A mixture needs at least one source; got none.")
-        finite = len(weights) == len(self._given) and np.isfinite(weights).all()
+        finite = len(weights) == len(self.sources) and np.isfinite(weights).all()
         if not finite or not weights.sum() > 0 or (weights < 0).any():
             raise ValueError("weights must be one non-negative number for each source.")
         self.weights = weights / weights.sum()
 
     @cached_property
-    def sources(self):
-        """The sources; collections among them are read when it is known what targets are."""
-        return [as_source(part) for part in self._given]
+    def _read(self):
+        """What is drawn from, where nobody has said what targets are."""
+        return [as_source(part) for part in self.sources]
 
     def read_by(self, reader):
-        """The same mixture, of whose sources ``reader`` makes what is drawn from."""
-        mixture = copy.copy(self)
-        mixture.sources = [reader(part) for part in self._given]
-        return mixture
+        """The same mixture of other sources, which ``reader`` makes of them."""
+        return Mixture(map(reader, self.sources), self.weights)
 
     def draw(self, rng):
         """One dataset of a source chosen with the given weights."""
-        return self.sources[rng.choice(len(self.sources), p=self.weights)].draw(rng)
+        return self._read[rng.choice(len(self.sources), p=self.weights)].draw(rng)
 
 
 def names_in(source):
     """Names of the tables that a source may draw, as far as they are known; a list of str."""
     if isinstance(source, Mixture):
-        return [name for part in source.sources for name in names_in(part)]
+        return [name for part in source._read for name in names_in(part)]
     if isinstance(source, Tables):
         return list(source)
     return list(getattr(source, "names", [type(source).__name__]))
@@ -223,12 +220,13 @@ def suited(source, sampler):
 
         return Tables(_usable(source, checked), retarget=source.retarget)
     if type(source) is Mixture:
-        mixture = copy.copy(source)
-        mixture.sources = [
+        parts = [
             suited(part, sampler) if weight else part
-            for part, weight in zip(source.sources, source.weights, strict=True)
+            for part, weight in zip(source._read, source.weights, strict=True)
         ]
-        return mixture
+        return Mixture(parts, source.weights)
+    if not hasattr(source, "draw"):
+        raise ValueError(f"{source!r} is no source: give datasets, or an object with draw(rng).")
     return _Checked(source)
 
 
