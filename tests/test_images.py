@@ -442,3 +442,16 @@ def test_without_pillow_it_is_said_how_to_install_it(tmp_path, write, load, monk
         ImportError, match=r"takes Pillow. Run: pip install 'sklearn_meta\[images\]'"
     ):
         load(tmp_path)
+
+
+def test_pictures_of_16_bits_keep_their_shades(tmp_path):
+    ramp = np.linspace(0, 65535, 64).reshape(8, 8)
+    classes = {"coarse": (ramp / 256).astype(np.uint8), "fine": ramp.astype(np.uint16)}
+    for name, pixels in classes.items():
+        save(pixels, tmp_path / "data" / name / "0.png")
+        save(pixels, tmp_path / "data" / name / "1.png")
+    splits = tmp_path / "splits" / "bertinetto"
+    splits.mkdir(parents=True)
+    (splits / "train.txt").write_text("coarse\nfine\n")
+    of_8, _, of_16, _ = load_cifar_fs(tmp_path, size=8).images.astype(int)
+    assert np.abs(of_16 - of_8).max() <= 1 and of_16.max() == 255

@@ -336,12 +336,14 @@ def test_a_killed_download_leaves_nothing_that_looks_good(server, collect, tmp_p
     assert not left.exists()
 
 
-@pytest.mark.parametrize("harm", ["cut", "empty", "flip"])
+@pytest.mark.parametrize("harm", ["cut", "empty", "flip", "other"])
 def test_damaged_files_of_the_cache_are_fetched_anew(harm, server, collect, tmp_path):
     collect(99).fetch()
     for file in tmp_path.rglob("*-*.*"):
         content = bytearray(file.read_bytes())
         content[len(content) // 8] ^= 255 if harm == "flip" else 0
+        if harm == "other":  # json, but of something else
+            content = b'{"tables": []}'
         file.write_bytes(content[: {"cut": len(content) // 2, "empty": 0}.get(harm)])
     with pytest.raises(OSError, match="suite 99 is not in the cache .* damaged"):
         list(collect(99, offline=True))

@@ -291,6 +291,9 @@ def _read(members, origin, size, name):
     for image, path in zip(images, paths):
         try:
             with Image.open(path) as picture:
+                if picture.mode.startswith("I"):  # 16 bits a pixel, which Pillow would cut at 255
+                    upper = np.asarray(picture).clip(0, 65535) // 256
+                    picture = Image.fromarray(upper.astype(np.uint8))
                 rgb = picture.convert("RGB")
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise ValueError(f"{path} is no image ({error}): replace or remove it.") from error

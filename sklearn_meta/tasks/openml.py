@@ -213,7 +213,7 @@ class OpenMLCollection(Mapping):
         for task in self._bar(tasks, "OpenML descriptions", delay=1):
             file = self.folder / f"task-{task}.json"
             try:
-                found = _read_json(file) or self._request(
+                found = _read_json(file, {"metadata", "source"}) or self._request(
                     f"Dataset 'task-{task}' (OpenML)",
                     lambda openml, attempt, task=task: openml_client.ask_description(openml, task),
                     file,
@@ -230,7 +230,7 @@ class OpenMLCollection(Mapping):
         if self.suite is None:
             return []
         file = self.folder / f"suite-{quote(str(self.suite), safe='')}.json"
-        cached = _read_json(file)
+        cached = _read_json(file, {"tasks"})
         if cached and (self.offline or not refresh):
             return cached["tasks"]
         try:
@@ -308,11 +308,13 @@ def _sweep(folder):
                 shutil.rmtree(scratch)
 
 
-def _read_json(file):
+def _read_json(file, keys):
+    """What a file holds, or None: it is missing, damaged, or lacks some of the keys."""
     try:
-        return json.loads(file.read_text("utf-8"))
+        found = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
+    return found if isinstance(found, dict) and keys <= found.keys() else None
 
 
 def _read_table(file):
