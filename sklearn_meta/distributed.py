@@ -12,8 +12,12 @@ from contextlib import nullcontext
 
 def is_first_process():
     """Whether this process is the one, of several that torchrun may have started, that writes."""
-    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # whatever rank a scheduler has given it
-    return alone or int(os.environ.get("RANK", "0")) == 0
+    # One that is alone does, whatever rank a scheduler has given it.
+    return _is_alone() or int(os.environ.get("RANK", "0")) == 0
+
+
+def _is_alone():
+    return int(os.environ.get("WORLD_SIZE", "1")) == 1
 
 
 def processes(device):
@@ -33,7 +37,7 @@ def processes(device):
     ImportError
         If there are several processes and accelerate is not installed.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if _is_alone():
         return OneProcess(device)
     return ManyProcesses(device)
 

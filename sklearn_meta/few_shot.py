@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from .backbones import FEW_SHOT_BACKBONES
 from .few_shot_learner import FewShotLearner
@@ -94,6 +93,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     _task = "few_shot"
     _default_weights = "default_few_shot"
     _architectures = FEW_SHOT_BACKBONES
+    _learner_class = FewShotLearner
 
     def __init__(
         self,
@@ -111,15 +111,6 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
-
-    def _new_learner(self, backbone):
-        if isinstance(backbone, FewShotLearner):
-            return backbone
-        if isinstance(backbone, nn.Module):
-            raise ValueError(
-                f"backbone is a {type(backbone).__name__}: give a FewShotLearner, which holds one."
-            )
-        return FewShotLearner(backbone)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):

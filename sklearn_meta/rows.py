@@ -7,6 +7,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import assert_all_finite, check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_X_y, validate_data
+from torch import nn
 
 from .base import MetaEstimator, as_text
 from .table_validation import as_cells, encode
@@ -16,8 +17,9 @@ from .tasks import TableEncoder, as_dataset, rows_as_they_are
 class RowEstimator(MetaEstimator):
     """Base class of the estimators that read rows as vectors, of tables or as they are.
 
-    Which of both it is, is said by ``inputs`` of the learner, and the length of the vectors by
-    its ``n_inputs``. Weights for "tables" read any columns: ``encoder_`` makes numbers of them.
+    Which of both it is, is said by ``inputs`` of the learner, a ``_learner_class``, and the length
+    of the vectors by its ``n_inputs``. Weights for "tables" read any columns: ``encoder_`` makes
+    numbers of them.
     """
 
     _parameter_constraints = {
@@ -28,6 +30,20 @@ class RowEstimator(MetaEstimator):
         "dtype": [StrOptions({"float32", "float64"})],
         "random_state": ["random_state"],
     }
+
+    def _new_learner(self, backbone):
+        if isinstance(backbone, self._learner_class):
+            return backbone
+        if isinstance(backbone, nn.Module):
+            raise ValueError(
+                f"backbone is a {type(backbone).__name__}: give a {self._learner_class.__name__}, "
+                "which holds one."
+            )
+        return self._of_architecture(backbone)
+
+    def _of_architecture(self, name):
+        """A learner of random weights."""
+        return self._learner_class(name)
 
     def _seed(self, *of):
         return np.random.default_rng([self._seed_of_fit, *of])

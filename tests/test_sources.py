@@ -154,6 +154,7 @@ def test_names_of_what_may_be_drawn():
 def test_a_mixture_reads_collections_as_it_is_asked_to():
     X, y = pair()
     mixture = Mixture([[(X, np.arange(9))], {"counts": (X, y)}, Mixture([[(X, y + 1)]])])
+    before = described(mixture)
     targets = [
         dataset.y
         for source in as_source(mixture, task="regression").sources
@@ -164,7 +165,6 @@ def test_a_mixture_reads_collections_as_it_is_asked_to():
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="a class with fewer than 2 rows"):
         as_source(mixture).draw(np.random.default_rng(0))
-    before = described(mixture)
     assert described(mixture) == before  # a checkpoint knows it again
     tables = Mixture([{"counts": (X, y)}])
     before = described(tables)

@@ -287,7 +287,7 @@ def test_half_written_weights_beside_the_old_ones_do_no_harm(saved):
 
 
 def test_a_save_between_reading_card_and_weights_is_noticed(saved, monkeypatch):
-    read_card = store._read_card
+    read_card = store.read_card
 
     def read_then_save(path):
         card = read_card(path)
@@ -295,7 +295,7 @@ def test_a_save_between_reading_card_and_weights_is_noticed(saved, monkeypatch):
         save_learner(seeded(1), saved, note="seed 1")
         return card
 
-    monkeypatch.setattr(store, "_read_card", read_then_save)
+    monkeypatch.setattr(store, "read_card", read_then_save)
     assert weights_and_note(saved) == 1
 
 

@@ -127,6 +127,7 @@ def run(args):
     from ..tasks import Mixture, Tables
     from ..tasks.mixtures import as_point_sets
     from ..weights import load_learner, save_learner
+    from ..weights.store import read_card
 
     kind = getattr(sklearn_meta, args.estimator)
     if not hasattr(kind, "meta_fit"):
@@ -144,8 +145,11 @@ def run(args):
     args.output = expanded(args.output)
     if args.output.is_dir():
         args.parser.error(f"--output {args.output} is a folder")
-    if _is_no_card(card := args.output.with_suffix(".json")):
-        args.parser.error(f"--output {args.output} would overwrite {card}, which is no card")
+    if (beside := args.output.with_suffix(".json")).exists():  # a recipe, say
+        try:
+            read_card(args.output)
+        except ValueError:
+            args.parser.error(f"--output {args.output} would overwrite {beside}, which is no card")
     check_writable(args.output, "--output", make=True)  # an error now, not after all training
     if args.checkpoint_dir:
         check_writable(expanded(args.checkpoint_dir) / CHECKPOINT, "--checkpoint-dir", make=True)
@@ -196,16 +200,6 @@ def run(args):
     for name, value in (card["validation"] or {}).items():
         print(f"  validation {name}: {f'{value:.4f}' if isinstance(value, float) else value}")
     return 0
-
-
-def _is_no_card(path):
-    """Whether there is a file, a recipe say, where the card of weights would be written."""
-    if not path.exists():
-        return False
-    try:
-        return "sha256" not in json.loads(path.read_text())
-    except (OSError, ValueError, TypeError):
-        return True
 
 
 def _defaults(kind):

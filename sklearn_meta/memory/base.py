@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
 
 from ..fingerprint import weights_digest
 from ..memory_learner import MemoryLearner
@@ -22,7 +21,6 @@ ARCHITECTURES = {
     "lstm": {"access": None},
     "feedforward": {"controller": "feedforward", "access": None},
 }
-
 
 #: Rows whose running moments are made at once, which bounds memory.
 MOMENTS_AT_ONCE = 256
@@ -44,6 +42,7 @@ class OnlineEstimator(RowEstimator):
     """
 
     _architectures = ARCHITECTURES
+    _learner_class = MemoryLearner
     _parameter_constraints = {
         **RowEstimator._parameter_constraints,
         "shuffle": ["boolean"],
@@ -71,18 +70,12 @@ class OnlineEstimator(RowEstimator):
         self.dtype = dtype
         self.random_state = random_state
 
-    def _new_learner(self, backbone):
-        if isinstance(backbone, MemoryLearner):
-            return backbone
-        if isinstance(backbone, nn.Module):
-            raise ValueError(
-                f"backbone is a {type(backbone).__name__}: give a MemoryLearner, which holds one."
-            )
+    def _of_architecture(self, name):
         return MemoryLearner(
             "mann",
             self._head() or self._default_head,
             task=self._task,
-            backbone_config=self._architectures[backbone],
+            backbone_config=self._architectures[name],
         )
 
     def _begin(self, n_columns):
@@ -149,12 +142,12 @@ class OnlineEstimator(RowEstimator):
         self._state = self._state_here()
         outputs = []
         for t in range(X.shape[1]):
-            if t % MOMENTS_AT_ONCE == 0:
+            now = t % MOMENTS_AT_ONCE
+            if now == 0:
                 rows = X[:, t : t + MOMENTS_AT_ONCE]
                 if self._rotations is not None:
                     moments = running_moments(rows, self._moments)
                     rows, self._moments = standardise(rows, moments), last(moments)
-            now = t % MOMENTS_AT_ONCE
             x = self._vectors(rows[:, now : now + 1])
             output, self._state = module.present(x, self._label(self._previous), self._state)
             outputs.append(output)

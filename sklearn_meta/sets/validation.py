@@ -53,6 +53,7 @@ def _holds_objects(X):
 def _as_set(elements, i):
     """One set, the i-th, as an array of shape (n_points, ...)."""
     try:
+        # Of a list check_array leaves None as it is, of an array it makes NaN.
         elements = elements if hasattr(elements, "dtype") else np.asarray(elements)
         elements = check_array(
             elements, ensure_2d=False, allow_nd=True, ensure_min_samples=0, ensure_min_features=0

@@ -66,7 +66,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a column is of complex numbers, or a cell is a list, dict or set.
+            If a column is of complex numbers, or a cell is a list, dict, set or array.
         """
         columns = []
         if categorical or not _is_matrix(X):
@@ -185,7 +185,7 @@ def _columns(X):
     if hasattr(X, "columns"):
         return [_values(column, column.dtype) for _, column in X.items()]
     X = np.asarray(text_as_objects(X))
-    if X.dtype.kind in "US":
+    if X.dtype.kind in "US":  # an array of which numpy has made text
         X = X.astype(object)
     return [_values(X[:, j], X.dtype) for j in range(X.shape[1])]
 

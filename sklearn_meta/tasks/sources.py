@@ -120,9 +120,9 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
     ----------
     datasets : source, collection, mapping or iterable
         An object with ``draw(rng)`` is returned as it is, a :class:`Mixture` with the collections
-        in it read by the options below. The values of a mapping, among them
-        the collections of :mod:`sklearn_meta.tasks.collections`, or the items of an iterable are
-        :class:`Dataset`, :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
+        in it read by ``task`` and ``make``. The values of a mapping, among them the collections of
+        :mod:`sklearn_meta.tasks.collections`, or the items of an iterable are :class:`Dataset`,
+        :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
     task : {"classification", "regression"}, default=None
         What targets are where no metadata say so; None goes by their values.
     retarget : float in [0, 1], default=0
@@ -207,7 +207,7 @@ def suited(source, sampler):
     Raises
     ------
     ValueError
-        If no table is left.
+        If no table is left, or it is no source.
     """
     check = getattr(sampler, "check_dataset", None)
     if type(source) is Tables:

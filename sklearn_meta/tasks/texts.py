@@ -69,6 +69,7 @@ def check_texts(X, y, estimator):
     Raises
     ------
     ValueError
+        If there are no texts or no labels, or not as many, or ``X`` is a single text.
     """
     if y is None:
         raise ValueError(

@@ -236,6 +236,7 @@ class TextEstimator(MetaEstimator):
         return self
 
     def _forget(self):
+        """Be as before ``fit``."""
         for name in self._fitted:
             vars(self).pop(name, None)
 

@@ -295,7 +295,7 @@ def _write_pair(path, weights, card):
 def _read_pair(path):
     """Where the weights are that the card describes, their bytes, and the card."""
     for _ in range(2):  # between card and weights another process may have saved
-        card = _read_card(path)
+        card = read_card(path)
         for place in (path, _unfinished(path)):
             with suppress(FileNotFoundError):
                 raw = place.read_bytes()
@@ -307,7 +307,8 @@ def _read_pair(path):
     )
 
 
-def _read_card(path):
+def read_card(path):
+    """The card beside weights, a dict; a ValueError says why there is none."""
     path = path.with_suffix(".json")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
