@@ -9,6 +9,7 @@ up to 40 labelled rows a class. Run again after a kill, it goes on.
 """
 
 import argparse
+import json
 import os
 from pathlib import Path
 
@@ -81,6 +82,9 @@ def parse_arguments(arguments=None):
         parser, "default", max_steps=6500, batch_size=16, learning_rate=5e-4, optimizer="adamw"
     )
     add = parser.add_argument
+    add("--backbone", default="vsa", help="or another of BACKBONES, to compare with")
+    add("--backbone-config", type=json.loads, default={}, help="of that other one, as JSON")
+    add("--head", default="prototypes")
     add("--start", help="weights to start from; none: those of the first stage, which is run")
     add("--shots", type=int, nargs="+", default=(1, 1, 3, 3, 5, 5, 10, 10, 20, 40))
     add("--imbalanced", type=float, default=0.6, help="of EpisodeSampler")
@@ -102,7 +106,8 @@ def main(arguments=None):
         ],
         weights=[0.5, 0.2, 0.3],
     )
-    learner = Learner(backbone_config=backbone_config(args))
+    config = backbone_config(args) if args.backbone == "vsa" else args.backbone_config
+    learner = Learner(args.backbone, args.head, backbone_config=config)
     begun = start_from(learner, args.start)
     if not begun:
         train(learner, source, args, "first", **FIRST_STAGE)

@@ -7,6 +7,8 @@ from torch import nn
 
 from .base import ClassificationHead, known_classes, squared_distances
 
+LEAST = -1e30  #: Logarithm of nothing, finite so that gradients are.
+
 
 class LabelPropagation(ClassificationHead):
     """Labels spread over a graph of labelled and unlabelled rows, in closed form.
@@ -36,11 +38,16 @@ class LabelPropagation(ClassificationHead):
     def adapt(self, z, labels, classes, readable):
         """Spread the labels over the graph of the readable rows.
 
+        Degrees are taken as logarithms: that of a row far from all others underflows, or the
+        gradient of its inverse root overflows.
+
         Returns
         -------
         z : tensor of shape (B, N, D)
         scores : tensor of shape (B, N, C)
-            F, over the root of each row's degree; zero at rows that are not readable.
+            F; zero at rows that are not readable.
+        log_root : tensor of shape (B, N)
+            Half the logarithm of each row's degree.
         known : bool tensor of shape (B, C)
         readable : bool tensor of shape (B, N)
         """
@@ -49,17 +56,18 @@ class LabelPropagation(ClassificationHead):
             z = z.flatten(2).to(dtype).masked_fill(~readable[..., None], 0)
             loops = torch.eye(z.shape[1], dtype=torch.bool, device=z.device)
             pairs = readable[..., None] & readable[:, None] & ~loops
-            graph = self._log_affinity(z, z).exp().masked_fill(~pairs, 0)
-            degree = graph.sum(-1)
-            root = degree.clamp(min=torch.finfo(dtype).tiny).rsqrt().masked_fill(degree == 0, 0)
-            smooth = root[..., None] * graph * root[:, None]  # S
+            affinity = self._log_affinity(z, z)
+            log_degree = affinity.masked_fill(~pairs, LEAST).logsumexp(-1)
+            log_root = 0.5 * log_degree.masked_fill(~pairs.any(-1), 0)
+            smooth = affinity - log_root[..., None] - log_root[:, None]
+            smooth = smooth.masked_fill(~pairs, -math.inf).exp()  # S
             system = loops.to(dtype) - self.logit_alpha.sigmoid() * smooth
             scores = torch.linalg.solve(system, labels.nan_to_num(0).to(dtype))
-        return z, root[..., None] * scores, known_classes(labels, classes), readable
+        return z, scores, log_root, known_classes(labels, classes), readable
 
     def forward(self, z, state):
         """Log probabilities of rows outside the graph: (B, N, M, H) to (B, N, C)."""
-        return self._predict(z, state, neighbours=state[3][:, None])
+        return self._predict(z, state, neighbours=state[-1][:, None])
 
     def joint(self, z, labels, classes, readable):
         """Log probabilities of rows of which the readable ones make the graph."""
@@ -69,12 +77,13 @@ class LabelPropagation(ClassificationHead):
 
     def _predict(self, z, state, neighbours):
         """One step from the graph, which for an unlabelled row inside is its own F again."""
-        context, scores, known, _ = state
+        context, scores, log_root, known, _ = state
         with torch.autocast(z.device.type, enabled=False):
             affinity = self._log_affinity(z.flatten(2).to(context.dtype), context)
+            affinity = affinity - log_root[:, None]
             # A factor common to a row is lost in the end: its nearest neighbour counts one.
             affinity = affinity.masked_fill(~neighbours, -math.inf)
-            nearest = affinity.amax(-1, keepdim=True).detach().clamp(min=-1e30)
+            nearest = affinity.amax(-1, keepdim=True).detach().clamp(min=LEAST)
             scores = (affinity - nearest).exp() @ scores
             floor = torch.finfo(scores.dtype).eps
             scores = scores / scores.sum(-1, keepdim=True).clamp(min=floor**2) + floor
