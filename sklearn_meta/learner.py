@@ -6,7 +6,7 @@ from torch import nn
 
 from .backbones import BACKBONES
 from .few_shot_learner import FewShotLearner
-from .heads import HEADS
+from .heads import HEADS, AttributeGaussianProcess
 from .memory_learner import MemoryLearner
 from .mixture_learner import MixtureLearner
 from .text_learner import TextLearner
@@ -31,7 +31,7 @@ class Learner(nn.Module):
     Raises
     ------
     ValueError
-        If a name is unknown.
+        If a name is unknown, or the head cannot read the backbone.
     """
 
     def __init__(
@@ -50,8 +50,17 @@ class Learner(nn.Module):
         self.task = task
         if backbone == "maml":  # its gradient steps need to know what labels are
             backbone_config = {"inner": task, **(backbone_config or {})}
+        if (backbone, head) == ("vsa", "gp_attributes"):  # reads them in the last channel
+            backbone_config = {"attributes": True, **(backbone_config or {})}
         self.backbone = _build("backbone", backbone, backbone_config, BACKBONES)
         self.head = _build(f"{task} head", head, head_config, HEADS[task])
+        if isinstance(self.head, AttributeGaussianProcess):
+            config = getattr(self.backbone, "config", {"attributes": True})
+            if not config.get("attributes"):
+                raise ValueError(
+                    "The head 'gp_attributes' needs a backbone that hands on the attributes, such "
+                    "as 'vsa' with attributes=True; head='gp' goes with every backbone."
+                )
 
     @property
     def config(self):

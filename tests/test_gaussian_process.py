@@ -37,7 +37,7 @@ def small_learner(seed=0, head="gp"):
         "vsa",
         head,
         task="regression",
-        backbone_config={**small, "attributes": head == "gp_attributes"},
+        backbone_config=small,
         head_config={"n_kernels": 2, "length_scale": 1.0},  # 1: so that rows are told apart
     ).requires_grad_(False)
 

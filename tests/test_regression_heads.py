@@ -1,6 +1,7 @@
 """Heads of regression, and those of classification that solve a system, against other code."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 from sklearn.linear_model import RidgeClassifier
 
+from sklearn_meta.backbones import VSA
 from sklearn_meta.heads import (
     HEADS,
     AttributeGaussianProcess,
@@ -21,6 +23,7 @@ from sklearn_meta.heads import (
     LinearRegressor,
 )
 from sklearn_meta.heads.base import RegressionHead, factorise
+from sklearn_meta.learner import Learner
 
 # The head of outlier detection, which reads no labels, has its own tests.
 ALL = [(task, name) for task in ("classification", "regression") for name in HEADS[task]]
@@ -164,20 +167,54 @@ def test_label_propagation_is_its_closed_form(context, seed):
 def test_linear_classifier_is_ridge_regression(context, seed):
     head = shaken(LinearClassifier(), seed)
     logits = head.joint(*context) / head.log_scale.exp()
-    for b, (z, labels, _, _) in enumerate(zip(*context)):
+    for b, (z, labels, _, readable) in enumerate(zip(*context)):
         known = ~labels.isnan().any(1).numpy()
         rows = z.flatten(1).numpy()
         code = labels.numpy()[known].argmax(1)
         present = np.unique(code)
         if len(present) < 2:
             continue
-        power = ((rows[known] - rows[known].mean(0)) ** 2).sum(1).mean()
+        power = ((rows[readable] - rows[known].mean(0)) ** 2).sum(1).mean()
         ridge = RidgeClassifier(alpha=head.log_penalty.exp().item() * power)
         score = ridge.fit(rows[known], code).decision_function(rows)  # of labels -1 and 1
         if len(present) == 2:
             score = np.column_stack([-score, score])
         np.testing.assert_allclose(logits[b][:, present], (score + 1) / 2, atol=1e-6)
         assert torch.isneginf(logits[b][:, np.setdiff1d(np.arange(labels.shape[1]), present)]).all()
+
+
+def test_labelled_rows_that_lie_close_together_do_not_make_linear_logits_large():
+    z = torch.randn(1, 20, 3, 2)
+    z[0, :4] = z[0, :1] + 1e-6 * z[0, :4]
+    labels = torch.full((1, 20, 2), math.nan)
+    labels[0, :4] = torch.eye(2).repeat(2, 1)
+    whole = torch.ones(1, 20, dtype=torch.bool)
+    assert LinearClassifier().joint(z, labels, whole[:, :2], whole).abs().max() < 10
+
+
+@pytest.mark.parametrize(("task", "name"), ALL)
+def test_a_task_without_labelled_rows_leaves_the_gradient_of_its_batch_finite(task, name):
+    torch.manual_seed(0)
+    head = HEADS[task][name]()
+    z = torch.randn(2, 9, 3, 2, requires_grad=True)
+    labels = torch.full((2, 9, 2), math.nan)
+    labels[0, :4] = torch.eye(2).repeat(2, 1)
+    whole = torch.ones(2, 9, dtype=torch.bool)
+    target = torch.zeros(2, 9, 2) if task == "regression" else whole.long()
+    target[1] = math.nan if task == "regression" else -100
+    head.loss(head.joint(z, labels, whole[:, :2], whole), target).backward()
+    assert all(t.grad.isfinite().all() for t in (z, *head.parameters()))
+    assert z.grad[0].any()
+
+
+def test_the_head_that_reads_attributes_is_given_them():
+    learner = partial(Learner, head="gp_attributes", task="regression")
+    assert learner("vsa").backbone.config["attributes"]
+    assert not learner("vsa", head="gp").backbone.config["attributes"]
+    for backbone, config in [("vsa", {"attributes": False}), ("deep_sets", {}), (VSA(), {})]:
+        with pytest.raises(ValueError, match="needs a backbone that hands on the attributes"):
+            learner(backbone, backbone_config=config)
+    assert learner(VSA(attributes=True)).head
 
 
 @pytest.mark.parametrize(("task", "name"), ALL)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklearn_meta.heads import GaussianTargets, OneHotLabels, StringLabels
+from sklearn_meta.heads import GaussianTargets, LabelAttention, OneHotLabels, StringLabels
 from sklearn_meta.tasks import (
     ClassSequences,
     Curriculum,
@@ -172,8 +172,22 @@ def test_a_target_must_be_asked_for():
     tables = {n: as_dataset(np.arange(n)[:, None], np.arange(n) + 0.5, str(n)) for n in (5, 9)}
     with pytest.warns(UserWarning, match="left out. Dataset '5' has 5 rows: at least 6"):
         assert list(suited(Tables(tables), TargetSequences(Vectors(1)))) == ["9"]
-    loss = GaussianTargets().loss(torch.randn(2, 4, 2), torch.full((2, 4, 1), torch.nan))
-    assert loss == 0  # of none
+
+
+@pytest.mark.parametrize(
+    ("head", "target"),
+    [
+        (GaussianTargets(), torch.full((2, 4, 1), torch.nan)),
+        (OneHotLabels(n_classes=2), torch.full((2, 4, 1), -1)),
+        (LabelAttention(), torch.full((2, 4), -100)),
+    ],
+)
+def test_loss_and_score_are_zero_where_no_row_is_asked_for(head, target):
+    output = torch.randn(2, 4, 2, requires_grad=True)
+    loss = head.loss(output, target)
+    loss.backward()
+    assert loss == 0 and not output.grad.any()
+    assert not head.score(output, target).any()
 
 
 def test_a_gaussian_process_has_its_moments():

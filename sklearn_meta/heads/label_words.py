@@ -48,8 +48,9 @@ class LabelWords(nn.Module):
         """
         known = (words >= 0).all(-1)
         logits = output.float().unflatten(-1, (self.n_letters, self.n_symbols))
-        loss = F.cross_entropy(logits[known].flatten(0, 1), words[known].flatten())
-        return loss * self.n_letters
+        logits, asked = logits[known].flatten(0, 1), words[known].flatten()
+        loss = F.cross_entropy(logits, asked, reduction="sum")
+        return loss / known.sum().clamp(min=1)  # none may be asked for
 
     def score(self, output, words):
         """Share of each sequence's rows of which every letter is right, (B,)."""
@@ -138,9 +139,10 @@ class GaussianTargets(nn.Module):
         known = ~targets[..., 0].isnan()
         mean, scale = self.moments(output.float()[known])
         log_density = torch.distributions.Normal(mean, scale).log_prob(targets[known][:, 0])
-        return -log_density.sum() / known.sum().clamp(min=1)  # none may be asked for
+        return -log_density.sum() / known.sum().clamp(min=1)
 
     def score(self, output, targets):
         """Mean squared error of each sequence, (B,)."""
-        error = (targets - output[..., :1]).square()[..., 0]
-        return error.nanmean(1)
+        known = ~targets[..., 0].isnan()
+        error = (targets - output[..., :1]).square()[..., 0].masked_fill(~known, 0)
+        return error.sum(1) / known.sum(1).clamp(min=1)

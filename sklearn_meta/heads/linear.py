@@ -18,7 +18,9 @@ class LinearClassifier(ClassificationHead):
     Parameters
     ----------
     penalty : float, default=1.0
-        Where the learned penalty starts, relative to the mean squared norm of the labelled rows.
+        Where the learned penalty starts, relative to the mean squared distance of the context's
+        rows from the mean of the labelled ones: of these alone, where they lie close together, it
+        would be next to nothing.
     scale : float, default=4.0
         Where the learned factor of the logits starts.
     """
@@ -45,17 +47,18 @@ class LinearClassifier(ClassificationHead):
         dtype = self.log_scale.dtype
         with torch.autocast(z.device.type, enabled=False):
             rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
-            count = rows.known.sum(1)[:, None, None]
+            count = rows.known.sum(1).clamp(min=1)[:, None, None]
             padding = ~rows.known[..., None]
             origin = rows.z.sum(1, keepdim=True) / count
             intercept = rows.labels.sum(1, keepdim=True) / count
-            z = (rows.z - origin).masked_fill(padding, 0)
-            gram = z @ z.transpose(1, 2)
-            power = gram.diagonal(dim1=1, dim2=2).sum(-1)[:, None] / count[..., 0]
+            squares = (z.flatten(2).to(dtype) - origin).square().sum(-1).masked_fill(~readable, 0)
+            power = squares.sum(1, keepdim=True) / readable.sum(1, keepdim=True).clamp(min=1)
             ridge = self.log_penalty.exp() * power + torch.finfo(dtype).eps
+            labelled = (rows.z - origin).masked_fill(padding, 0)
+            gram = labelled @ labelled.transpose(1, 2)
             system = gram + torch.diag_embed(ridge.expand(-1, gram.shape[1]))
             targets = (rows.labels - intercept).masked_fill(padding, 0)
-            coef = z.transpose(1, 2) @ torch.linalg.solve(system, targets)
+            coef = labelled.transpose(1, 2) @ torch.linalg.solve(system, targets)
         return coef, origin, intercept, known_classes(labels, classes)
 
     def forward(self, z, state):

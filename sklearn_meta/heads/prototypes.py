@@ -50,7 +50,8 @@ class Prototypes(ClassificationHead):
         """
         prototypes, known = state
         counted = known[..., None].to(prototypes.dtype)
-        origin = (prototypes * counted).sum(1, keepdim=True) / counted.sum(1, keepdim=True)
+        count = counted.sum(1, keepdim=True).clamp(min=1)  # none where no row has a label
+        origin = (prototypes * counted).sum(1, keepdim=True) / count
         prototypes = prototypes - origin
         z = z.flatten(2).to(prototypes.dtype) - origin
         with torch.autocast(z.device.type, enabled=False):

@@ -30,7 +30,8 @@ class WaysHead(nn.Module):
         target : int tensor of shape (B, Q)
             -100 for queries that are none.
         """
-        return F.nll_loss(output.float().flatten(0, 1), target.flatten())
+        loss = F.nll_loss(output.float().flatten(0, 1), target.flatten(), reduction="sum")
+        return loss / (target >= 0).sum().clamp(min=1)
 
     score = staticmethod(ClassificationHead.score)
 
