@@ -51,7 +51,9 @@ class MixtureLearner(nn.Module):
     ):
         super().__init__()
         if {"backbone": backbone, "head": head} != self.names or task != self.task:
-            raise ValueError(f"A learner of mixtures is {self.names}, got {backbone!r}, {head!r}.")
+            raise ValueError(
+                f"A learner of {self.task!r} is {self.names}, got {backbone!r}, {head!r}, {task!r}."
+            )
         self.head = LearnedMoments(**(head_config or {}))
         self.backbone = MixtureTransformer(
             self.head.N_FEATURES, self.head.N_ADVICE, **(backbone_config or {})
