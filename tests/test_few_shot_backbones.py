@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from sklearn_meta.backbones import FEW_SHOT_BACKBONES, SNAIL, FewShotTransformer
-from sklearn_meta.backbones.few_shot_transformer import VARIANTS
+from sklearn_meta.backbones.few_shot_transformer import VARIANTS, sequences
 from sklearn_meta.backbones.image_encoder import IMAGE_ENCODERS, ImageEncoder, ResidualImageEncoder
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.heads import LabelAttention
@@ -219,10 +219,45 @@ def test_snail_reads_only_what_came_before(shape, seed):
     assert not torch.allclose(whole[:, :, N * K - 1 :], changed[:, :, N * K - 1 :])
 
 
+def snail_of_whole_sequences(backbone, support, labels, query):
+    """Each query behind its labelled rows, as the original has it."""
+    known = torch.cat([backbone.embedding(support), F.one_hot(labels, backbone.n_ways)], 2)
+    x = sequences(known, F.pad(backbone.embedding(query), (0, backbone.n_ways)))
+    for block in backbone.blocks:
+        if hasattr(block, "sizes"):
+            parts = block.project(x).split(block.sizes, 2)
+            x = torch.cat([x, F.scaled_dot_product_attention(*parts, is_causal=True)], 2)
+            continue
+        for layer in block.layers:
+            values, gates = layer(F.pad(x.mT, (layer.dilation[0], 0))).mT.chunk(2, 2)
+            x = torch.cat([x, values.tanh() * gates.sigmoid()], 2)
+    return backbone.output(x).unflatten(0, query.shape[:2])
+
+
+@settings(deadline=None, max_examples=20)
+@given(shapes, st.integers(0, 9), st.integers(0, 99))
+def test_snail_reads_labelled_rows_once_as_if_for_each_query(shape, n_fewer, seed):
+    _, Q, N, K, size = shape
+    torch.manual_seed(seed)
+    backbone = SNAIL(size, N, K, width=4).double()
+    support, labels, query = episodes(shape, seed)
+    n_rows = max(N * K - n_fewer, 1)  # of an episode with too few of them
+    episode = support[:, :n_rows].requires_grad_(), labels[:, :n_rows], query.requires_grad_()
+    positions = []
+    backbone.output.register_forward_pre_hook(lambda _, given: positions.append(given[0].shape[1]))
+    outputs = backbone(*episode), snail_of_whole_sequences(backbone, *episode)
+    assert positions[0] == n_rows + Q
+    torch.testing.assert_close(*outputs, rtol=0, atol=1e-10)
+    leaves = [episode[0], query, *backbone.parameters()]
+    torch.testing.assert_close(
+        *(torch.autograd.grad(said.square().sum(), leaves) for said in outputs), rtol=0, atol=1e-10
+    )
+
+
 def test_snail_reaches_the_first_row_by_convolutions_alone():
     convolutions = SNAIL(3, 5, 1, width=8).blocks[1]
     x = torch.zeros(1, 6, 8 + 5 + 4, requires_grad=True)
-    convolutions(x)[0, -1, 17:].sum().backward()
+    convolutions(x, torch.arange(6), 5)[0, -1, 17:].sum().backward()
     assert (x.grad[0] != 0).any(1).all()
 
 

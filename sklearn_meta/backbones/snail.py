@@ -1,7 +1,11 @@
 """SNAIL: temporal convolutions and causal attention over a few-shot task, a rival of paper 003.
 
-Shape legend: B episodes, Q queries of each, S positions of a sequence, of which the query is the
-last, I inputs, C channels.
+Nothing reads a query but itself, so the labelled rows, which all queries of an episode have before
+them, are read once: blocks are given L labelled rows and then Q queries, each of which stands at
+the position after the last row.
+
+Shape legend: B episodes, L labelled rows and Q queries of each, S = L + 1 positions of a query's
+sequence, I inputs, C channels.
 """
 
 import math
@@ -48,7 +52,7 @@ class SNAIL(nn.Module):
                 n_channels += blocks[-1].n_added
             blocks.append(CausalAttention(n_channels, scale * width, scale * width // 2))
             n_channels += scale * width // 2
-        self.blocks = nn.Sequential(*blocks)
+        self.blocks = nn.ModuleList(blocks)
         self.output = nn.Linear(n_channels, n_ways)
 
     def forward(self, support, labels, query):
@@ -68,8 +72,13 @@ class SNAIL(nn.Module):
         """
         known, asked = self.embedding(support), self.embedding(query)
         known = torch.cat([known, F.one_hot(labels, self.n_ways).to(known.dtype)], 2)
-        x = sequences(known, F.pad(asked, (0, self.n_ways)))
-        return self.output(self.blocks(x)).unflatten(0, query.shape[:2])
+        x = torch.cat([known, F.pad(asked, (0, self.n_ways))], 1)
+        n_known = support.shape[1]
+        place = torch.arange(x.shape[1], device=x.device).clamp(max=n_known)
+        for block in self.blocks:
+            x = block(x, place, n_known)
+        said = self.output(x)
+        return sequences(said[:, :n_known], said[:, n_known:]).unflatten(0, query.shape[:2])
 
 
 class TemporalConvolutions(nn.Module):
@@ -84,14 +93,16 @@ class TemporalConvolutions(nn.Module):
             for i in range(n_layers)
         )
 
-    def forward(self, x):
-        """(B, S, C) to (B, S, C + n_added)."""
-        x = x.transpose(1, 2)
+    def forward(self, x, place, n_known):
+        """(B, L + Q, C), of positions (L + Q,), to (B, L + Q, C + n_added)."""
         for convolution in self.layers:
-            before = F.pad(x, (convolution.dilation[0], 0))  # causal
-            values, gates = convolution(before).chunk(2, 1)
-            x = torch.cat([x, values.tanh() * gates.sigmoid()], 1)
-        return x.transpose(1, 2)
+            of_earlier, of_own = convolution.weight.unbind(2)
+            earlier = F.pad(x[:, :n_known], (0, 0, convolution.dilation[0], 0))  # causal
+            earlier = F.linear(earlier[:, : n_known + 1], of_earlier)
+            sums = F.linear(x, of_own, convolution.bias) + earlier[:, place]
+            values, gates = sums.chunk(2, 2)
+            x = torch.cat([x, values.tanh() * gates.sigmoid()], 2)
+        return x
 
 
 class CausalAttention(nn.Module):
@@ -102,8 +113,13 @@ class CausalAttention(nn.Module):
         self.sizes = (n_keys, n_keys, n_values)
         self.project = nn.Linear(n_channels, sum(self.sizes))
 
-    def forward(self, x):
-        """(B, S, C) to (B, S, C + n_values)."""
+    def forward(self, x, place, n_known):
+        """(B, L + Q, C), of positions (L + Q,), to (B, L + Q, C + n_values)."""
         queries, keys, values = self.project(x).split(self.sizes, 2)
-        read = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+        queries = queries / math.sqrt(self.sizes[0])
+        ahead = torch.arange(n_known, device=x.device) >= place[:, None]  # (L + Q, L)
+        scores = (queries @ keys[:, :n_known].mT).masked_fill(ahead, -math.inf)
+        own = (queries * keys).sum(2, keepdim=True)
+        shares = torch.cat([scores, own], 2).softmax(2)
+        read = shares[..., :-1] @ values[:, :n_known] + shares[..., -1:] * values
         return torch.cat([x, read], 2)
