@@ -53,6 +53,22 @@ class MuonAdamW(torch.optim.Optimizer):
             part.step()
         return loss
 
+    def add_param_group(self, param_group):
+        """Not once it is made: which groups are whose is settled then.
+
+        Raises
+        ------
+        ValueError
+            If the optimiser is there already.
+        """
+        if hasattr(self, "_parts"):
+            raise ValueError("MuonAdamW takes no further parameters: make one of all of them.")
+        super().add_param_group(param_group)
+
+    def __getstate__(self):
+        # Copied in one go, so that the parts go on to share state and groups.
+        return {**super().__getstate__(), "_parts": self._parts}
+
     def load_state_dict(self, state_dict):
         """Take up the state of an earlier run."""
         super().load_state_dict(state_dict)

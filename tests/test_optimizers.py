@@ -1,5 +1,7 @@
 """Optimisers of meta-training."""
 
+import copy
+import pickle
 from fnmatch import fnmatch
 
 import pytest
@@ -89,6 +91,22 @@ def test_saved_state_goes_on_as_if_it_had_not_been_interrupted(kind):
     second = MuonAdamW([p for g in first.param_groups for p in g["params"]], lr=0.5)
     second.load_state_dict(first.state_dict())
     assert take_steps(second, other, 4) == losses[4:]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
+def test_copies_go_on_alike(copied):
+    model = network()
+    optimizer = MuonAdamW(model.parameters(), lr=1e-2)
+    take_steps(optimizer, model, 2)
+    again, copy_ = copied((model, optimizer))
+    copy_.param_groups[0]["lr"] = optimizer.param_groups[0]["lr"] = 0.1  # of both parts or neither
+    assert take_steps(copy_, again, 3) == take_steps(optimizer, model, 3)
+
+
+def test_no_parameters_come_later():
+    optimizer = MuonAdamW(network().parameters())
+    with pytest.raises(ValueError, match="no further parameters: make one of all of them"):
+        optimizer.add_param_group({"params": network().parameters()})
 
 
 @pytest.mark.parametrize("head_rate", [1.0, 30.0])
