@@ -240,6 +240,13 @@ def test_the_gate_chooses_between_least_used_and_last_read():
     assert not new[0, [2, 4]].any()
 
 
+def test_of_no_strength_every_slot_is_read_alike():
+    net = MANN(4, 3, **SMALL, strength=0.0)
+    with torch.no_grad():
+        read = net(torch.randn(2, 5, 4))[1].memory.read_weights
+    torch.testing.assert_close(read, torch.full_like(read, 1 / read.shape[2]))
+
+
 def test_usage_has_no_gradient():
     usage = torch.rand(1, 6)
     tensors = [torch.randn(1, 6, 4), torch.rand(1, 2, 6), torch.randn(1, 2, 4), torch.rand(1, 2, 1)]

@@ -114,7 +114,7 @@ class LeastRecentlyUsed(nn.Module):
         self.strength = strength
         self.shared = shared
         self.keys = nn.Linear(width, n_reads * slot_size)
-        self.gates = nn.Linear(width, n_reads * (1 if strength else 2))
+        self.gates = nn.Linear(width, n_reads * (2 if strength is None else 1))
 
     def empty(self, n, like):
         """Memory of ``n`` sequences that have not begun, of the dtype and device of a tensor."""
@@ -133,10 +133,10 @@ class LeastRecentlyUsed(nn.Module):
         _, slot_size, n_reads = self.shape
         keys = self.keys(cell).tanh().unflatten(1, (n_reads, slot_size))
         gates = self.gates(hidden).unflatten(1, (n_reads, -1))
-        if self.strength:
-            strength = gates.new_full((1, 1, 1), self.strength)
-        else:
+        if self.strength is None:
             strength = _strength(gates[..., 1:])
+        else:
+            strength = gates.new_full((1, 1, 1), self.strength)
         gate = gates[..., :1].sigmoid()
         return Memory(
             *lrua_step(
