@@ -6,6 +6,8 @@ from torch import nn
 from .backbones.mann import MANN
 from .heads import HEADS
 
+TASKS = ("online_classification", "online_regression")
+
 
 class MemoryLearner(nn.Module):
     """Backbone x head for rows that come one after another (paper 002, section 2).
@@ -46,9 +48,14 @@ class MemoryLearner(nn.Module):
         head_config=None,
     ):
         super().__init__()
-        heads = HEADS.get(task, {})
+        if task not in TASKS:
+            raise ValueError(f"Unknown task {task!r}: choose from {list(TASKS)}.")
+        heads = HEADS[task]
         if backbone != "mann" or head not in heads:
-            raise ValueError(f"A learner of {task!r} is 'mann' with a head of {list(heads)}.")
+            raise ValueError(
+                f"A learner of {task!r} is 'mann' with a head of {list(heads)}, got {backbone!r} "
+                f"and {head!r}."
+            )
         if inputs not in ("tables", "vectors"):
             raise ValueError(f"inputs must be 'tables' or 'vectors', got {inputs!r}.")
         self.names = {"backbone": backbone, "head": head}

@@ -11,6 +11,8 @@ from .backbones.text_sharing import TEXT_BACKBONES
 from .heads import HEADS
 from .wide import SharedLinear
 
+TASKS = ("text_classification", "text_tagging")
+
 #: Factors on the rate of a tagger's Meta-LSTM, and of P and B of what it generates: where all of
 #: P D(z) Q moves by whole steps of AdamW, a tagger learns more slowly than with an LSTM.
 GENERATING = {"backbones.*.shared.*": 0.3, "backbones.*.private.*[0-9].weight": 0.1}
@@ -67,10 +69,12 @@ class TextLearner(nn.Module):
         wide=None,
     ):
         super().__init__()
-        if backbone not in TEXT_BACKBONES or head not in HEADS.get(task, ()):
+        if task not in TASKS:
+            raise ValueError(f"Unknown task {task!r}: choose from {list(TASKS)}.")
+        if backbone not in TEXT_BACKBONES or head not in HEADS[task]:
             raise ValueError(
                 f"A learner of {task} has a backbone of {list(TEXT_BACKBONES)} and a head of "
-                f"{list(HEADS.get(task, ()))}, got {backbone!r} and {head!r}."
+                f"{list(HEADS[task])}, got {backbone!r} and {head!r}."
             )
         self.names = {"backbone": backbone, "head": head}
         self.task = task
