@@ -141,15 +141,19 @@ class TextLearner(nn.Module):
         Raises
         ------
         ValueError
-            If there is a task of that name already.
+            If there is a task of that name already, it has no labels, or the backbone takes no
+            more tasks.
         """
         if name in self.tasks:
             raise ValueError(f"There is a task {name!r} already: give another name.")
-        self.tasks[name] = list(labels)
+        labels = list(labels)
+        if not labels:
+            raise ValueError(f"Task {name!r} has no labels: give one at least.")
         for backbone in self.backbones:
             backbone.add_task()
         n_outputs = sum(backbone.n_outputs for backbone in self.backbones)
-        self.heads.append(self.head(n_outputs, len(self.tasks[name])))
+        self.heads.append(self.head(n_outputs, len(labels)))
+        self.tasks[name] = labels  # last: a task that is refused leaves nothing behind
 
     def shared_parameters(self):
         """What a new task leaves as it is: word vectors, and what the backbone shares."""

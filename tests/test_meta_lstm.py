@@ -367,3 +367,15 @@ def test_bad_learners():
     learner = learner_of("text_classification")
     with pytest.raises(ValueError, match="is a task 'one' already"):
         learner.add_task("one", [0, 1])
+
+
+@pytest.mark.parametrize(("labels", "message"), [([0, 1], "tells 1 tasks"), ([], "has no labels")])
+def test_a_task_that_is_refused_leaves_nothing_behind(labels, message):
+    learner = TextLearner("asp_mtl", backbone_config={"width": 4, "most_tasks": 1})
+    if labels:
+        learner.add_task("one", [0, 1])
+    n = len(learner.tasks)
+    with pytest.raises(ValueError, match=message):
+        learner.add_task("two", labels)
+    assert len(learner.tasks) == len(learner.heads) == len(learner.backbones[0].private) == n
+    build_learner(learner.config)  # as saved weights do
