@@ -373,7 +373,7 @@ def test_scores_and_losses_leave_out_queries_that_are_none():
         ({"inputs": "sounds"}, "'tables', 'vectors' or 'images'"),
         ({"image_encoder": "vit"}, "convolutional.*residual.*'vit'"),
         ({"backbone_config": {"attention": "A2"}}, "A1.*A8.*'A2'"),
-        ({"backbone_config": {"n_heads": 3}}, "n_heads=3 does not divide width=64"),
+        ({"backbone_config": {"n_heads": 3}}, "n_heads must divide width"),
         ({"inputs": "images", "n_inputs": 50}, "50 values are no 1 square planes"),
         ({"inputs": "images", "n_inputs": 64}, "8 x 8 are too small for n_blocks=4.*at most 3"),
     ],

@@ -47,6 +47,7 @@ MUST_NOT_IMPORT = {
     "checkpoint": ["learner", "tasks", "training", *ABOVE_TRAINING],
     "seeding": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "settings": ["torch", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
+    "sizes": ["sklearn", "skorch", "torch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "fingerprint": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "folders": ["sklearn", "skorch", "torch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "devices": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],

@@ -6,6 +6,7 @@ Shape legend as in the other backbones; K is the number of elements of a set, R 
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from ..sizes import check_heads, check_integers
 from .deep_sets import masked_mean
 from .hml import HML
 
@@ -91,11 +92,18 @@ class AttHML(HML):
     n_layers : int, default=1
         Encoder layers of each set.
     n_heads : int, default=4
-        The paper's.
+        The paper's; divides ``width``.
+
+    Raises
+    ------
+    ValueError
+        If a size is out of range, or ``n_heads`` does not divide ``width``.
     """
 
     def __init__(self, *, width=32, n_iterations=3, n_layers=1, n_heads=4):
         nn.Module.__init__(self)
+        check_heads(width, n_heads)
+        check_integers(0, n_iterations=n_iterations, n_layers=n_layers)
         self.config = {
             "width": width,
             "n_iterations": n_iterations,

@@ -7,6 +7,7 @@ Shape legend as in the other backbones: B tasks, N rows, M attributes, C label c
 
 from torch import nn
 
+from ..sizes import check_integers
 from .standardisation import moments_of, standardise
 
 
@@ -123,6 +124,11 @@ class DeepSets(nn.Module):
     width : int, default=32
         Width of the embedding and of the hidden layers; the paper's hidden width.
 
+    Raises
+    ------
+    ValueError
+        If ``width`` is out of range.
+
     References
     ----------
     M. Zaheer et al. Deep sets. NeurIPS 2017; as in section 4.2 of paper 000 (Proto, MetaGP).
@@ -130,6 +136,7 @@ class DeepSets(nn.Module):
 
     def __init__(self, *, width=32):
         super().__init__()
+        check_integers(width=width)
         self.config = {"width": width}
         self.network = DeepSet(1, width)
 

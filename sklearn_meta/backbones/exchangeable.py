@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
+from ..sizes import check_integers
 from .deep_sets import masked_mean, observed_cells
 from .standardisation import moments_of
 
@@ -73,6 +74,11 @@ class Exchangeable(nn.Module):
     last_width : int, default=8
         Width of the last layer's output, by default that of VSA.
 
+    Raises
+    ------
+    ValueError
+        If a size is out of range.
+
     References
     ----------
     J. Hartford et al. Deep models of interactions across sets. ICML 2018; as in section 4.2 of
@@ -81,6 +87,7 @@ class Exchangeable(nn.Module):
 
     def __init__(self, *, width=32, n_layers=3, last_width=8):
         super().__init__()
+        check_integers(width=width, n_layers=n_layers, last_width=last_width)
         self.config = {"width": width, "n_layers": n_layers, "last_width": last_width}
         widths = [4] + [width] * (n_layers - 1) + [last_width]
         self.layers = nn.ModuleList(map(ExchangeableLayer, widths[:-1], widths[1:]))

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..sizes import check_heads, check_integers
+
 
 class Variant(NamedTuple):
     """How attention is made (section 4.4).
@@ -73,7 +75,7 @@ class FewShotTransformer(nn.Module):
     Raises
     ------
     ValueError
-        If attention is unknown, or heads do not divide the width.
+        If attention is unknown, a size is out of range, or heads do not divide the width.
 
     Notes
     -----
@@ -104,8 +106,9 @@ class FewShotTransformer(nn.Module):
         super().__init__()
         if attention not in VARIANTS:
             raise ValueError(f"attention must be one of {list(VARIANTS)}, got {attention!r}.")
-        if width % n_heads:
-            raise ValueError(f"n_heads={n_heads} does not divide width={width}.")
+        check_heads(width, n_heads)
+        check_integers(n_latent=n_latent)
+        check_integers(0, n_layers=n_layers)
         self.config = {
             "attention": attention,
             "width": width,

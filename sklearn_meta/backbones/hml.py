@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import layer_norm
 
+from ..sizes import check_integers
 from .deep_sets import DeepSet, labelled_rows, observed_cells
 from .standardisation import moments_of
 
@@ -39,6 +40,11 @@ class HML(nn.Module):
     n_iterations : int, default=3
         The paper's.
 
+    Raises
+    ------
+    ValueError
+        If a size is out of range.
+
     References
     ----------
     T. Iwata, A. Kumagai. Meta-learning from tasks with heterogeneous attribute spaces. NeurIPS
@@ -47,6 +53,8 @@ class HML(nn.Module):
 
     def __init__(self, *, width=32, n_iterations=3):
         super().__init__()
+        check_integers(width=width)
+        check_integers(0, n_iterations=n_iterations)
         self.config = {"width": width, "n_iterations": n_iterations}
         self._build(n_iterations)
 

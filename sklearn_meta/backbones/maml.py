@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
+from ..sizes import check_integers
 from .deep_sets import DeepSet, labelled_rows, observed_cells
 from .standardisation import moments_of
 
@@ -39,7 +40,7 @@ class MAML(nn.Module):
     Raises
     ------
     ValueError
-        If there is no such ``inner``.
+        If there is no such ``inner``, or a size is out of range.
 
     References
     ----------
@@ -51,6 +52,8 @@ class MAML(nn.Module):
         super().__init__()
         if inner not in INNER_LOSSES:
             raise ValueError(f"inner must be one of {sorted(INNER_LOSSES)}, got {inner!r}.")
+        check_integers(width=width)
+        check_integers(0, n_steps=n_steps)
         self.config = {
             "width": width,
             "n_steps": n_steps,

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..sizes import check_integers
 from .memory_access import LeastRecentlyUsed, Memory, TuringMachine
 
 
@@ -58,7 +59,8 @@ class MANN(nn.Module):
     Raises
     ------
     ValueError
-        If controller or access is unknown, or there are fewer slots than read heads.
+        If controller or access is unknown, a size is out of range, or there are fewer slots than
+        read heads.
 
     References
     ----------
@@ -86,6 +88,9 @@ class MANN(nn.Module):
             raise ValueError(f"controller must be 'lstm' or 'feedforward', got {controller!r}.")
         if access not in ("lrua", "ntm", None):
             raise ValueError(f"access must be 'lrua', 'ntm' or None, got {access!r}.")
+        check_integers(width=width)
+        if access:
+            check_integers(n_slots=n_slots, slot_size=slot_size, n_reads=n_reads)
         if access and n_reads > n_slots:
             raise ValueError(f"n_reads={n_reads} heads need as many slots, got n_slots={n_slots}.")
         self.config = {

@@ -2,6 +2,7 @@
 
 from torch import nn
 
+from ..sizes import check_heads, check_integers
 from .set_transformer import SAB
 
 
@@ -21,10 +22,18 @@ class MixtureTransformer(nn.Module):
     n_layers : int, default=2
         Blocks a round.
     n_rounds : int, default=4
+
+    Raises
+    ------
+    ValueError
+        If a size is out of range, or ``n_heads`` does not divide ``width``.
     """
 
     def __init__(self, n_inputs, n_outputs, *, width=32, n_heads=4, n_layers=2, n_rounds=4):
         super().__init__()
+        check_heads(width, n_heads)
+        check_integers(n_rounds=n_rounds)
+        check_integers(0, n_layers=n_layers)
         self.config = {
             "width": width,
             "n_heads": n_heads,

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from ..sizes import check_heads, check_integers
 from .set_pooling import DotProductPool, PoolAndRow, RowWise, max_pool, mean_pool, sum_pool
 
 NORMS = ("post", "pre", "none")
@@ -36,7 +37,8 @@ class MAB(nn.Module):
     Raises
     ------
     ValueError
-        If there is no such ``norm``, or ``n_heads`` does not divide ``width``.
+        If there is no such ``norm``, a size is out of range, or ``n_heads`` does not divide
+        ``width``.
 
     References
     ----------
@@ -48,11 +50,7 @@ class MAB(nn.Module):
         super().__init__()
         if norm not in NORMS:
             raise ValueError(f"Unknown norm {norm!r}: choose from {list(NORMS)}.")
-        if width % n_heads:
-            raise ValueError(
-                f"n_heads must divide width, got width={width} and n_heads={n_heads}: choose a "
-                "width that is a multiple of n_heads."
-            )
+        check_heads(width, n_heads)
         self.n_heads = n_heads
         self.norm = norm
         self.query = nn.Linear(width, width, bias=False)  # W^Q of all heads
@@ -132,6 +130,7 @@ class ISAB(nn.Module):
 
     def __init__(self, width, n_heads, n_inducing, *, norm="post"):
         super().__init__()
+        check_integers(n_inducing=n_inducing)
         self.inducing = learned_vectors(n_inducing, width)  # I
         self.read = MAB(width, n_heads, norm=norm)
         self.answer = MAB(width, n_heads, norm=norm)
@@ -159,6 +158,7 @@ class PMA(nn.Module):
 
     def __init__(self, width, n_heads, n_seeds, *, norm="post", feed_forward=True):
         super().__init__()
+        check_integers(n_seeds=n_seeds)
         self.seeds = learned_vectors(n_seeds, width)  # S
         layers = [nn.Linear(width, width), nn.ReLU()] if feed_forward else []
         self.feed_forward = nn.Sequential(*layers)
@@ -221,7 +221,8 @@ class SetTransformer(nn.Module):
     Raises
     ------
     ValueError
-        If there is no such encoder or pooling; or as in :class:`MAB`, where there is attention.
+        If there is no such encoder, pooling or norm, or a size is out of range; or as in
+        :class:`MAB`, where there is attention.
 
     References
     ----------
@@ -263,8 +264,12 @@ class SetTransformer(nn.Module):
             raise ValueError(f"Unknown encoder {encoder!r}: choose from {list(ENCODERS)}.")
         if pooling not in POOLINGS:
             raise ValueError(f"Unknown pooling {pooling!r}: choose from {list(POOLINGS)}.")
+        if norm not in NORMS:  # even if no block is there to say so
+            raise ValueError(f"Unknown norm {norm!r}: choose from {list(NORMS)}.")
+        check_integers(n_inputs=n_inputs, n_outputs=n_outputs, width=width, n_seeds=n_seeds)
         if n_decoder_layers is None:
             n_decoder_layers = int(n_seeds > 1)
+        check_integers(0, n_layers=n_layers, n_decoder_layers=n_decoder_layers)
         layer = {
             "sab": lambda: SAB(width, n_heads, norm=norm),
             "isab": lambda: ISAB(width, n_heads, n_inducing, norm=norm),

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..sizes import check_integers
 from .few_shot_transformer import sequences
 
 
@@ -31,7 +32,12 @@ class SNAIL(nn.Module):
         Classes of an episode and labelled rows of each.
     width : int, default=64
         Keys of the three attentions have 1, 4 and 8 times this size, values half of it, and
-        convolutions twice as many filters; 64 is the original.
+        convolutions twice as many filters; 2 or more, 64 is the original.
+
+    Raises
+    ------
+    ValueError
+        If ``width`` is out of range.
 
     References
     ----------
@@ -41,6 +47,7 @@ class SNAIL(nn.Module):
 
     def __init__(self, n_inputs, n_ways, n_shots, *, width=64):
         super().__init__()
+        check_integers(2, width=width)
         self.config = {"width": width}
         self.n_ways = n_ways
         self.embedding = nn.Linear(n_inputs, width)

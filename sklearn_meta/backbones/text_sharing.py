@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from ..sizes import check_integers
 from .meta_lstm import BasicLSTM, MetaLSTM, compose
 from .packed import last_words, recur
 
@@ -30,7 +31,7 @@ class Sharing(nn.Module):
     Raises
     ------
     ValueError
-        If ``pooling`` is unknown.
+        If ``pooling`` is unknown, or a size is out of range.
 
     Attributes
     ----------
@@ -45,6 +46,7 @@ class Sharing(nn.Module):
         super().__init__()
         if pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {list(POOLINGS)}, got {pooling!r}.")
+        check_integers(n_inputs=n_inputs, width=width)
         self.n_inputs = n_inputs
         self.width = self.n_outputs = width
         self.config = {"width": width, "pooling": pooling}
@@ -147,6 +149,7 @@ class NotSharedHyper(Sharing):
 
     def __init__(self, n_inputs, *, width=100, meta_width=40, rank=40, pooling="last"):
         super().__init__(n_inputs, width=width, pooling=pooling)
+        check_integers(meta_width=meta_width, rank=rank)
         self.config |= {"meta_width": meta_width, "rank": rank}
 
     def _outputs(self, x, task):
@@ -173,6 +176,7 @@ class SharedMeta(Sharing):
         self, n_inputs, *, width=100, meta_width=40, rank=40, pooling="last", forget_bias=2.0
     ):
         super().__init__(n_inputs, width=width, pooling=pooling)
+        check_integers(meta_width=meta_width, rank=rank)
         self.config |= {"meta_width": meta_width, "rank": rank, "forget_bias": forget_bias}
         self.shared = MetaLSTM(n_inputs, width, meta_width, rank)
 
@@ -241,6 +245,7 @@ class Adversarial(Parallel):
         most_tasks=64,
     ):
         super().__init__(n_inputs, width=width, pooling=pooling)
+        check_integers(most_tasks=most_tasks)
         self.config |= {
             "adversarial": adversarial,
             "orthogonal": orthogonal,

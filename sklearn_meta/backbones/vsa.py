@@ -10,6 +10,7 @@ import math
 import torch
 from torch import nn
 
+from ..sizes import check_integers
 from .standardisation import moments_of, standardise
 
 
@@ -173,7 +174,7 @@ class VSA(nn.Module):
     Raises
     ------
     ValueError
-        If both kinds of attention are left out.
+        If both kinds of attention are left out, or a size is out of range.
 
     References
     ----------
@@ -201,6 +202,10 @@ class VSA(nn.Module):
         modes = ["examples"] * example_attention + ["attributes"] * attribute_attention
         if not modes:
             raise ValueError("example_attention and attribute_attention cannot both be False.")
+        check_integers(
+            **{"width": width, "n_layers": n_layers, "n_heads": n_heads},
+            **{"head_width": head_width, "last_width": last_width},
+        )
         self.config = {
             "width": width,
             "n_layers": n_layers,

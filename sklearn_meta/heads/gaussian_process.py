@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from ..sizes import check_integers, check_positive
 from .base import RegressionHead, factorise, labelled_rows, squared_distances
 
 
@@ -27,6 +28,11 @@ class GaussianProcess(RegressionHead):
     jitter : float, default=1e-4
         Least variance of the noise, in units of the amplitude: with it, equal rows are no harm.
 
+    Raises
+    ------
+    ValueError
+        If there is no kernel, or length scale or noise is not positive.
+
     Attributes
     ----------
     log_amplitude, log_length_scale, log_noise, log_prior : Parameter of shape (n_kernels,)
@@ -39,6 +45,8 @@ class GaussianProcess(RegressionHead):
 
     def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
         super().__init__()
+        check_integers(n_kernels=n_kernels)
+        check_positive(length_scale=length_scale, noise=noise)
         self.config = {
             "n_kernels": n_kernels,
             "length_scale": length_scale,

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from ..sizes import check_positive
 from .base import ClassificationHead, known_classes, squared_distances
 
 LEAST = -1e30  #: Logarithm of nothing, finite so that gradients are.
@@ -25,12 +26,20 @@ class LabelPropagation(ClassificationHead):
         Where the RBF kernel's length scale starts.
     alpha : float, default=0.9
         Where the share of a row's scores that comes from its neighbours starts; in (0, 1).
+
+    Raises
+    ------
+    ValueError
+        If ``length_scale`` is not positive, or ``alpha`` not between 0 and 1.
     """
 
     rate_factor = 30.0  # of logarithms, as for kernels
 
     def __init__(self, *, length_scale=1.0, alpha=0.9):
         super().__init__()
+        check_positive(length_scale=length_scale)
+        if not 0 < alpha < 1:
+            raise ValueError(f"alpha must be between 0 and 1, got {alpha!r}.")
         self.config = {"length_scale": length_scale, "alpha": alpha}
         self.log_length_scale = nn.Parameter(torch.tensor(math.log(length_scale)))
         self.logit_alpha = nn.Parameter(torch.tensor(math.log(alpha / (1 - alpha))))

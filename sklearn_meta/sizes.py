@@ -1,0 +1,40 @@
+"""Sizes and scales of networks, checked before anything is built of them."""
+
+import math
+from numbers import Integral, Real
+
+
+def check_integers(least=1, /, **sizes):
+    """Refuse what is no integer, or less than the least.
+
+    Parameters
+    ----------
+    least : int, default=1
+    **sizes : object
+        Values by the names that messages call them.
+
+    Raises
+    ------
+    ValueError
+        Of the first that is refused.
+    """
+    for name, size in sizes.items():
+        if not isinstance(size, Integral) or size < least:
+            raise ValueError(f"{name} must be an integer of {least} or more, got {size!r}.")
+
+
+def check_heads(width, n_heads):
+    """Refuse a width that heads cannot share evenly; parameters as of :func:`check_integers`."""
+    check_integers(width=width, n_heads=n_heads)
+    if width % n_heads:
+        raise ValueError(
+            f"n_heads must divide width, got width={width} and n_heads={n_heads}: choose a width "
+            "that is a multiple of n_heads."
+        )
+
+
+def check_positive(**numbers):
+    """Refuse what is no finite number above zero; parameters as of :func:`check_integers`."""
+    for name, number in numbers.items():
+        if not isinstance(number, Real) or not 0 < number < math.inf:
+            raise ValueError(f"{name} must be a positive number, got {number!r}.")
