@@ -311,6 +311,14 @@ def test_residual_vectors_are_of_one_length_and_of_one_picture_each(side, n_chan
         torch.testing.assert_close(last(picture), last.shortcut(picture).clamp(min=0))
 
 
+def test_vectors_of_no_blocks_are_the_pictures():
+    config = {"n_channels": 3, "n_blocks": 0}
+    learner = FewShotLearner(inputs="images", n_inputs=27, encoder_config=config)
+    x, labels = torch.rand(1, 7, 27), torch.arange(5)[None]
+    torch.testing.assert_close(learner.encode(x), x)
+    assert learner(x[:, :5], labels, x[:, 5:]).shape == (1, 2, 5)
+
+
 def test_a_shift_averages_over_moved_pictures():
     torch.manual_seed(0)
     encoder = ResidualImageEncoder(12 * 12, n_filters=4, n_outputs=9, shift=1).eval()

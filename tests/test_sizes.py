@@ -12,6 +12,7 @@ from sklearn_meta.backbones import (
     MixtureTransformer,
     SetTransformer,
 )
+from sklearn_meta.backbones.image_encoder import ImageEncoder, ResidualImageEncoder
 from sklearn_meta.backbones.set_transformer import ISAB, MAB, PMA
 from sklearn_meta.heads import HEADS
 
@@ -52,6 +53,11 @@ LEAST = [
     (OF_TEXTS["meta_lstm"], 1, "meta_width rank"),
     (OF_TEXTS["hyper_lstm"], 1, "meta_width rank"),
     (OF_TEXTS["asp_mtl"], 1, "most_tasks"),
+    (partial(ImageEncoder, 256), 1, "n_channels n_filters"),
+    (partial(ImageEncoder, 256), 0, "n_blocks"),
+    (partial(ResidualImageEncoder, 256), 1, "n_channels n_outputs"),
+    (partial(ResidualImageEncoder, 256), 2, "n_filters"),
+    (partial(ResidualImageEncoder, 256), 0, "shift"),
     (HEADS["regression"]["gp"], 1, "n_kernels"),
     (HEADS["regression"]["gp_attributes"], 1, "n_kernels"),
 ]

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize, pad
 
+from ..sizes import check_integers
+
 
 class ImageEncoder(nn.Module):
     """Blocks of convolution, batch normalisation, rectifier and pooling.
@@ -19,16 +21,18 @@ class ImageEncoder(nn.Module):
     n_filters : int, default=48
         Of each block.
     n_blocks : int, default=4
-        Each halves the sides.
+        Each halves the sides; without one, vectors are the pictures.
 
     Raises
     ------
     ValueError
-        If the planes are not square, or too small for so many blocks.
+        If a size is out of range, the planes are not square, or too small for so many blocks.
     """
 
     def __init__(self, n_inputs, *, n_channels=1, n_filters=48, n_blocks=4):
         super().__init__()
+        check_integers(n_channels=n_channels, n_filters=n_filters)
+        check_integers(0, n_blocks=n_blocks)
         side = _side(n_inputs, n_channels)
         if side < 2**n_blocks:
             raise ValueError(
@@ -40,7 +44,7 @@ class ImageEncoder(nn.Module):
         sizes = [n_channels, *[n_filters] * n_blocks]
         self.blocks = nn.Sequential(*(_block(a, b) for a, b in zip(sizes[:-1], sizes[1:])))
         self.blocks.to(memory_format=torch.channels_last)  # twice as fast on a processor
-        self.n_outputs = n_filters * (side // 2**n_blocks) ** 2
+        self.n_outputs = sizes[-1] * (side // 2**n_blocks) ** 2
 
     def forward(self, x):
         """Vectors (..., n_outputs) of pictures (..., n_inputs)."""
@@ -71,7 +75,7 @@ class ResidualImageEncoder(nn.Module):
     n_channels : int, default=1
         1 for grey pictures, 3 for colours.
     n_filters : int, default=64
-        Of the first residual block; half of it before, twice as many afterwards.
+        Of the first residual block, 2 or more; half of it before, twice as many afterwards.
     n_outputs : int, default=64
         Numbers in a vector, whose norm is the square root of this.
     shift : int, default=0
@@ -82,7 +86,7 @@ class ResidualImageEncoder(nn.Module):
     Raises
     ------
     ValueError
-        If the planes are not square.
+        If a size is out of range, or the planes are not square.
 
     References
     ----------
@@ -91,6 +95,9 @@ class ResidualImageEncoder(nn.Module):
 
     def __init__(self, n_inputs, *, n_channels=1, n_filters=64, n_outputs=64, shift=0):
         super().__init__()
+        check_integers(n_channels=n_channels, n_outputs=n_outputs)
+        check_integers(2, n_filters=n_filters)
+        check_integers(0, shift=shift)
         side = _side(n_inputs, n_channels)
         self.config = {"n_channels": n_channels, "n_filters": n_filters, "n_outputs": n_outputs}
         self.config["shift"] = self.shift = shift
