@@ -230,6 +230,15 @@ def test_unknown_kinds_are_refused():
         m_step(x, mask, torch.ones(1, 2, 1), "tied", torch.ones(1, 1))
 
 
+@pytest.mark.parametrize("covariance_type", COVARIANCE_TYPES)
+@pytest.mark.parametrize("floor", [0.0, -1.0, math.nan])
+def test_a_floor_that_is_none_is_refused(covariance_type, floor):
+    x, mask = torch.randn(1, 9, 2), torch.ones(1, 9, dtype=torch.bool)
+    floor = torch.tensor([[1e-3, floor]])
+    with pytest.raises(ValueError, match="floor must be above 0 in every column"):
+        m_step(x, mask, torch.ones(1, 9, 1), covariance_type, floor)
+
+
 # -- seeds ----------------------------------------------------------------------------------------
 
 

@@ -110,7 +110,7 @@ def m_step(x, mask, responsibilities, covariance_type, floor, columns=None):
         or to no more than the rounding of a single one.
     covariance_type : {"full", "diag", "spherical"}
     floor : tensor of shape (B, D)
-        Least variance of each column; spherical components obey the largest one.
+        Least variance of each column, above 0; spherical components obey the largest one.
     columns : bool tensor of shape (B, D), default=None
 
     Returns
@@ -120,7 +120,7 @@ def m_step(x, mask, responsibilities, covariance_type, floor, columns=None):
     Raises
     ------
     ValueError
-        If there is no such ``covariance_type``.
+        If there is no such ``covariance_type``, or a floor is not above 0.
     """
     if covariance_type not in COVARIANCE_TYPES:
         raise ValueError(
@@ -161,11 +161,20 @@ def within_bounds(mixture, covariance_type, floor, columns=None):
     -------
     Mixture
         Spherical components have the mean of their variances in every column.
+
+    Raises
+    ------
+    ValueError
+        If a floor is not above 0.
     """
     covariances = mixture.covariances
     columns = _all_columns(mixture.means) if columns is None else columns
     present = (mixture.log_weights > -math.inf)[..., None]
     floor = floor.to(covariances.dtype).masked_fill(~columns, 1)
+    if not (floor > 0).all():
+        raise ValueError(
+            "floor must be above 0 in every column: equal points alone have no density."
+        )
     if covariance_type == "full":
         # In units of the floor, the bound is the identity.
         unit = (floor[:, :, None] * floor[:, None]).sqrt()[:, None]
