@@ -283,6 +283,17 @@ def test_loss_and_score_count_the_rows_asked_for():
         OddOneOut(share=1)
 
 
+def test_a_score_needs_no_matrix_of_all_pairs():
+    torch.manual_seed(0)
+    logits, target = torch.randn(2, 1000).round(decimals=1), torch.randint(-1, 2, (2, 1000))
+    logits[0, :5] = torch.inf
+    with torch.profiler.profile(profile_memory=True) as told:
+        scores = OddOneOut.score(logits, target)
+    assert max(event.cpu_memory_usage for event in told.events()) < 2 * 1000 * 100
+    for score, z, y in zip(scores, logits.nan_to_num(posinf=99), target, strict=True):
+        assert_allclose(score, roc_auc_score(y[y >= 0], z[y >= 0]), rtol=1e-6)
+
+
 # -- the tasks ----------------------------------------------------------------------------------
 
 

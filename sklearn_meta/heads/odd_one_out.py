@@ -105,8 +105,11 @@ class OddOneOut(Head):
 
         Ties count one half, and so does a task without any pair of an outlier and another row.
         """
-        pairs = (target == 1)[:, :, None] & (target == 0)[:, None]
-        margin = logits[:, :, None] - logits[:, None]
-        right = ((margin.sign() + 1) / 2).masked_fill(~pairs, 0).sum((1, 2))
-        count = pairs.sum((1, 2))
-        return torch.where(count > 0, right / count.clamp(min=1), 0.5)
+        odd, usual = target == 1, target == 0
+        others = logits.masked_fill(~usual, math.inf).sort(1).values
+        n_others = usual.sum(1, keepdim=True)
+        # Twice how many of the others each row is above: no matrix of all pairs.
+        above = torch.searchsorted(others, logits)
+        above = above + torch.searchsorted(others, logits, right=True).clamp(max=n_others)
+        count = 2 * odd.sum(1) * n_others[:, 0]
+        return torch.where(count > 0, (above * odd).sum(1) / count.clamp(min=1), 0.5)
