@@ -257,11 +257,15 @@ def test_missing_cells(name):
 
 
 @every
-@pytest.mark.parametrize("emptied", ["x", "labels"])
+@pytest.mark.parametrize(
+    "emptied", ["x", "labels", "x classes", "x labels readable columns classes"]
+)
 def test_nothing_to_read(name, emptied):
-    """No cell at all, or no label: finite, and so are the gradients."""
+    """No cell at all, no label, neither, or padding alone: finite, and so are the gradients."""
     inputs = fixed_task()
-    inputs[emptied] = torch.full_like(inputs[emptied], math.nan)
+    for part in emptied.split():
+        nothing = False if inputs[part].dtype == torch.bool else math.nan
+        inputs[part] = torch.full_like(inputs[part], nothing)
     model = copy.deepcopy(MODELS[name])
     z, _ = model(**inputs)
     z.square().sum().backward()

@@ -5,8 +5,6 @@ S = M + C slices of the second mode (attributes first, then labels), D width of 
 R heads, H width of a head.
 """
 
-import math
-
 import torch
 from torch import nn
 
@@ -66,7 +64,9 @@ class MVSA(nn.Module):
         gate = voting.to(q.dtype) * scale[:, None]  # (B, D2)
         q = q * gate.repeat_interleave(self.head_width, dim=1)[:, None, None, :]
         logits = q @ k.transpose(-1, -2)
-        logits = logits.masked_fill(~readable[:, None, None, :], -math.inf)
+        # The lowest number and not -inf: where nothing can be read, a softmax of -inf is NaN.
+        lowest = torch.finfo(logits.dtype).min
+        logits = logits.masked_fill(~readable[:, None, None, :], lowest)
         return logits.softmax(-1).to(q.dtype)
 
     def aggregate(self, weights, v, along=1):
