@@ -14,7 +14,7 @@ from sklearn_meta.backbones import BACKBONES
 from sklearn_meta.backbones.att_hml import EncoderLayer, SetTransformer
 from sklearn_meta.backbones.deep_sets import DeepSet, labelled_rows, observed_cells
 from sklearn_meta.backbones.exchangeable import ExchangeableLayer
-from sklearn_meta.backbones.maml import prototype_loss, ridge_loss
+from sklearn_meta.backbones.maml import INNER_LOSSES, prototype_loss, ridge_loss
 from sklearn_meta.backbones.standardisation import moments_of, standardise
 
 #: Small, and none of it a default.
@@ -460,6 +460,23 @@ def test_ridge_loss_leaves_each_row_out():
     known = torch.arange(8)[:, None].expand(8, 2) < 7
     found = ridge_loss(padded, targets, known, penalty=0.5)
     assert found.item() == pytest.approx(np.square(errors).mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("inner", INNER_LOSSES)
+def test_inner_losses_are_in_full_precision(inner, monkeypatch):
+    """An inverse has no bfloat16, and autocast on a GPU does not convert it."""
+    seen = []
+
+    def loss(z, y, known):
+        seen.append((z.dtype, torch.is_autocast_enabled("cpu")))
+        return INNER[inner](z, y, known)
+
+    INNER = dict(INNER_LOSSES)
+    monkeypatch.setitem(INNER_LOSSES, inner, loss)
+    model = build("maml", inner=inner).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        model(**suited("maml", fixed_task()))
+    assert set(seen) == {(torch.float32, False)}
 
 
 def test_an_unknown_inner_loss_is_an_error():

@@ -99,7 +99,9 @@ class MAML(nn.Module):
         inner_loss, rate = INNER_LOSSES[self.config["inner"]], self.config["inner_rate"]
 
         def loss(weights, values, observed, y, known):
-            return inner_loss(self._embed(weights, values, observed), y, known)
+            z = self._embed(weights, values, observed)
+            with torch.autocast(z.device.type, enabled=False):  # inverses want their digits
+                return inner_loss(z.to(y.dtype), y, known)
 
         def adapted(*task):
             weights = dict(self.network.named_parameters())
