@@ -191,6 +191,16 @@ def test_poolings_over_elements_that_are_there():
         assert not pool(x, nothing).any()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_dot_product_may_be_shorter_than_what_it_is_of(dtype):
+    """As after a layer norm on a GPU, which autocast leaves in single precision."""
+    pool, (x, mask) = DotProductPool(3), padded([elements(4, 3), elements(2, 3)], fill=7.0)
+    with torch.autocast("cpu", dtype), torch.no_grad():
+        found = pool(x.float(), mask)
+    expected = pool(x.float(), mask)
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.05)
+
+
 @pytest.mark.parametrize("name", ["mean", "max"])
 def test_rffp_is_equation_4_of_zaheer(name):
     """``x L + pool(x) G``: what L + G / n on the diagonal and G / n off it do, for the mean."""

@@ -105,5 +105,5 @@ class DotProductPool(nn.Module):
         if mask is None:
             return (scores.softmax(1) * z).sum(1)
         # The lowest number and not -inf: of an empty set, a softmax of -inf is NaN.
-        scores = scores.masked_fill(~mask[..., None], torch.finfo(z.dtype).min)
+        scores = scores.masked_fill(~mask[..., None], torch.finfo(scores.dtype).min)
         return sum_pool(scores.softmax(1) * z, mask)
