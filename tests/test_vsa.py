@@ -287,6 +287,15 @@ def test_outliers_stay_in_reach():
     assert (far.diff() >= 0).all() and z[-1] < far[-1] <= 4
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_spread_too_small_to_divide_by_is_no_gap(dtype):
+    x = torch.arange(6, dtype=dtype) * torch.finfo(dtype).tiny
+    x[-1] = 1e3
+    moments = moments_of(x[None, :, None], torch.ones(1, 6, dtype=torch.bool))
+    z = standardise(x[None, :, None], moments)[0, :, 0]
+    assert (z.diff() >= 0).all() and z[-1] > z[0] + 1
+
+
 def test_bend_is_linear_near_the_median_and_logarithmic_far_from_it():
     median, spread = torch.tensor(5.0).double(), torch.tensor(2.0).double()
     near = torch.linspace(3, 7, 9).double()  # within one interquartile range of the median

@@ -68,7 +68,8 @@ def bend(x, median, spread):
     The core stays linear because figures in several attributes, such as circles, live there. An
     attribute of which half the cells are equal has no spread and stays as it is.
     """
-    u = (x - median) / spread.masked_fill(spread == 0, 1.0)
+    farthest = torch.finfo(x.dtype).max  # a spread may be too small to divide by
+    u = ((x - median) / spread.masked_fill(spread == 0, 1.0)).clamp(-farthest, farthest)
     beyond = (u.abs() - 1).clamp(min=0)
     return torch.where(spread > 0, u.sign() * (u.abs() - beyond + beyond.log1p()), x)
 
