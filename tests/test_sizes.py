@@ -60,6 +60,8 @@ LEAST = [
     (partial(ResidualImageEncoder, 256), 0, "shift"),
     (HEADS["regression"]["gp"], 1, "n_kernels"),
     (HEADS["regression"]["gp_attributes"], 1, "n_kernels"),
+    (HEADS["online_classification"]["onehot"], 1, "n_classes"),
+    (HEADS["online_classification"]["string"], 1, "n_letters n_symbols"),
 ]
 
 
@@ -84,6 +86,7 @@ def test_sizes_are_integers_that_are_large_enough(build, least, name):
         (HEADS["regression"]["gp"], {"length_scale": 0}, "length_scale must be a positive number"),
         (HEADS["regression"]["gp"], {"noise": -0.1}, "noise must be a positive number, got -0.1"),
         (HEADS["classification"]["label_propagation"], {"length_scale": -1}, "length_scale must"),
+        (HEADS["classification"]["linear"], {"penalty": 0}, "penalty must be a positive number"),
         (HEADS["classification"]["label_propagation"], {"alpha": 1}, "alpha must be between 0 and"),
         (HEADS["classification"]["label_propagation"], {"alpha": 0}, "alpha must be between 0 and"),
     ],

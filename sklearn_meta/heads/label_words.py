@@ -4,6 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..sizes import check_integers
+
 
 class LabelWords(nn.Module):
     """Labels are words: letters from one alphabet, each with a softmax of its own.
@@ -82,9 +84,15 @@ class OneHotLabels(LabelWords):
     Parameters
     ----------
     n_classes : int, default=10
+
+    Raises
+    ------
+    ValueError
+        If there is no class.
     """
 
     def __init__(self, *, n_classes=10):
+        check_integers(n_classes=n_classes)
         super().__init__(1, n_classes)
         self.config = {"n_classes": n_classes}
 
@@ -96,9 +104,15 @@ class StringLabels(LabelWords):
     ----------
     n_letters, n_symbols : int, default=5
         3,125 different strings.
+
+    Raises
+    ------
+    ValueError
+        If there is no letter, or no symbol.
     """
 
     def __init__(self, *, n_letters=5, n_symbols=5):
+        check_integers(n_letters=n_letters, n_symbols=n_symbols)
         super().__init__(n_letters, n_symbols)
         self.config = {"n_letters": n_letters, "n_symbols": n_symbols}
 

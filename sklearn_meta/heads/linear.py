@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from ..sizes import check_positive
 from .base import ClassificationHead, known_classes, labelled_rows
 from .gaussian_process import GaussianProcess
 
@@ -23,12 +24,18 @@ class LinearClassifier(ClassificationHead):
         would be next to nothing.
     scale : float, default=4.0
         Where the learned factor of the logits starts.
+
+    Raises
+    ------
+    ValueError
+        If one of them is not positive.
     """
 
     rate_factor = 30.0  # of logarithms, as for kernels
 
     def __init__(self, *, penalty=1.0, scale=4.0):
         super().__init__()
+        check_positive(penalty=penalty, scale=scale)
         self.config = {"penalty": penalty, "scale": scale}
         self.log_penalty = nn.Parameter(torch.tensor(math.log(penalty)))
         self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
