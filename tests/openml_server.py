@@ -74,7 +74,8 @@ class OpenMLServer:
     def fail(self, path, how, times=float("inf")):
         """Answer requests whose path begins so with a fault.
 
-        "error" (status 500), "busy" (OpenML's code 107), "garble" (other bytes, the same length),
+        "error" (status 500), "missing" (a page of status 404), "page" (one of status 200), "busy"
+        (OpenML's code 107), "garble" (other bytes, the same length),
         "cut" (half of the body, then the end), "stall" (half of it, then nothing), "trickle"
         (byte after byte) or "silence" (no answer).
         """
@@ -155,8 +156,8 @@ class Handler(BaseHTTPRequestHandler):
             server.stopped.wait()
             self.close_connection = True
             return
-        if fault == "error":
-            return self.send("text/html", b"<html>Internal Server Error</html>", status=500)
+        if status := {"error": 500, "missing": 404, "page": 200}.get(fault):
+            return self.send("text/html", b"<html>A page<br></html>", status=status)
         kind, body = (None, 107) if fault == "busy" else server.body(path)
         if kind is None:
             error = document("error", ("code", body), ("message", f"Error number {body}"))

@@ -179,6 +179,8 @@ def test_tries_are_further_and_further_apart(server, collect, monkeypatch):
     "path, how, why",
     [
         (f"{API}/data/12", "error", "status 500"),
+        (f"{API}/data/12", "missing", "HTTPError: status 404"),
+        (f"{API}/task/2", "page", "an answer that is no XML"),
         (ARFF.format(12), "error", "status 500"),
         (ARFF.format(12), "busy", "code 107"),
         (ARFF.format(12), "cut", "IncompleteRead"),

@@ -202,11 +202,17 @@ def is_silence(error):
 
 def reason(error):
     """An error in a few words, a str."""
+    from xml.parsers.expat import ExpatError
+
+    from openml.exceptions import OpenMLServerException
+
     if type(error) is Exception and error.__cause__:  # openml hides what it could not read
         error = error.__cause__
     text = " ".join(str(error).split()).rstrip(".")
-    if getattr(error, "code", None):
+    if isinstance(error, OpenMLServerException):
         text = f"the server says {error.message.removesuffix(' - None')!r} (code {error.code})"
+    elif isinstance(error, ExpatError):
+        text = f"an answer that is no XML ({text})"
     elif isinstance(error, KeyError):
         text = f"the server's answer has no {text}"
     elif not isinstance(error, ValueError):
@@ -225,10 +231,12 @@ def _limited_requests(timeout):
         def send(self, request, **options):
             deadline = time.monotonic() + _PATIENCE * timeout
             response = super().send(request, **{**options, "timeout": timeout})
-            if response.status_code >= 500 or response.status_code == 429:
-                response.close()
-                raise requests.HTTPError(f"status {response.status_code} from {request.url}")
             _limit(response.raw, deadline)
+            failed = (status := response.status_code) >= 500 or status == 429
+            # What OpenML itself refuses has status 412 and its reason in XML, which openml reads.
+            if failed or status >= 400 and b"oml:error" not in response.content:
+                response.close()
+                raise requests.HTTPError(f"status {status} from {request.url}")
             return response
 
     class Session(requests.Session):
