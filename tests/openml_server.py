@@ -31,6 +31,7 @@ class Served(NamedTuple):
     parquet: bool = False
     row_id: str | None = None
     ignore: tuple = ()
+    sparse: bool = False
 
 
 class OpenMLServer:
@@ -123,7 +124,7 @@ class OpenMLServer:
             ("name", item.name),
             ("version", item.version),
             ("description", f"The table {item.name}."),
-            ("format", "ARFF"),
+            ("format", "Sparse_ARFF" if item.sparse else "ARFF"),
             ("licence", "Public"),
             ("url", f"{at}/data/download/{path}.arff"),
             *optional,
@@ -274,6 +275,9 @@ def arff(item):
         for kinds in [[kind for _, kind in attributes(item)]]
         for row in rows.to_numpy().tolist()
     ]
+    if item.sparse:  # what is not written is 0, or the first category
+        empty = [kind[0] if isinstance(kind, list) else 0 for _, kind in attributes(item)]
+        rows = [{j: v for j, v in enumerate(row) if v != empty[j]} for row in rows]
     table = {"relation": item.name, "attributes": list(attributes(item)), "data": rows}
     return arff.dumps(table).encode()
 
@@ -308,6 +312,14 @@ def mixed():
     return table
 
 
+def counts():
+    """A sparse table: few of its cells are not 0, or not of the first category."""
+    table = pd.DataFrame(np.random.default_rng(0).poisson(0.3, (20, 3)), columns=list("abc"))
+    table.loc[2, "a"] = np.nan
+    table["kind"] = pd.Categorical(np.where(table["b"] > 0, "some", "none"), ordered=True)
+    return table.assign(label=pd.Categorical(["ham", "spam", "ham", "ham"] * 5))
+
+
 SERVED = [
     Served(1, 11, "iris", frame(load_iris), "label", parquet=True),
     Served(2, 12, "wine", frame(load_wine), "label"),
@@ -320,5 +332,6 @@ SERVED = [
     Served(9, 19, "misnamed", frame(load_iris, 9), "class"),
     Served(10, 20, "unlabelled", frame(load_iris, 9).assign(label=np.nan), "label"),
     Served(11, 21, "alone", frame(load_iris, 9)[["label"]], "label"),
+    Served(12, 22, "sparse", counts(), "label", sparse=True),
 ]
 SUITES = {"99": [1, 2, 3], "three-tables": [1, 2, 3], "1": "runs", "2": []}

@@ -118,6 +118,11 @@ def test_tables_are_the_same_from_arff_and_parquet(server, collect):
     np.testing.assert_allclose(y, SERVED[5].frame["target"])
 
 
+def test_sparse_tables_are_dense(server, collect):
+    assert_is(collect(tasks=[12])["sparse"], 12)
+    assert server.asked.count(ARFF.format(22)) == 1
+
+
 def test_tables_of_the_shared_folder(tables_dir, collect, server):
     index = pd.read_csv(tables_dir / "index.csv").set_index("name")
     index = index.query("task == 'classification' and n < 400 and n_categorical and n_missing")

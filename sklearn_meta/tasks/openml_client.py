@@ -151,6 +151,9 @@ def ask_table(openml, description, attempt):
 
     # ARFF has a checksum, parquet has none and is smaller: where one fails, the other may do.
     source = description["source"] | ({"parquet_url": None} if attempt % 2 else {})
+    if source["data_format"].lower() == "sparse_arff":
+        # As such openml 0.15 cannot read categories with pandas 3; liac-arff fills in zeros itself.
+        source["data_format"] = "ARFF"
     frame = openml.datasets.OpenMLDataset(description=None, **source).get_data()[0]
     target = description["metadata"]["target"]
     if not frame.columns.is_unique:
@@ -169,11 +172,9 @@ def ask_table(openml, description, attempt):
 
 
 def _storable(column):
-    """Dense; categories and mixed values as strings."""
+    """Categories and mixed values as strings."""
     import pandas as pd
 
-    if isinstance(column.dtype, pd.SparseDtype):
-        column = column.sparse.to_dense()
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column.cat.rename_categories(str)
     return column.map(str, na_action="ignore") if column.dtype == object else column
