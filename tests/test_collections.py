@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
+from sklearn_meta.commands.arguments import read_recipe
 from sklearn_meta.tasks import Folder, as_source, select, split
 from sklearn_meta.tasks.collections import Subset
+from sklearn_meta.tasks.images import load_cifar_fs, load_mini_imagenet
+from sklearn_meta.tasks.omniglot import load_omniglot
 from sklearn_meta.tasks.pairs import as_dataset
+from sklearn_meta.tasks.reviews import load_reviews, rows_by_domain
+from sklearn_meta.tasks.tagging import load_conll_folder, load_tagging, read_conll
+from sklearn_meta.tasks.word_vectors import read_word_vectors
 
 INDEX = pd.DataFrame(
     [
@@ -315,3 +321,25 @@ def test_one_bad_table_does_not_spoil_the_others():
 def test_a_table_that_is_none_is_rejected_by_name():
     chosen = select({"ok": (np.ones((4, 2)), [0, 1] * 2), "bad": (["a text", "b text"], [0, 1])})
     assert list(chosen) == ["ok"] and "a table has rows and columns" in chosen.rejected["bad"]
+
+
+@pytest.mark.parametrize(
+    "read, arguments",
+    [
+        (Folder, ()),
+        (load_omniglot, ()),
+        (load_mini_imagenet, ()),
+        (load_cifar_fs, ()),
+        (load_reviews, ()),
+        (rows_by_domain, ([], "train")),
+        (load_conll_folder, ("conll2000",)),
+        (load_tagging, ("crossner", "pos")),
+        (read_conll, (1,)),
+        (read_word_vectors, ()),
+        (read_recipe, (None,)),
+    ],
+)
+def test_a_path_may_begin_at_home(tmp_path, monkeypatch, read, arguments):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/nothing"):
+        read("~/nothing", *arguments)

@@ -384,6 +384,8 @@ def test_the_configuration_of_openml_is_the_default(server, tmp_path, monkeypatc
     assert_is(suite["iris"], 1)
     assert files(tmp_path / "sklearn_meta") == ["task-1.json", "task-1.parquet"]
     assert server.keys == {"api_key=secret"}
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert OpenMLCollection(99, cache_directory="~/c").folder.parent == tmp_path / "c"
 
     # The key is for that server only.
     server.keys.clear()

@@ -4,7 +4,6 @@ import json
 import sys
 import tomllib
 from argparse import ArgumentTypeError
-from pathlib import Path
 from typing import NamedTuple
 
 from ..folders import expanded
@@ -206,9 +205,10 @@ def read_recipe(path, parser):
     ValueError
         If it is not JSON or TOML, or no table of settings.
     """
+    path = expanded(path)
     try:
-        text = Path(path).read_text("utf-8")
-        settings = tomllib.loads(text) if Path(path).suffix == ".toml" else json.loads(text)
+        text = path.read_text("utf-8")
+        settings = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except ValueError as error:
         raise ValueError(f"{path} is neither JSON nor, in .toml, TOML: {error}.") from error
     if not isinstance(settings, dict):

@@ -7,10 +7,10 @@ downloads them, as a source of episodes; :class:`Pictures` turns those of an epi
 import csv
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from ..folders import expanded
 from .dataset import Dataset
 
 #: What files and folders call each split: 64, 16 and 20 classes in both sets.
@@ -200,7 +200,7 @@ def load_mini_imagenet(folder, split="train", *, size=84):
     ImportError
         If Pillow is not installed.
     """
-    folder, part = Path(folder), _part(split)
+    folder, part = expanded(folder), _part(split)
     table, subfolder = folder / f"{part}.csv", folder / part
     if table.is_file() and (folder / "images").is_dir():
         return _read(_labelled(table), table, size, "mini_imagenet")
@@ -229,8 +229,8 @@ def load_cifar_fs(folder, split="train", *, size=32):
     ImageClasses
         In the order of :func:`load_mini_imagenet`, whose errors are raised here too.
     """
-    part, top = _part(split), Path(folder)
-    top = top / "cifar100" if (top / "cifar100").is_dir() else top
+    folder, part = expanded(folder), _part(split)
+    top = folder / "cifar100" if (folder / "cifar100").is_dir() else folder
     listing = top / "splits" / "bertinetto" / f"{part}.txt"
     if not listing.is_file():
         raise FileNotFoundError(

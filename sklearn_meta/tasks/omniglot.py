@@ -17,6 +17,7 @@ from zipfile import ZipFile
 import numpy as np
 from sklearn.datasets import get_data_home
 
+from ..folders import expanded
 from .dataset import Dataset
 
 #: Digest of each official file, ``images_<part>.zip``.
@@ -142,7 +143,7 @@ def load_omniglot(folder, split=None):
     ImportError
         If Pillow is needed and not installed.
     """
-    folder = Path(folder)
+    folder = expanded(folder)
     packed = folder / "omniglot.npz"
     if packed.is_file():
         return _read_npz(packed, split)

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from tqdm.auto import tqdm
 
+from ..folders import expanded
 from . import openml_client
 from .dataset import RawTable
 
@@ -126,7 +127,7 @@ class OpenMLCollection(Mapping):
             )
         if cache_directory is None:
             cache_directory = Path(config.get_config_as_dict()["cachedir"]) / "sklearn_meta"
-        self.folder = Path(cache_directory) / quote(host, safe="")
+        self.folder = expanded(cache_directory) / quote(host, safe="")
         self.timeout = timeout
         self.n_retries = n_retries
         self.offline = bool(offline)

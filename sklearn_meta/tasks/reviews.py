@@ -5,9 +5,10 @@
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 
 import numpy as np
+
+from ..folders import expanded
 
 #: Splits, and how the names of the public files end that hold their rows.
 SUFFIXES = {
@@ -62,7 +63,7 @@ def load_reviews(folder, split="train", domains=None):
     """
     if split not in SUFFIXES:
         raise ValueError(f"There is no split {split!r}: take {', '.join(SUFFIXES)}.")
-    folder = Path(folder)
+    folder = expanded(folder)
     packed = folder / "fdu_mtl.parquet"
     if packed.is_file():
         return _read_parquet(packed, split, domains)
@@ -112,7 +113,8 @@ def rows_by_domain(path, columns, split, domains=None):
         raise ImportError(
             f"To read {path} takes pyarrow. Run: pip install 'sklearn_meta[tables]'"
         ) from error
-    if not Path(path).is_file():
+    path = expanded(path)
+    if not path.is_file():
         raise FileNotFoundError(f"There is no {path}: put it there or give another path.")
     wanted = ["domain", "split", *columns]
     try:

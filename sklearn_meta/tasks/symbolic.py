@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
+from ..folders import expanded
 from .dataset import Dataset
 
 #: Networks fitted at a time: few enough that what a step touches stays in a processor's cache.
@@ -162,7 +163,7 @@ def make_symbolic_regression(
         return _generate(**settings)
     # A change of the data takes another version.
     key = hashlib.sha256(json.dumps({"version": 1, **settings}).encode()).hexdigest()[:16]
-    file = Path(data_home).expanduser() / "symbolic_regression" / f"{key}.npz"
+    file = expanded(data_home) / "symbolic_regression" / f"{key}.npz"
     if not file.exists():
         _write(file, _generate(**settings))
     return _read(file)

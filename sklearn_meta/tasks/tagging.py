@@ -7,8 +7,8 @@ domains. Each gives sentences and tags as two lists of lists of str, of equal le
 """
 
 import re
-from pathlib import Path
 
+from ..folders import expanded
 from .reviews import rows_by_domain
 
 #: What there are tags of.
@@ -212,7 +212,7 @@ def load_conll_folder(folder, dataset, split="train"):
     files, columns = CONLL[dataset]
     if split not in files:
         raise ValueError(f"{dataset} has no split {split!r}: take {', '.join(files)}.")
-    path = Path(folder) / files[split]
+    path = expanded(folder) / files[split]
     if not path.is_file():
         raise FileNotFoundError(
             f"There is no {path}: give a folder that holds {', '.join(files.values())}."
@@ -257,7 +257,7 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
     """
     if task not in TASKS:
         raise ValueError(f"There is no task {task!r}: take {', '.join(TASKS)}.")
-    folder = Path(folder)
+    folder = expanded(folder)
     folder = folder / "seqtag" if (folder / "seqtag").is_dir() else folder
     path = folder / f"{dataset}.parquet"
     if not path.is_file():
@@ -308,8 +308,9 @@ def _read_columns(path, columns, separator, encoding, comment):
 
 
 def _read_text(path, encoding):
+    path = expanded(path)
     try:
-        return Path(path).read_text(encoding).removeprefix("\ufeff")  # the mark some editors put
+        return path.read_text(encoding).removeprefix("\ufeff")  # the mark some editors put
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not {encoding} ({error}): find its encoding.") from error
 

@@ -1,10 +1,11 @@
 """Vectors that words begin with: their files, and those of a vocabulary."""
 
 import warnings
-from pathlib import Path
 from zipfile import BadZipFile
 
 import numpy as np
+
+from ..folders import expanded
 
 #: Deviation that given word vectors are brought to: files differ in it by a factor of ten.
 SCALE = 0.3
@@ -30,7 +31,7 @@ def read_word_vectors(path):
         If there is no such file, or it holds something else.
     """
     try:
-        path = Path(path)
+        path = expanded(path)
     except TypeError:
         raise ValueError(
             f"Word vectors are a file or a pair (words, vectors), got {type(path).__name__}."
