@@ -333,5 +333,6 @@ SERVED = [
     Served(10, 20, "unlabelled", frame(load_iris, 9).assign(label=np.nan), "label"),
     Served(11, 21, "alone", frame(load_iris, 9)[["label"]], "label"),
     Served(12, 22, "sparse", counts(), "label", sparse=True),
+    Served(13, 23, "mixed-5", frame(load_iris, 9), "label"),
 ]
 SUITES = {"99": [1, 2, 3], "three-tables": [1, 2, 3], "1": "runs", "2": []}

@@ -123,6 +123,12 @@ def test_sparse_tables_are_dense(server, collect):
     assert server.asked.count(ARFF.format(22)) == 1
 
 
+def test_no_name_hides_another(collect):
+    for tasks in ([13, 4, 5], [4, 5, 13]):
+        named = {name: t.metadata["task_id"] for name, t in collect(tasks=tasks).items()}
+        assert list(named.values()) == tasks and set(named) > {"mixed", "mixed-5"}
+
+
 def test_tables_of_the_shared_folder(tables_dir, collect, server):
     index = pd.read_csv(tables_dir / "index.csv").set_index("name")
     index = index.query("task == 'classification' and n < 400 and n_categorical and n_missing")
@@ -239,6 +245,13 @@ def test_a_dead_server_is_given_up(server, collect):
     server.mend()
     with pytest.warns(UserWarning, match="no target"):
         assert "iris" in tasks.fetch() and "task-1" not in tasks.skipped_
+
+
+def test_a_cache_that_cannot_be_written_is_told_at_once(server, collect, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=f"cache_directory: {tmp_path}/file/.* cannot be written"):
+        collect(99, cache_directory=tmp_path / "file").fetch()
+    assert not server.asked
 
 
 def test_unknown_suites_are_errors(server, collect):

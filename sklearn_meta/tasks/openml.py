@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from tqdm.auto import tqdm
 
-from ..folders import expanded
+from ..folders import check_writable, expanded
 from . import openml_client
 from .dataset import RawTable
 
@@ -62,8 +62,9 @@ class OpenMLCollection(Mapping):
     Attributes
     ----------
     skipped_ : dict of str to str
-        Why each dataset that is missing from the collection could not be had. Keys are names, or
-        "task-<id>" where not even the name is known. Looking such a name up tries again.
+        Why each dataset that is missing from the collection could not be had. Looking its name up
+        tries again. Where not even the name is known, "task-<id>" stands for it, and only
+        :meth:`fetch` tries again.
     families : dict of str to str
         The dataset's name for each name of the collection. These differ where several tasks are
         on datasets of one name: the first has the name itself, the others "<name>-<task id>".
@@ -76,7 +77,8 @@ class OpenMLCollection(Mapping):
         If neither suite nor tasks are given, a number is out of range, or (when names are first
         needed) the suite is unknown to the server.
     OSError
-        When names are first needed, if the suite's list is neither cached nor to be had.
+        When names are first needed, if the suite's list is neither cached nor to be had, or the
+        cache cannot be written.
 
     Notes
     -----
@@ -223,7 +225,9 @@ class OpenMLCollection(Mapping):
                 self._skip(f"task-{task}", error)
                 continue
             name = found["metadata"]["family"]
-            listed[name if name not in listed else f"{name}-{task}"] = found
+            while name in listed:  # a dataset may be called "iris-7", too
+                name = f"{name}-{task}"
+            listed[name] = found
         return listed
 
     def _suite_tasks(self, refresh):
@@ -271,7 +275,7 @@ class OpenMLCollection(Mapping):
                 f"{what} was not asked for, as {self.server} did not answer for the last "
                 f"{self._unanswered} datasets: call fetch() when it does."
             )
-        self.folder.mkdir(parents=True, exist_ok=True)
+        check_writable(file, "cache_directory", make=True)
         _sweep(self.folder)
         for attempt in range(self.n_retries + 1):
             if attempt:
