@@ -436,6 +436,14 @@ def test_fetch_tells_what_is_skipped(openml_options, capsys):
     assert capsys.readouterr().out.startswith("tasks: 1 tables in ")
 
 
+def test_what_cannot_be_fetched_is_tried_once(openml_options, capsys):
+    server, options = openml_options
+    server.fail("/data/download/dataset_12", "error")
+    assert call(*meta_fit_prior("some.safetensors", *options, collections=["openml:99"])) == 0
+    assert "Skipped: Dataset 'wine'" in capsys.readouterr().err
+    assert server.asked.count("/data/download/dataset_12.arff") == 1
+
+
 # Wrong arguments and errors
 
 

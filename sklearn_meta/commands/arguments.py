@@ -155,7 +155,7 @@ def open_collection(spec, args, task="classification"):
     What is left out is told on stderr. The task says which prior is meant.
     """
     from ..tasks import Folder, Mixture, MixturePrior, RegressionPrior, TablePrior, select
-    from ..tasks.collections import family_of
+    from ..tasks.collections import Subset, family_of
 
     if spec.kind == "prior":
         if task == "mixture":
@@ -164,7 +164,8 @@ def open_collection(spec, args, task="classification"):
             return Mixture([TablePrior(), RegressionPrior()])
         return TablePrior() if task.endswith("classification") else RegressionPrior()
     if spec.kind == "openml":
-        collection = open_openml(spec.place, args).fetch()
+        fetched = open_openml(spec.place, args).fetch()
+        collection = Subset(fetched, fetched)  # meta_fit would fetch anew what failed
     else:
         collection = Folder(spec.place, **spec.wanted)
     filters = {key: getattr(args, key) for key in FILTERS if getattr(args, key)}
