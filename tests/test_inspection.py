@@ -24,6 +24,7 @@ from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta import MetaSemiSupervisedClassifier, inspection
 from sklearn_meta.inspection import EmbeddingDisplay, UnlabelledEffectDisplay
+from sklearn_meta.inspection.embedding import _to_two
 
 
 @pytest.fixture(autouse=True)
@@ -135,13 +136,15 @@ def test_rows_of_fit_alone(wine):
     assert display.target.tolist() == classifier.transduction_.tolist()
 
 
-def test_tsne_repeats_with_its_seed(wine):
+def test_reductions_repeat_with_their_seed(wine):
     X, y, X_new, _ = wine
     classifier = MetaSemiSupervisedClassifier().fit(X, y)
     first, again = (
         EmbeddingDisplay.from_estimator(classifier, X_new, random_state=3) for _ in range(2)
     )
     np.testing.assert_array_equal(first.embedding, again.embedding)
+    many = np.random.default_rng(0).standard_normal((510, 60))  # of which PCA takes random parts
+    np.testing.assert_array_equal(*(_to_two(many, "pca", 3) for _ in range(2)))
 
 
 def test_embedding_of_a_frame_with_categories_gaps_and_one_column():

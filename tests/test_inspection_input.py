@@ -182,6 +182,14 @@ def test_a_column_of_labels_is_one_episode():
     assert_array_equal(show_instances([[label] for label in y], y[:, None, None]).counts, [4])
 
 
+def test_labels_of_arrow_are_labels():
+    pyarrow = pytest.importorskip("pyarrow")
+    y = pyarrow.array([0, 1, 0, 0])
+    assert_array_equal(show_instances(y, np.array([0, 1, 1, 0])).accuracy, [1, 0, 1])
+    with pytest.raises(ValueError, match="^y_true contains NaN"):
+        show_instances(pyarrow.array([0, None]), [0, 1])
+
+
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
 @pytest.mark.parametrize("labels", [["a", "b"], [0, 1]])
 def test_missing_labels_are_refused(missing, labels):
@@ -231,6 +239,13 @@ def rows():
 def test_parameters_of_a_memory_are_validated_first(rows):
     with pytest.raises(ValueError, match="'n_estimators' parameter of MANNClassifier must be"):
         MemoryDisplay.from_estimator(MANNClassifier(n_estimators=0), *rows)
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+def test_labels_in_a_column_are_labels(rows):
+    X, y = rows
+    display = MemoryDisplay.from_estimator(MANNClassifier(n_estimators=1), X, y[:, None])
+    assert_array_equal(display.labels, y)
 
 
 def test_shares_of_a_write(rows):

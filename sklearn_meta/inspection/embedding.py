@@ -95,7 +95,7 @@ class EmbeddingDisplay:
         ax : sequence of two matplotlib Axes, default=None
             Where to draw; a new figure if None.
         random_state : int, RandomState instance or None, default=None
-            Seed of t-SNE.
+            Seed of t-SNE, and of principal components where there are many rows and columns.
 
         Returns
         -------
@@ -187,7 +187,7 @@ def _to_two(matrix, reduction, random_state):
         perplexity = min(30, (len(matrix) - 1) / 3)
         reduction = TSNE(perplexity=perplexity, random_state=random_state)
     elif reduction == "pca":
-        reduction = PCA(2)
+        reduction = PCA(2, random_state=random_state)
     elif not hasattr(reduction, "fit_transform"):
         raise ValueError(f"reduction must be 'tsne', 'pca' or a transformer, got {reduction!r}.")
     points = clone(reduction).fit_transform(matrix)

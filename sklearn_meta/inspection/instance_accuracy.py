@@ -240,7 +240,8 @@ class InstanceAccuracyDisplay:
 def _episodes(y, name):
     """Labels as a list of arrays, one for each episode."""
     column = isinstance(y, np.ndarray) and y.shape[1:] == (1,)
-    y = y if column or hasattr(y, "iloc") else list(y)  # a Series may have any index
+    # A Series may have any index, and an Arrow array holds what numpy does not compare.
+    y = y if column or hasattr(y, "to_numpy") else list(y)
     one = not isinstance(y, list) or (y and np.ndim(y[0]) == 0)
     episodes = [y] if one else y
     for episode in episodes:

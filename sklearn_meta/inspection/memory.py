@@ -4,7 +4,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import clone, is_regressor
-from sklearn.utils import check_scalar
+from sklearn.utils import check_scalar, column_or_1d
 
 from .drawing import axes_of, check_matplotlib_support
 
@@ -125,7 +125,7 @@ class MemoryDisplay:
             write_weights=writes,
             read_weights=reads,
             slots=first.argsort(kind="stable")[: (first < len(writes)).sum()],
-            labels=None if is_regressor(estimator) else np.asarray(y),
+            labels=None if is_regressor(estimator) else column_or_1d(y),
         ).plot(ax=ax, **kwargs)
 
     def plot(self, ax=None, *, colorbar=True, **kwargs):
