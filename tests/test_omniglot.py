@@ -469,7 +469,7 @@ def test_a_server_without_ranges_starts_again(mirror, tmp_path):
     assert (folder / BACKGROUND).read_bytes() == mirror.files[BACKGROUND]
 
 
-@pytest.mark.parametrize("fault", ["cut", "stall", 503])
+@pytest.mark.parametrize("fault", ["cut", "stall", 408, 429, 503])
 def test_what_breaks_is_tried_again_from_where_it_broke(mirror, tmp_path, fault):
     mirror.faults = [fault, fault]
     content = mirror.files[BACKGROUND]

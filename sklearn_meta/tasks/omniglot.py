@@ -284,6 +284,7 @@ def _download(url, file, md5, n_retries, delay, timeout):
             break
         except (OSError, HTTPException) as error:
             refused = isinstance(error, HTTPError) and 400 <= error.code < 500
+            refused = refused and error.code not in (408, 429)  # too slow, or too many requests
             if refused or not tries_left:
                 raise OSError(
                     f"{url} cannot be fetched ({error}). Check the connection and call again, "
