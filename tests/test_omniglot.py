@@ -318,12 +318,20 @@ def test_errors_of_reading_say_what_to_do(official, tmp_path_factory):
         load_omniglot(empty / "nowhere", "background")
     with pytest.raises(ValueError, match="no split 'train': take background or evaluation"):
         load_omniglot(folder, "train")
-    save_npz(folder, load_omniglot(folder))
+    read = load_omniglot(folder)
+    save_npz(folder, read)
     with pytest.raises(ValueError, match="no split 'dev'; it has background, evaluation, test"):
         load_omniglot(folder, "dev")
     np.savez(folder / "omniglot.npz", images=np.zeros(3))
     with pytest.raises(ValueError, match="omniglot.npz cannot be read.*fetch_omniglot"):
         load_omniglot(folder)
+    for changes in ({"alphabet": read.alphabets[:5]}, {"split": np.array(["train"])}):
+        save_npz(folder, read, **changes)
+        with pytest.raises(ValueError, match="omniglot.npz cannot be read.*fetch_omniglot"):
+            load_omniglot(folder)
+    save_npz(folder, read, split=np.arange(6))
+    with pytest.raises(ValueError, match="no split 'train'; it has 0, 1, 2, 3, 4, 5, background"):
+        load_omniglot(folder, "train")
     (folder / "omniglot.npz").write_bytes(b"something else")
     with pytest.raises(ValueError, match="omniglot.npz cannot be read.*fetch_omniglot"):
         load_omniglot(folder)
@@ -342,7 +350,16 @@ def with_another_drawing(content):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("spoil", [lambda content: content[:-50], damaged, with_another_drawing])
+def without_drawings(content):
+    file = io.BytesIO()
+    ZipFile(file, "w").close()
+    return file.getvalue()
+
+
+SPOILT = [lambda content: content[:-50], damaged, with_another_drawing, without_drawings]
+
+
+@pytest.mark.parametrize("spoil", SPOILT)
 def test_a_spoilt_official_file_is_a_value_error(tmp_path, spoil):
     content, _ = official_zip("background", 0)
     (tmp_path / "images_background.zip").write_bytes(spoil(content))

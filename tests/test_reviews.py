@@ -178,6 +178,12 @@ def test_parquet_must_have_its_columns_and_values(packed, tmp_path):
     packed.replace({"label": {-1: 1}}).to_parquet(path)
     with pytest.raises(ValueError, match="label 1 in split 'unlabelled' of toys, where -1 is"):
         load_reviews(tmp_path, "unlabelled")
+    packed.assign(text=range(len(packed))).to_parquet(path)
+    with pytest.raises(ValueError, match=r"fdu_mtl\.parquet has \d for a text in split 'train'"):
+        load_reviews(tmp_path)
+    packed.assign(split=1).to_parquet(path)
+    with pytest.raises(ValueError, match="no split 'train': take 1"):
+        load_reviews(tmp_path)
 
 
 def test_a_damaged_or_missing_parquet_file_is_named(packed, tmp_path):

@@ -272,10 +272,27 @@ def test_each_setting_has_a_file_of_its_own(tmp_path, monkeypatch):
         "max_restarts": 1,
         "random_state": 1,
     }
-    monkeypatch.setattr(symbolic, "_generate", lambda **_: SymbolicNetworks(*np.zeros((4, 1))))
+
+    def nothing(n_functions, n_networks, hidden, **_):
+        n, n_weights = n_functions * n_networks, len(symbolic._initial_bounds(hidden))
+        return SymbolicNetworks(
+            np.zeros((n, n_weights)), np.zeros(n), np.zeros((n, 3)), np.zeros(n)
+        )
+
+    monkeypatch.setattr(symbolic, "_generate", nothing)
     for setting in [{}, *({name: value} for name, value in others.items())]:
         make_symbolic_regression(data_home=tmp_path, **setting)
     assert len(list(tmp_path.glob("symbolic_regression/*.npz"))) == len(others) + 1
+
+
+@pytest.mark.parametrize("name", ["weights", "functions", "coefficients", "losses"])
+def test_a_file_of_other_shapes_is_refused(name, tmp_path):
+    wanted = {"hidden": (2,), "threshold": 0.1, "data_home": tmp_path}
+    made = make_symbolic_regression(2, 1, **wanted)
+    (file,) = tmp_path.glob("*/*.npz")
+    np.savez(file, **vars(made) | {name: getattr(made, name)[:1]})
+    with pytest.raises(ValueError, match="cannot be read as fitted networks .it has arrays of"):
+        make_symbolic_regression(2, 1, **wanted)
 
 
 @settings(max_examples=100)

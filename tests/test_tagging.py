@@ -316,12 +316,17 @@ def test_parquet_says_what_is_wrong(table, tmp_path):
         load_tagging(tmp_path / "elsewhere", "small", "pos")
 
 
-@pytest.mark.parametrize("column", ["tokens", "pos"])
-def test_parquet_with_texts_in_place_of_lists(table, tmp_path, column):
-    table[column] = [" ".join(row) for row in table[column]]
+@pytest.mark.parametrize("column", ["tokens", "ner"])
+@pytest.mark.parametrize(
+    "spoil", [" ".join, len, lambda row: [*row[1:], None], lambda row: list(range(len(row)))]
+)
+def test_parquet_with_others_than_lists_of_texts(table, tmp_path, column, spoil):
+    table[column] = [spoil(row) for row in table[column]]
     table.to_parquet(tmp_path / "seqtag" / "small.parquet")
-    with pytest.raises(ValueError, match="sentence 0 of .* is a text: its tokens and its tags"):
-        load_tagging(tmp_path, "small", "pos")
+    with pytest.raises(
+        ValueError, match="small.parquet: tokens and tags must .* and sentence 0 of"
+    ):
+        load_tagging(tmp_path, "small", "ner")
 
 
 def test_parquet_with_tags_amiss(table, tmp_path):

@@ -394,6 +394,12 @@ def test_arrays_of_word_vectors(tmp_path):
     assert read_word_vectors(file)[0] == ["bad", "schön"]
     np.savez(file, words=np.array([b"bad", "schön".encode()]), vectors=np.eye(2))
     assert read_word_vectors(file)[0] == ["bad", "schön"]
+    np.savez(file, words=np.array([b"bad", "schön".encode("latin-1")]), vectors=np.eye(2))
+    assert read_word_vectors(file)[0] == ["bad", "sch\ufffdn"]  # as of a text
+    for numbers in (np.eye(2) * 1j, np.eye(2).astype("S")):
+        np.savez(file, words=["bad", "good"], vectors=numbers)
+        with pytest.raises(ValueError, match="vectors.npz has vectors of .*, not of real numbers"):
+            read_word_vectors(file)
     for arrays in (
         {"words": ["bad"]},
         {"words": [["bad"]], "vectors": np.eye(1)},

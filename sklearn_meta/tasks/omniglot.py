@@ -160,8 +160,11 @@ def load_omniglot(folder, split=None):
 def _read_npz(file, split):
     try:
         with np.load(file) as arrays:
-            names = ("images", "alphabet", "character", "official_set", "split")
-            images, alphabets, characters, official, ours = (arrays[name] for name in names)
+            names = ("alphabet", "character", "official_set", "split")
+            alphabets, characters, official, ours = (arrays[name].astype(str) for name in names)
+            whole = Omniglot(arrays["images"], alphabets, characters)
+        if not len(whole) == len(official) == len(ours):
+            raise ValueError("its arrays differ in length")
     except PermissionError:
         raise
     except Exception as error:  # what a damaged archive raises is of many kinds
@@ -171,8 +174,7 @@ def _read_npz(file, split):
     known = {*official.tolist(), *ours.tolist()}
     if split is not None and split not in known:
         raise ValueError(f"{file} has no split {split!r}; it has {', '.join(sorted(known))}.")
-    chosen = (official == split) | (ours == split) | (split is None)
-    return Omniglot(images[chosen], alphabets[chosen], characters[chosen])
+    return whole if split is None else whole.select((official == split) | (ours == split))
 
 
 def _read_zip(file):
@@ -192,6 +194,8 @@ def _read_zip(file):
                     with archive.open(name) as entry, Image.open(entry) as picture:
                         ink = 255 - np.asarray(picture.convert("L"))
                     drawings[alphabet, character].append(_area_average(ink))
+        if not drawings:
+            raise ValueError("it has no .png")
         # np.array fails unless each character has the same number of drawings.
         return np.array(list(drawings.values())), *zip(*drawings)
     except PermissionError:

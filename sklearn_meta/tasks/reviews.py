@@ -130,7 +130,7 @@ def rows_by_domain(path, columns, split, domains=None):
         raise ValueError(f"{path} has rows without {absent[0]!r}: fill them in or remove them.")
     splits = sorted(table["split"].unique().to_pylist())
     if split not in splits:
-        raise ValueError(f"{path} has no split {split!r}: take {', '.join(splits)}.")
+        raise ValueError(f"{path} has no split {split!r}: take {', '.join(map(str, splits))}.")
     table = table.filter(compute.field("split") == split)
     rows = {}
     for domain in _choose(domains, table["domain"].unique().to_pylist(), path):
@@ -148,7 +148,7 @@ def _choose(domains, known, origin):
     if unknown := chosen - set(known):
         raise ValueError(
             f"{origin} has no domain {min(unknown, key=str)!r} in this split: take "
-            f"{', '.join(sorted(known))}."
+            f"{', '.join(map(str, sorted(known)))}."
         )
     return sorted(chosen)
 
@@ -162,6 +162,10 @@ def _read_parquet(path, split, domains):
             raise ValueError(
                 f"{path} has the label {min(wrong)!r} in split {split!r} of {domain}, where "
                 f"{' or '.join(map(str, sorted(allowed)))} is expected: correct it."
+            )
+        if other := [text for text in texts if not isinstance(text, str)]:
+            raise ValueError(
+                f"{path} has {other[0]!r} for a text in split {split!r} of {domain}: correct it."
             )
         reviews[domain] = [text.strip() for text in texts], np.array(labels, dtype=np.int64)
     return reviews

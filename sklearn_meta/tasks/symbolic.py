@@ -166,7 +166,8 @@ def make_symbolic_regression(
     file = expanded(data_home) / "symbolic_regression" / f"{key}.npz"
     if not file.exists():
         _write(file, _generate(**settings))
-    return _read(file)
+    n = settings["n_functions"] * settings["n_networks"]
+    return _read(file, n, len(_initial_bounds(settings["hidden"])))
 
 
 def _integer(name, value, low):
@@ -289,11 +290,15 @@ def _write(file, networks):
         os.replace(whole, file)
 
 
-def _read(file):
+def _read(file, n, n_weights):
     content = BytesIO(file.read_bytes())
     try:
         with np.load(content, allow_pickle=False) as arrays:
-            return SymbolicNetworks(**arrays)
+            networks = SymbolicNetworks(**arrays)
+        shapes = [array.shape for array in vars(networks).values()]
+        if shapes != [(n, n_weights), (n,), (n, 3), (n,)]:
+            raise ValueError(f"it has arrays of shapes {shapes}")
+        return networks
     except Exception as error:  # damage can show as nearly any
         raise ValueError(
             f"{file} cannot be read as fitted networks ({error}): remove it and call again."

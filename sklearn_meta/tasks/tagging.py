@@ -250,8 +250,8 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the task, split or a domain is unknown, the file cannot be read, a sentence is a text
-        and no list, or has more or fewer tokens than tags, or as of :func:`to_iob2`.
+        If the task, split or a domain is unknown, the file cannot be read, a sentence is no list
+        of str, or has more or fewer tokens than tags, or as of :func:`to_iob2`.
     ImportError
         If pyarrow is not installed.
     """
@@ -266,10 +266,10 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
     tagged = {}
     for domain, (sentences, tags) in rows_by_domain(path, ["tokens", task], split, domains).items():
         for position, (sentence, row) in enumerate(zip(sentences, tags)):
-            if isinstance(sentence, str) or isinstance(row, str):
+            if not (_are_texts(sentence) and _are_texts(row)):
                 raise ValueError(
-                    f"{path}: sentence {position} of {domain}, split {split!r}, is a text: its "
-                    "tokens and its tags must each be a list of str."
+                    f"{path}: tokens and tags must each be a list of str, and sentence {position} "
+                    f"of {domain}, split {split!r}, has others. Correct or remove it."
                 )
             if len(sentence) != len(row):
                 raise ValueError(
@@ -313,6 +313,10 @@ def _read_text(path, encoding):
         return path.read_text(encoding).removeprefix("\ufeff")  # the mark some editors put
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not {encoding} ({error}): find its encoding.") from error
+
+
+def _are_texts(cell):
+    return isinstance(cell, list) and all(isinstance(value, str) for value in cell)
 
 
 def _field(word, field):

@@ -52,7 +52,7 @@ def _of_arrays(path):
         ) from error
     if words.ndim != 1 or words.dtype.kind not in "US":
         raise ValueError(f"{path} has words of {words.dtype} and shape {words.shape}, not strings.")
-    words = words if words.dtype.kind == "U" else np.char.decode(words, "utf-8")
+    words = words if words.dtype.kind == "U" else np.char.decode(words, "utf-8", "replace")
     return words.tolist(), vectors
 
 
@@ -94,6 +94,8 @@ def _checked(words, vectors, where):
     vectors = np.asarray(vectors)
     if vectors.ndim != 2 or len(words) != len(vectors) or not vectors.size:
         raise ValueError(f"{where} has {len(words)} words and vectors of shape {vectors.shape}.")
+    if vectors.dtype.kind not in "fiubO":
+        raise ValueError(f"{where} has vectors of {vectors.dtype}, not of real numbers.")
     with np.errstate(over="ignore"):
         vectors = vectors.astype(np.float32)
     if not np.isfinite(vectors).all():
