@@ -282,11 +282,21 @@ def test_names_of_files_and_of_what_is_excluded(tmp_path):
     table = pd.DataFrame({"a": [1, 2, 3, 4], "t": ["x", "y"] * 2})
     table.to_csv(tmp_path / "UPPER.CSV", index=False)
     table.to_csv(tmp_path / "semicolons.csv", index=False, sep=";")
+    for hidden in (".~lock.UPPER.csv", "._UPPER.csv"):
+        (tmp_path / hidden).touch()
     folder = Folder(tmp_path)
     assert list(folder) == ["UPPER", "semicolons"]
     assert list(select(folder, exclude="UPPER")) == []
     with pytest.raises(ValueError, match="'semicolons'.* commas must stand between"):
         folder["semicolons"]
+    numbered = {1: (table[["a"]], table["t"]), 2: (table[["a"]], table["t"])}
+    assert list(select(numbered, exclude=[1])) == [2]
+
+
+def test_a_target_without_a_value_is_told(tmp_path):
+    pd.DataFrame({"a": [1, 2], "b": [3, 4], "t": [None, None]}).to_csv(tmp_path / "no.csv")
+    with pytest.raises(ValueError, match="'no': the last column of .*no.csv is the target and has"):
+        Folder(tmp_path)["no"]
 
 
 @pytest.mark.parametrize(

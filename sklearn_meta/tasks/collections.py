@@ -81,7 +81,7 @@ class Folder(Mapping):
     path : path
         The folder. If it has an ``index.csv``, the tables are those of its column ``name``, in its
         order; its other columns become metadata, and ``split``, ``task`` and ``family`` have a
-        meaning. Otherwise every table in it is taken, by name.
+        meaning. Otherwise every table in it is taken, by name, but for hidden files.
     split, task : str, default=None
         Only tables of which the index says so, such as "train" and "classification".
 
@@ -106,7 +106,7 @@ class Folder(Mapping):
         if not self.path.is_dir():
             raise FileNotFoundError(f"There is no folder {self.path}: give a folder of tables.")
         self._files = {}
-        for file in sorted(self.path.iterdir()):
+        for file in sorted(self.path.glob("[!.]*")):
             if file.suffix.lower() in _READERS and file.name != "index.csv":
                 if file.stem in self._files:
                     raise ValueError(f"{self.path} has two tables {file.stem!r}: rename one.")
@@ -170,6 +170,11 @@ class Folder(Mapping):
                 "stand between the cells."
             )
         frame = frame[frame.iloc[:, -1].notna()].reset_index(drop=True)
+        if not len(frame):
+            raise ValueError(
+                f"Dataset {name!r}: the last column of {file} is the target and has no value: fill "
+                "it in, or put the target last."
+            )
         return RawTable(frame.iloc[:, :-1], frame.iloc[:, -1], metadata)
 
     def __iter__(self):
@@ -242,7 +247,7 @@ def select(
         rows, and are of no class.
     min_class_size : int, default=None
         Rows that each class must have.
-    exclude : collection of str
+    exclude : str or collection of str or int
         Names, families or dataset ids (metadata ``"id"``) to leave out, such as the sets of a
         benchmark.
     one_a_family : bool, default=False
@@ -258,7 +263,7 @@ def select(
     tables, rejected, families = {}, {}, {}
     for name in collection:
         family = family_of(collection, name)
-        if exclude & {name, family}:
+        if exclude & {str(name), str(family)}:
             rejected[name] = "excluded"
             continue
         if one_a_family and family in families.values():
