@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 import sklearn_meta
+from sklearn_meta.commands import info
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "sklearn_meta"
@@ -185,6 +186,11 @@ EXTRAS = METADATA["optional-dependencies"]
 
 def test_the_extra_for_tests_has_all_others():
     assert set(sum(EXTRAS.values(), [])) == set(EXTRAS["test"])
+
+
+def test_info_tells_of_the_packages_of_every_extra():
+    wanted = sum((EXTRAS[name] for name in EXTRAS if name != "test"), [])
+    assert {re.match(r"\w+", line)[0] for line in wanted} == set(info._OPTIONAL)
 
 
 def test_every_extra_is_in_the_readme_and_its_code_runs_after_its_install_line():

@@ -15,7 +15,10 @@ examples:
 """
 
 _PACKAGES = ("torch", "scikit-learn", "skorch", "numpy", "joblib")
-_OPTIONAL = ("pandas", "pyarrow", "openml", "huggingface_hub", "accelerate")
+_OPTIONAL = (
+    *("pandas", "pyarrow", "openml", "huggingface_hub", "accelerate", "conllu", "seqeval"),
+    *("matplotlib", "pillow", "optuna"),
+)
 
 
 def add_arguments(parser):
