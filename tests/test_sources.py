@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from sklearn_meta.fingerprint import described
 from sklearn_meta.tasks import (
@@ -144,6 +145,13 @@ def test_a_large_offset_does_not_swallow_a_columns_variation():
     gaps = np.where(np.arange(600).reshape(200, 3) % 7, X, np.nan)
     found = as_dataset(gaps, np.arange(200) % 2).X
     np.testing.assert_array_equal(np.isnan(found), np.isnan(gaps))
+
+
+@pytest.mark.parametrize("unit", [1e200, 1e-200, 1e-310])
+def test_units_do_not_swallow_a_columns_variation(unit):
+    X = np.random.default_rng(0).standard_normal((9, 2))
+    plain, found = (as_dataset(X * one, np.arange(9) % 2).X for one in (1, unit))
+    np.testing.assert_allclose(found, plain, rtol=1e-5)
 
 
 def test_names_of_what_may_be_drawn():
@@ -323,6 +331,12 @@ def test_tables_without_columns_or_of_two_lengths_are_told_so():
             as_source({"a": empty})
     with pytest.raises(ValueError, match="'0': X has 5 rows and y has 9"):
         as_source([Dataset("a", np.float32(X[:5]), y)])
+
+
+@pytest.mark.parametrize("make", [as_dataset, rows_as_they_are])
+def test_sparse_rows_are_refused_as_scikit_learn_does(make):
+    with pytest.raises(TypeError, match="Sparse data was passed for X, but dense data is required"):
+        make(csr_array(np.eye(4)), np.arange(4) % 2)
 
 
 def test_frames_of_other_libraries_are_tables():

@@ -1,6 +1,8 @@
 """Pairs (X, y) as Datasets: tables whose columns become numbers, and rows as they are."""
 
 import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import check_array
 from sklearn.utils.multiclass import type_of_target
 
 from ..cells import text_as_objects
@@ -32,6 +34,8 @@ def as_dataset(X, y, name="dataset", metadata=None):
         If X is no table or has no row, or not as many as y; a cell cannot be encoded (see
         :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
         target that is no finite number of float32.
+    TypeError
+        If X is sparse.
     """
     X, labelled, y = _labelled_rows(X, y, name, metadata)
     return Dataset(name, _single_precision(TableEncoder().fit_transform(X)[labelled]), y)
@@ -72,6 +76,8 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
 
 def _labelled_rows(X, y, name, metadata):
     """A table that is one, which of its rows have a label, and the labels of these."""
+    if issparse(X):
+        check_array(X, input_name="X")  # which refuses it
     X = in_pandas(X)
     if len(np.shape(X)) != 2 or not len(y):
         raise ValueError(
@@ -144,6 +150,9 @@ def _single_precision(X):
     """Centred and scaled before rounding: a large offset would swallow a column's variation."""
     X = np.asarray(X, dtype=np.float64)
     observed = np.isfinite(X)
+    # By a power of two, which rounds nothing: squares of 1e200, or of 1e-200, are no float64.
+    _, exponent = np.frexp(np.where(observed, np.abs(X), 0).max(0, initial=0))
+    X = np.ldexp(X, -exponent)
     count = np.maximum(observed.sum(0), 1)
     mean = np.where(observed, X, 0).sum(0) / count
     scale = np.sqrt((np.where(observed, X - mean, 0) ** 2).sum(0) / count)
