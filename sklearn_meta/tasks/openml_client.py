@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
+from xml.parsers.expat import ExpatError
 
 _PATIENCE = 10  # a whole answer may take this many times the timeout, however steadily it trickles
 _DATABASE_IS_BUSY = 107  # the one error code of OpenML that a second try may mend
@@ -203,8 +204,6 @@ def is_silence(error):
 
 def reason(error):
     """An error in a few words, a str."""
-    from xml.parsers.expat import ExpatError
-
     from openml.exceptions import OpenMLServerException
 
     if type(error) is Exception and error.__cause__:  # openml hides what it could not read
