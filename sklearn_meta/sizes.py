@@ -1,4 +1,4 @@
-"""Sizes and scales of networks, checked before anything is built of them."""
+"""Sizes and scales, checked before anything is built of them."""
 
 import math
 from numbers import Integral, Real

@@ -5,13 +5,11 @@ A meta-learner reads them as one vector and tells the function or its coefficien
 
 import hashlib
 import json
-import math
 import os
 from collections import deque
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import pairwise
-from numbers import Integral, Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +17,7 @@ import numpy as np
 import torch
 
 from ..folders import expanded
+from ..sizes import check_integers, check_positive
 from .dataset import Dataset
 
 #: Networks fitted at a time: few enough that what a step touches stays in a processor's cache.
@@ -171,8 +170,7 @@ def make_symbolic_regression(
 
 
 def _integer(name, value, low):
-    if not isinstance(value, Integral) or value < low:
-        raise ValueError(f"{name} must be an integer of {low} or more, got {value!r}.")
+    check_integers(low, **{name: value})
     return int(value)
 
 
@@ -183,8 +181,7 @@ def _integers(name, values, low):
 
 
 def _positive(name, value):
-    if not isinstance(value, Real) or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a positive number, got {value!r}.")
+    check_positive(**{name: value})
     return float(value)
 
 
