@@ -286,7 +286,7 @@ class MetaEstimator(BaseEstimator):
     def _seed_of_all(self):
         """An int, since a run that goes on must have the seed of the one that was ended."""
         seed = self.random_state or 0
-        return seed if isinstance(seed, Integral) else int(seed.randint(2**31))
+        return int(seed if isinstance(seed, Integral) else seed.randint(2**31))
 
     def _starting_learner(self, seed):
         if self._names_an_architecture() and not hasattr(self, "learner_"):

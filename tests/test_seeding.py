@@ -15,6 +15,7 @@ from skorch.callbacks import Callback
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.seeding import seeded
 from sklearn_meta.sets import SetTransformerClassifier
+from sklearn_meta.tasks import TablePrior
 
 
 def test_draws_are_the_seeds_and_those_outside_stay_as_they_were():
@@ -29,6 +30,16 @@ def test_draws_are_the_seeds_and_those_outside_stay_as_they_were():
     assert torch.equal(torch.rand(2), expected)
     with seeded(0):
         assert torch.equal(torch.rand(4), torch.cat([first, second]))
+
+
+def test_a_seed_may_be_of_few_bits():
+    losses = [
+        MetaSemiSupervisedClassifier("deep_sets", random_state=seed)
+        .meta_fit(TablePrior(), max_steps=1, batch_size=1, verbose=False)
+        .history_[0, "train_loss"]
+        for seed in (np.uint8(99), 99)
+    ]
+    assert losses[0] == losses[1]
 
 
 def test_a_callback_may_wait_for_fits_in_threads():
