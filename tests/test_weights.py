@@ -154,6 +154,7 @@ def test_a_pickle_in_disguise_is_never_unpickled(saved, tmp_path, dump):
         {"backbone_config": {**CONFIG, "n_layers": 2}},  # weights left out
         {"backbone_config": {**CONFIG, "residual": False}},  # weights left over
         {"backbone_config": {**CONFIG, "depth": 3}},  # unknown argument
+        {"backbone_config": {**CONFIG, "n_layers": 10**30}},  # more than an index can count
         {"colour": "red"},
     ],
 )
