@@ -455,6 +455,7 @@ def test_what_cannot_be_fetched_is_tried_once(openml_options, capsys):
         (["meta-fit", "prior"], "output is needed"),
         (["meta-fit", "--output", "a.safetensors"], "collection is needed"),
         (["meta-fit", "prior", "--output", "a.pt"], "must end in .safetensors"),
+        (["meta-fit", "prior", "--output", ".safetensors"], "must end in .safetensors"),
         (["meta-fit", "prior", "--estimator", "Tree"], "invalid choice: 'Tree'"),
         (
             [

@@ -104,7 +104,7 @@ def add_arguments(parser):
 
 
 def _weights_file(text):
-    if not text.endswith(".safetensors"):
+    if Path(text).suffix != ".safetensors":  # which ".safetensors" alone has not
         raise ArgumentTypeError(f"must end in .safetensors, got {text!r}")
     return Path(text)
 
