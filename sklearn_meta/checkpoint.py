@@ -6,7 +6,7 @@ import os
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, PassthroughScoring
 from skorch.history import History
 
 from .fingerprint import difference
@@ -164,6 +164,11 @@ class Checkpoint(Callback):
         net.history = History([{**epoch, "batches": []} for epoch in epochs])
         self.n_epochs = len(epochs)
         self.ended_by = header.get("ended_by")
+        for _, callback in net.callbacks_:
+            if isinstance(callback, PassthroughScoring):  # it tells in the history what is the best
+                for epoch in epochs:
+                    if epoch.get(f"{callback.name}_best"):
+                        callback.best_score_ = epoch[callback.name]
 
     def compare(self, gather):
         """Refuse to train where another process does something else, or goes on from elsewhere.
