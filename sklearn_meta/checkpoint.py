@@ -1,5 +1,6 @@
 """The state of a meta-training run on disk, from which a killed run goes on."""
 
+import hashlib
 import json
 import math
 import os
@@ -9,7 +10,7 @@ from safetensors.torch import save_file
 from skorch.callbacks import Callback, PassthroughScoring
 from skorch.history import History
 
-from .fingerprint import difference
+from .fingerprint import difference, tensors_digest
 from .folders import check_writable, expanded, locked
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -19,8 +20,8 @@ class Checkpoint(Callback):
     """Keeps the best weights, and writes the whole state of training after each epoch.
 
     One safetensors file holds the weights, their average, the best weights and the optimiser's
-    state; its header holds the history. It is replaced atomically, so a kill leaves the last one
-    whole.
+    state; its header holds the history, and the sha256 of everything. It is replaced atomically, so
+    a kill leaves the last one whole.
 
     Parameters
     ----------
@@ -91,6 +92,7 @@ class Checkpoint(Callback):
             "best_loss": json.dumps(self.best_loss, default=_plain),
             **notes,
         }
+        header["sha256"] = _digest(tensors, header)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(".partial")
         with locked(self.path.parent):
@@ -119,6 +121,9 @@ class Checkpoint(Callback):
                     raise SafetensorError(f"it says nothing of {', '.join(sorted(missing))}")
                 if tensors is not None:
                     tensors |= {name: file.get_tensor(name) for name in file.keys()}
+                    told = header.pop("sha256", None)  # None where an earlier version wrote it
+                    if told not in (None, _digest(tensors, header)):
+                        raise SafetensorError("its sha256 differs")
         except SafetensorError as error:
             raise ValueError(
                 f"{self.path} is damaged ({error}): remove it, or give another checkpoint_dir."
@@ -190,6 +195,14 @@ class Checkpoint(Callback):
                     f"The processes do not share one run: {told}. Give all of them the same "
                     "tables, settings and random_state, and a checkpoint_dir that all of them see."
                 )
+
+
+def _digest(tensors, header):
+    """The sha256 of all that a file holds: safetensors would not notice a damaged byte."""
+    tensors = dict(sorted(tensors.items()))
+    kinds = [f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in tensors.values()]
+    told = json.dumps([header, kinds, tensors_digest(tensors)], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _difference(theirs, ours):

@@ -168,8 +168,13 @@ def weights_digest(learner):
     str
         The sha256 of names and bytes of its parameters and buffers.
     """
+    return tensors_digest(learner.state_dict())
+
+
+def tensors_digest(tensors):
+    """The sha256 of names and bytes of tensors in a dict, in its order, as text."""
     hashed = hashlib.sha256()
-    for name, tensor in learner.state_dict().items():
+    for name, tensor in tensors.items():
         hashed.update(name.encode())
         flat = tensor.detach().cpu().contiguous().flatten()
         hashed.update(flat.view(torch.uint8).numpy())  # numpy knows no bfloat16

@@ -554,3 +554,16 @@ def test_a_damaged_checkpoint_is_a_clear_error(tmp_path):
         MetaSemiSupervisedClassifier("vsa").meta_fit(
             CircleSpiral(), max_steps=1, checkpoint_dir=tmp_path, verbose=False
         )
+
+
+def test_a_damaged_byte_of_a_checkpoint_is_noticed(tmp_path):
+    train(tmp_path, max_steps=3)
+    path = tmp_path / CHECKPOINT
+    whole = path.read_bytes()
+    places = [whole.index(name) for name in (b"optimizer.3", b"best.head", b"[{")]  # in the header
+    for place in [*places, len(whole) // 2, len(whole) - 1]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match="is damaged .*remove it"):
+            train(tmp_path, max_steps=3)
+    path.write_bytes(whole)
+    assert len(train(tmp_path, max_steps=3)[1]) == 1
