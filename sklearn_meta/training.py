@@ -170,9 +170,10 @@ def meta_train(
         run["sampler"] = described(sampler)
         run["data"] = {"train": described(source), "validation": described(validation_source)}
     # Each process takes its share of the groups, so there must be as many or a multiple.
+    each = math.gcd(max(n_groups // shared.count, 1), batch_size // shared.count)
     dealt = {
         "batch_size": batch_size,
-        "n_groups": shared.count * math.gcd(n_groups // shared.count, batch_size // shared.count),
+        "n_groups": shared.count * each,
         "share": (shared.rank, shared.count),
     }
     kind, settings = OPTIMIZERS[optimizer]

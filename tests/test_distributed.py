@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from sklearn_meta import training
-from sklearn_meta.distributed import is_first_process
+from sklearn_meta.distributed import OneProcess, is_first_process
 
 pytest.importorskip("accelerate")
 
@@ -120,6 +120,18 @@ def test_processes_that_cannot_share_a_batch_are_told_so(monkeypatch):
     monkeypatch.setattr(training, "processes", lambda device: Three())
     with pytest.raises(ValueError, match="batch_size=4 cannot be shared equally by 3 processes"):
         t.train(batch_size=4)
+
+
+def test_of_more_processes_than_groups_each_takes_one_group(monkeypatch):
+    class FirstOfTwo(OneProcess):
+        count = 2
+
+        def gradients(self, module, complete):
+            assert complete
+            return super().gradients(module, complete)
+
+    monkeypatch.setattr(training, "processes", FirstOfTwo)
+    t.train(batch_size=4, n_groups=1, max_steps=3)
 
 
 @pytest.mark.parametrize(
