@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from .callbacks import Divergence, MovingAverage, Patience, Progress, StratumScores
 from .checkpoint import Checkpoint
 from .devices import autocast
-from .distributed import processes
+from .distributed import OneProcess, is_first_process, processes
 from .fingerprint import described
 from .optimizers import OPTIMIZERS, rate_at, rates
 from .seeding import seeded
@@ -56,6 +56,7 @@ def meta_train(
     n_workers=0,
     n_pooled=16,
     n_groups=4,
+    alone=False,
     random_state=0,
     verbose=True,
 ):
@@ -117,6 +118,8 @@ def meta_train(
         Batches drawn at a time, over which tasks are sorted by size so that little is padded,
         and groups of like size that make a batch: their gradients add up to one step. Of several
         processes each takes as many of the groups.
+    alone : bool, default=False
+        Whether each of several processes does all the work, as where a step is one task.
     random_state : int, default=0
     verbose : bool, default=True
         Whether to show a progress bar.
@@ -139,7 +142,7 @@ def meta_train(
     check_settings(locals())
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {optimizer!r}.")
-    shared = processes(device)
+    shared = OneProcess(device) if alone else processes(device)
     if batch_size % shared.count:
         raise ValueError(
             f"batch_size={batch_size} cannot be shared equally by {shared.count} processes."
@@ -186,7 +189,7 @@ def meta_train(
         **dealt,
     )
     average = MovingAverage(learner, ema_decay)
-    checkpoint = Checkpoint(checkpoint_dir, run, average, is_writer=shared.rank == 0)
+    checkpoint = Checkpoint(checkpoint_dir, run, average, is_writer=is_first_process())
     own = [
         Divergence(lambda: keep == "best" and checkpoint.best is not None),
         GradientNormClipping(clip),
@@ -211,7 +214,7 @@ def meta_train(
         validation = [next(draws) for _ in range(n_validation)]
         own.append(StratumScores(learner.head.score_name, sampler.stratum, shared.gather))
     own.append(checkpoint)
-    if verbose and shared.rank == 0:
+    if verbose and is_first_process():
         own.append(Progress(n_epochs * eval_every, learner.head.score_name))
     # Last, so that every other callback has seen the epoch at which it ends the run.
     stop = Patience(patience if validation else None)

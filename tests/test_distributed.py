@@ -13,7 +13,7 @@ import test_training as t
 import torch
 from safetensors.torch import load_file
 
-from sklearn_meta import training
+from sklearn_meta import MetaLSTMClassifier, training
 from sklearn_meta.distributed import OneProcess, is_first_process
 
 pytest.importorskip("accelerate")
@@ -132,6 +132,18 @@ def test_of_more_processes_than_groups_each_takes_one_group(monkeypatch):
 
     monkeypatch.setattr(training, "processes", FirstOfTwo)
     t.train(batch_size=4, n_groups=1, max_steps=3)
+
+
+@pytest.mark.parametrize("rank, n_files", [(0, 1), (1, 0)])
+def test_each_process_reads_texts_alone_and_the_first_writes(monkeypatch, tmp_path, rank, n_files):
+    texts = (["a fine film", "a dull film"] * 4, [1, 0] * 4)
+    classifier = MetaLSTMClassifier(width=8, embedding_size=8, max_epochs=1, wide=False)
+    expected = classifier.fit(*texts).predict_proba(texts[0])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", str(rank))
+    np.testing.assert_array_equal(classifier.fit(*texts).predict_proba(texts[0]), expected)
+    classifier.meta_fit({"films": texts}, checkpoint_dir=tmp_path, verbose=False)
+    assert len(list(tmp_path.iterdir())) == n_files
 
 
 @pytest.mark.parametrize(

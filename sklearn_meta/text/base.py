@@ -306,7 +306,7 @@ class TextEstimator(MetaEstimator):
         return n_epochs * math.ceil(sum(len(task.texts) for task in tasks) / self.batch_size)
 
     def _train(self, learner, tasks, n_steps, *, validation=None, rate=None, **settings):
-        settings = {"eval_every": n_steps, "verbose": False} | settings
+        settings = {"eval_every": n_steps, "verbose": False, "alone": True} | settings
         return meta_train(
             learner,
             TextTasks(tasks),
