@@ -41,8 +41,14 @@ class MovingAverage(Callback):
             self.average.update_parameters(self.trained)
 
 
+def best_epoch(history):
+    """Position of the lowest validation loss in a history; NaN is higher than any."""
+    losses = history[:, "valid_loss"]
+    return min(range(len(losses)), key=lambda i: (np.isnan(losses[i]), losses[i]))
+
+
 class Divergence(Callback):
-    """Ends training where the loss is no number: with an error, since the weights are lost.
+    """Ends training where loss or weights are no numbers: with an error, since these are lost.
 
     Parameters
     ----------
@@ -55,11 +61,14 @@ class Divergence(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         loss = net.history[-1, "train_loss"]
-        if np.isfinite(loss):
-            return
+        what = f"the loss became {loss}"
+        if np.isfinite(loss):  # which does not tell what the last step made of the weights
+            if all(weights.isfinite().all() for weights in net.module_.parameters()):
+                return
+            what = "weights are no longer finite"
         told = (
-            f"Training diverged: the loss became {loss}. Lower learning_rate, or look for values "
-            "in the data that are far too large."
+            f"Training diverged: {what}. Lower learning_rate, or look for values in the data that "
+            "are far too large."
         )
         if not self.has_best():
             raise ValueError(told)
@@ -144,8 +153,7 @@ class Patience(Callback):
     def is_over(self, history):
         if self.n_epochs is None or not history:
             return False
-        losses = history[:, "valid_loss"]
-        return len(losses) - losses.index(min(losses)) > self.n_epochs
+        return len(history[:, "valid_loss"]) - best_epoch(history) > self.n_epochs
 
     def on_epoch_end(self, net, **kwargs):
         self.n_seen = len(net.history)

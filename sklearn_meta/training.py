@@ -263,6 +263,12 @@ def meta_train(
             f"times {eval_every} steps.",
             stacklevel=4,
         )
+    if validation and keep == "best" and checkpoint.best is None:
+        warnings.warn(
+            "No validation loss was finite, so the last weights are kept: look for values in the "
+            "validation data that are far too large, or lower learning_rate.",
+            stacklevel=4,
+        )
     kept = checkpoint.best if keep == "best" else None
     learner.load_state_dict(kept or average.learner.state_dict())
     learner.eval()

@@ -11,6 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.datasets import load_iris
 from skorch.callbacks import Callback
+from skorch.history import History
 
 from sklearn_meta import (
     AmortizedGMM,
@@ -20,6 +21,7 @@ from sklearn_meta import (
     MetaLSTMClassifier,
     MetaSemiSupervisedClassifier,
 )
+from sklearn_meta.callbacks import Patience, best_epoch
 from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.tasks import (
@@ -107,6 +109,33 @@ def test_training_that_diverges_says_so_and_leaves_what_was_there(tmp_path):
     assert estimator.fit(IRIS[0][::10], IRIS[1][::10]).score(*IRIS) > 0.8
     with pytest.raises(ValueError, match="diverged.*learning_rate"):
         MetaLSTMClassifier(**QUICK | {"learning_rate": 1e30, "max_epochs": 3}).fit(*TEXTS)
+
+
+def test_weights_that_the_last_step_lost_are_not_kept():
+    """The losses are those of before."""
+
+    class Spoil(Callback):
+        def on_grad_computed(self, net, **kwargs):
+            for parameter in net.module_.parameters():
+                parameter.grad = torch.full_like(parameter, torch.nan)
+
+    with pytest.raises(ValueError, match="diverged: weights are no longer finite"):
+        small().meta_fit({"iris": IRIS}, max_steps=1, callbacks=[Spoil()], verbose=False)
+
+
+def test_validation_that_tells_nothing_is_told():
+    with pytest.warns(UserWarning, match="No validation loss was finite, so the last weights"):
+        small().meta_fit(
+            {"iris": IRIS},
+            **{"validation_datasets": {"iris": IRIS}, "max_steps": 1, "verbose": False},
+            learning_rate=1e30,
+        )
+
+
+def test_a_loss_that_is_nan_at_first_is_not_the_lowest():
+    epochs = [{"valid_loss": loss, "batches": []} for loss in (np.nan, 3.0, 2.0, 1.0)]
+    assert best_epoch(History(epochs)) == 3 and not Patience(2).is_over(History(epochs))
+    assert Patience(2).is_over(History(epochs[:1] * 3))
 
 
 def test_a_checkpoint_of_other_word_vectors_is_refused(tmp_path):

@@ -233,9 +233,11 @@ def _recipe(args, settings):
 
 def _validation(args, history):
     """Scores of the weights that are kept: those of the lowest validation loss."""
+    from ..callbacks import best_epoch
+
     if args.validation is None:
         return None
-    best = min(history, key=lambda epoch: epoch["valid_loss"])
+    best = history[best_epoch(history)]
     return {"tables": args.validation.label} | {
         name.removeprefix("valid_"): float(value)
         if math.isfinite(value)
