@@ -132,11 +132,17 @@ class CSVLog(Callback):
         rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in net.history]
         path = expanded(self.path)
         partial = path.with_name(f"{path.name}.partial")
-        with open(partial, "w", newline="") as file:
-            writer = csv.DictWriter(file, sorted(set().union(*rows)))
-            writer.writeheader()
-            writer.writerows(rows)
-        os.replace(partial, path)
+        try:
+            with open(partial, "w", newline="") as file:
+                writer = csv.DictWriter(file, sorted(set().union(*rows)))
+                writer.writeheader()
+                writer.writerows(rows)
+            os.replace(partial, path)
+        except OSError as error:  # which names no file where a disk is full
+            partial.unlink(missing_ok=True)
+            raise OSError(
+                f"CSVLog: {path} cannot be written ({error}): make room on the disk."
+            ) from error
 
 
 class Patience(Callback):

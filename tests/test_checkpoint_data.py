@@ -424,6 +424,16 @@ def test_a_log_that_cannot_be_written_is_told_before_training(tmp_path):
         assert steps.steps == 0
 
 
+def test_a_log_on_a_full_disk_is_an_os_error_that_names_it(tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="CSVLog: .*log.csv cannot be written .*No space.*make room"):
+        t.train(callbacks=[CSVLog(tmp_path / "log.csv")])
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
 def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata):
     save_file({"a": torch.ones(2)}, tmp_path / CHECKPOINT, metadata)
