@@ -57,6 +57,13 @@ def test_round_trip_is_equal_bitwise(saved):
     assert load_learner(str(saved)).card == again.card
 
 
+def test_loading_draws_nothing_from_torchs_generator(saved):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    load_learner(saved)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_card_tells_of_the_weights(saved):
     card = json.loads(saved.with_suffix(".json").read_text())
     assert card == load_learner(saved).card

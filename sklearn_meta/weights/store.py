@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
@@ -225,7 +226,8 @@ def _load(path):
             "not read."
         ) from error
     try:
-        learner = build_learner(config)
+        with torch.random.fork_rng(()):  # it draws weights, in whose place those of the file come
+            learner = build_learner(config)
         learner.load_state_dict(state)
     except Exception as error:  # an edited card may ask an architecture for anything
         raise ValueError(
