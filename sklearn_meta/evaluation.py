@@ -279,7 +279,7 @@ def _episodes(collection, splits, random_state, failures, bar):
                 for episode, (train, test) in enumerate(split.split(X, y)):
                     where = _where(name, split.n_shots, episode)
                     yield where, _rows(X, train), y[train], _rows(X, test), y[test]
-            except ValueError as error:
+            except Exception as error:  # a MemoryError, say, or an OverflowError
                 failures.append(_failure(_where(name, split.n_shots), error))
         bar.update()
 

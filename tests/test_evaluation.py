@@ -163,6 +163,13 @@ def test_datasets_that_cannot_be_evaluated_are_failures_with_names(tmp_path, n_j
     assert all(failure["estimator"] is None for failure in found.failures)
 
 
+def test_labels_that_no_array_of_numbers_holds_are_a_failure():
+    y = IRIS[1].astype(object) + 10**25
+    with pytest.warns(UserWarning, match="huge: OverflowError"):
+        found = evaluate(NEAREST, {"huge": (IRIS[0], y), "iris": IRIS}, **QUICK)
+    assert {record["dataset"] for record in found.records} == {"iris"}
+
+
 @pytest.mark.parametrize(
     "how, reason",
     [
