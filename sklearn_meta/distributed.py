@@ -62,6 +62,9 @@ class OneProcess:
         """Mean of a tensor over the processes."""
         return tensor
 
+    def share_buffers(self, module):
+        """Let all processes have the same buffers."""
+
     def gather(self, items):
         """The items of all processes in one list."""
         return items
@@ -96,6 +99,16 @@ class ManyProcesses:
     def mean(self, tensor):
         """Mean of a tensor over the processes, the same to the bit in each."""
         return self._accelerator.reduce(tensor, reduction="mean")
+
+    def share_buffers(self, module):
+        """Let all processes have the buffers of the first, as torch does before a forward pass.
+
+        Means and variances of batch norm are those of the groups that a process has seen.
+        """
+        from accelerate.utils import broadcast
+
+        for buffer in module.buffers():
+            broadcast(buffer)
 
     def gather(self, items):
         """The items of all processes in one list, the same in each."""

@@ -344,6 +344,9 @@ class MetaNet(NeuralNet):
         """Seeded by the epoch's number: a run that goes on draws the dropout of a whole one."""
         with seeded(1_000_003 * self.seed + len(self.history) - 1 if training else None):
             super().run_single_epoch(iterator, training, *args, **kwargs)
+        if training:
+            for learner in (self.average.trained, self.average.learner):
+                self.processes.share_buffers(learner)
 
     def _loss(self, module, group):
         """Output and loss of one group of tasks."""

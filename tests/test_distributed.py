@@ -30,10 +30,17 @@ import test_training as t
 callbacks = []
 if len(sys.argv) > 4 and os.environ["RANK"] == "1":
     callbacks.append(t.At(t.kill, step=int(sys.argv[4])))
-learner, history = t.train(
-    sys.argv[2], batch_size=4, n_groups=2, precision="float32", learning_rate=1e-3,
+learner = t.new_learner()
+learner.register_buffer("rank", torch.zeros(()))
+def count(*_):  # in each forward pass, as batch norm does
+    learner.rank.fill_(int(os.environ["RANK"]))
+learner.register_forward_hook(count)
+_, history = t.train(
+    sys.argv[2], learner, batch_size=4, n_groups=2, precision="float32", learning_rate=1e-3,
     ema_decay=0.5, rate_factors={"head.*": 3.0}, callbacks=callbacks,
 )
+assert learner.rank == 0
+del learner.rank
 rank = os.environ.get("RANK", "0")
 save_file(learner.state_dict(), f"{sys.argv[3]}/{rank}.safetensors")
 epochs = [{k: v for k, v in e.items() if k != "batches" and k != "dur"} for e in history]
