@@ -82,7 +82,10 @@ class Checkpoint(Callback):
         groups = {"weights": self.average.trained.state_dict(), "best": self.best or {}}
         if self.average.average is not None:
             groups["average"] = self.average.average.state_dict()
-        tensors = {f"{g}.{k}": v.contiguous() for g, d in groups.items() for k, v in d.items()}
+        # Copied, since a module may have two names for a tensor, and a file may not.
+        tensors = {
+            f"{g}.{k}": v.clone().contiguous() for g, d in groups.items() for k, v in d.items()
+        }
         for i, slots in net.optimizer_.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{slot}": v.contiguous() for slot, v in slots.items()}
         history = [{k: v for k, v in e.items() if k != "batches"} for e in net.history]

@@ -384,6 +384,17 @@ def test_resumed_equals_uninterrupted(tmp_path, callback, settings):
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
+def test_a_module_that_names_a_weight_twice_goes_on(tmp_path):
+    def tied():
+        learner = new_learner()
+        learner.again = learner.backbone
+        return learner
+
+    with pytest.raises(Crash):
+        train(tmp_path, tied(), callbacks=[At(crash, epoch=2)])
+    assert_same(train(tmp_path, tied()), train(learner=tied()))
+
+
 KILLED = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
