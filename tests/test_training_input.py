@@ -79,6 +79,12 @@ def test_unlabelled_rows_are_a_number_or_a_range(n_unlabelled):
         EpisodeSampler(n_unlabelled=n_unlabelled)
 
 
+@pytest.mark.parametrize("curriculum", [0, -1, 1.5, "a"])
+def test_a_curriculum_grows_after_whole_numbers(curriculum):
+    with pytest.raises(ValueError, match="curriculum grows after a whole number of sequences"):
+        MANNClassifier().meta_fit({"iris": IRIS}, curriculum=curriculum, max_steps=1)
+
+
 def test_one_number_of_shots_needs_no_sequence():
     assert EpisodeSampler(np.int64(3)).n_shots == (3,)
     assert RegressionSampler(7, (4, 4)).n_unlabelled == (4, 4)

@@ -306,7 +306,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         )
         return self._meta_train(
             self._source(datasets),
-            Curriculum(sampler, curriculum) if curriculum else sampler,
+            sampler if curriculum is None else Curriculum(sampler, curriculum),
             self._source(validation_datasets),
             max_steps=max_steps,
             batch_size=batch_size,

@@ -1,6 +1,7 @@
 """Sequences: rows one after another, each followed by its label (paper 002, sections 2 and 7)."""
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -295,9 +296,18 @@ class Curriculum:
     n_first : int, default=0
         Sequences before that, of the largest number of classes that training begins with and of
         ``few_words``: with these a network discovers what its memory is for several times sooner.
+
+    Raises
+    ------
+    ValueError
+        If ``every`` is no whole number, or less than 1.
     """
 
     def __init__(self, sampler, every=10_000, most=None, n_first=0):
+        if not isinstance(every, Integral) or every < 1:
+            raise ValueError(
+                f"A curriculum grows after a whole number of sequences, 1 or more, got {every!r}."
+            )
         self.sampler = sampler
         self.every = every
         self.most = most
