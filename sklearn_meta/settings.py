@@ -22,6 +22,7 @@ _KINDS = {
 #: Of those that may also be None.
 _OPTIONAL = {"patience": (Real, 1), "ema_decay": (Real, 0)}
 _MAY_BE_ENDLESS = ("eval_every", "patience", "clip")
+_CHOICES = {"keep": ("best", "last"), "precision": ("auto", "float32", "bfloat16")}
 
 
 def check_settings(given):
@@ -39,6 +40,9 @@ def check_settings(given):
     """
     for name in _KINDS | _OPTIONAL:
         check_setting(name, given[name])
+    for name, choices in _CHOICES.items():
+        if given[name] not in choices:
+            raise ValueError(f"{name} must be one of {list(choices)}, got {given[name]!r}.")
     if not isinstance(given["callbacks"], list | tuple | None):
         raise ValueError(
             "callbacks must be a list of skorch callbacks, got a "

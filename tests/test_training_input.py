@@ -24,6 +24,7 @@ from sklearn_meta import (
 from sklearn_meta.callbacks import Patience, best_epoch
 from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.fingerprint import weights_digest
+from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import (
     EpisodeSampler,
     Mixture,
@@ -34,6 +35,7 @@ from sklearn_meta.tasks import (
     Tables,
     as_source,
 )
+from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner
 
 IRIS = load_iris(return_X_y=True)
@@ -56,8 +58,9 @@ def test_steps_are_one_or_more(name, value):
 
 
 def test_epochs_of_fine_tuning_are_none_or_more():
-    with pytest.raises(ValueError, match="fine_tune_epochs == -1, must be >= 0"):
-        MetaLSTMClassifier(**QUICK).meta_fit({"films": TEXTS}, fine_tune_epochs=-1)
+    for n in (-1, 1.5):
+        with pytest.raises(ValueError, match=f"fine_tune_epochs must be an integer .* got {n}"):
+            MetaLSTMClassifier(**QUICK).meta_fit({"films": TEXTS}, fine_tune_epochs=n)
 
 
 @pytest.mark.parametrize("tasks", [None, {}, [TEXTS], {"films": 5}, {"films": TEXTS[0]}])
@@ -267,6 +270,12 @@ def test_an_error_names_the_settings_that_differ_and_is_short(tmp_path):
     del tasks["films"][0][0], tasks["films"][1][0]
     with pytest.raises(ValueError, match=r"learner \(.*words was \["):
         MetaLSTMClassifier(**parameters, random_state=0).meta_fit(tasks, **settings)
+
+
+@pytest.mark.parametrize("name", ["keep", "precision"])
+def test_settings_that_are_chosen_are_one_of_those_there_are(name):
+    with pytest.raises(ValueError, match=f"{name} must be one of .*, got 'lst'"):
+        meta_train(Learner(), TablePrior(), EpisodeSampler(1), max_steps=1, **{name: "lst"})
 
 
 NUMBERS = {

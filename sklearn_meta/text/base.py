@@ -4,7 +4,6 @@ import math
 from numbers import Integral, Real
 
 import torch
-from sklearn.utils import check_scalar
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,6 +13,7 @@ from ..callbacks import Patience
 from ..fingerprint import weights_digest
 from ..seeding import seeded
 from ..settings import check_setting
+from ..sizes import check_integers
 from ..tasks.spelling import N_NUMBERS
 from ..tasks.texts import (
     MiniBatches,
@@ -169,7 +169,7 @@ class TextEstimator(MetaEstimator):
                 f"meta_fit begins with random weights: backbone must be one of "
                 f"{list(self._architectures)}, got {as_text(self.backbone)}."
             )
-        check_scalar(fine_tune_epochs, "fine_tune_epochs", Integral, min_val=0)
+        check_integers(0, fine_tune_epochs=fine_tune_epochs)
         read = self._read_tasks("tasks", tasks)
         words, vectors = self._words([text for texts, _ in read.values() for text in texts])
         labels = {name: self._labels_of(y) for name, (_, y) in read.items()}
