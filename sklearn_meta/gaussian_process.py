@@ -267,7 +267,12 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return (self.y_ - mean) / scale, n_targets(self.y_)
 
     def _small_labels(self, y):
-        y = np.asarray(y).astype(np.float64)
+        y = np.asarray(y)
+        if y.dtype == object:
+            y = np.where(is_missing(y.ravel()).reshape(y.shape), np.nan, y)
+        if y.dtype.kind == "c":
+            raise ValueError("Complex data not supported: targets must be real numbers.")
+        y = y.astype(np.float64)
         if y.ndim not in (1, 2) or not len(y) or np.isinf(y).any():
             raise ValueError(
                 "targets must be finite numbers, NaN for a row without one: a vector or a matrix, "

@@ -120,8 +120,11 @@ def test_targets_as_lists_integers_booleans_none_and_na():
     few = np.where(np.arange(20) < 12, np.arange(20.0), np.nan)
     expected = double().fit(X_GOOD, few).predict(X_GOOD)
     none = [None if np.isnan(value) else value for value in few]
-    for y in (none, pd.Series(none, dtype="Int64"), pd.DataFrame({"y": few})["y"]):
+    na = pd.Series(none, dtype="Int64")
+    for y in (none, na, list(na), pd.DataFrame({"y": few})["y"]):
         assert_array_equal(double().fit(X_GOOD, y).predict(X_GOOD), expected)
+        (found,) = double().predict_batch([(X_GOOD, y, X_GOOD)])
+        assert_allclose(found, expected)
     assert np.isfinite(double().fit(X_GOOD, Y_GOOD > 0).predict(X_GOOD)).all()
 
 
@@ -204,6 +207,7 @@ def test_not_fitted(ask):
         ((X_GOOD[:2], [0, np.inf], X_GOOD), "Task 1: targets must be finite"),
         ((X_GOOD[:0], [], X_GOOD), "Task 1: targets must be .* not empty"),
         ((X_GOOD[:2], ["a", "b"], X_GOOD), "Task 1: could not convert"),
+        ((X_GOOD[:2], [1j, 2], X_GOOD), "Task 1: Complex data not supported"),
         ((X_GOOD[:2], [1, 2]), "Task 1: give a list of triples"),
         (X_GOOD, "Task 1: give a list of triples"),
         ((X_GOOD[:2], [1, 2], X_GOOD[:, :1]), r"Task 1: X_labelled and X_unlabelled .* \(20, 1\)"),
