@@ -88,6 +88,15 @@ def test_sets_of_numbers(form):
     assert_array_equal(second, [[3]])
 
 
+def test_sets_of_a_parquet_file():
+    pa = pytest.importorskip("pyarrow")
+    lists = pa.array([elements.tolist() for elements in SETS])
+    arrow = pd.Series(lists, dtype=pd.ArrowDtype(lists.type))
+    for form in (lists.to_pandas(), arrow):  # an array of arrays is what the former has in a cell
+        for found, elements in zip(as_sets(form), SETS, strict=True):
+            assert_array_equal(found, elements)
+
+
 def test_whole_numbers_and_mixed_types():
     whole = [np.rint(9 * elements) for elements in SETS]
     mixed = [elements.astype(np.int8) if i % 2 else elements for i, elements in enumerate(whole)]

@@ -47,12 +47,14 @@ def as_sets(X):
 
 
 def _holds_objects(X):
-    return getattr(X, "ndim", None) == 1 and X.dtype == object
+    return getattr(X, "ndim", None) == 1 and getattr(X.dtype, "kind", None) == "O"  # Arrow's, too
 
 
 def _as_set(elements, i):
     """One set, the i-th, as an array of shape (n_points, ...)."""
     try:
+        if _holds_objects(elements):  # arrays of one element each, as lists are read from parquet
+            elements = list(elements)
         # Of a list check_array leaves None as it is, of an array it makes NaN.
         elements = elements if hasattr(elements, "dtype") else np.asarray(elements)
         elements = check_array(
