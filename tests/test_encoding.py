@@ -126,6 +126,11 @@ def test_periods_and_times_of_day_are_numbers_of_seconds():
     encoded = TableEncoder().fit_transform(table)
     np.testing.assert_array_equal(encoded[:, :1], TableEncoder().fit_transform(starts))
     np.testing.assert_array_equal(encoded[:, 1], [60, np.nan, 82_802.5])
+    encoder = TableEncoder().fit(table[["month"]])
+    np.testing.assert_array_equal(encoder.transform(table[["month"]].to_numpy()), encoded[:, :1])
+    days = pd.DataFrame({"month": pd.period_range("2020-01-01", periods=1, freq="D")})
+    stacked = stack_tables(table[["month"]], days)  # of two lengths, which are objects
+    np.testing.assert_array_equal(encode(stacked)[:, 0], [*encoded[:, 0], encoded[0, 0]])
 
 
 @pytest.mark.parametrize("cells", [[[1, 2], [3]], [{"a": 1}, {}], [{1}, {2}]])

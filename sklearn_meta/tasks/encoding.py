@@ -208,17 +208,23 @@ def _values(column, dtype):
 
 def _seconds(column):
     """Dates, times or durations that are objects as numbers, or None if there is anything else."""
-    if not any(isinstance(value, _TIMES) for value in column):
+    if not any(map(_is_time, column)):
         return None
     known = ~is_missing(column)
-    if not all(isinstance(value, _TIMES) for value in column[known]):
+    if not all(map(_is_time, column[known])):
         return None
     seconds = np.full(len(column), np.nan)
     seconds[known] = [_in_seconds(value) for value in column[known]]
     return seconds
 
 
+def _is_time(value):
+    return isinstance(value, _TIMES) or hasattr(value, "to_timestamp")
+
+
 def _in_seconds(value):
+    if hasattr(value, "to_timestamp"):  # a period of pandas'
+        value = value.to_timestamp()
     if isinstance(value, np.generic):
         return float(_values(np.array([value]), value.dtype)[0][0])
     if isinstance(value, time):
