@@ -188,7 +188,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             context = resample(X, replace=False, n_samples=self.max_samples, random_state=seed)
         self._store_context(context)
         auto = self.contamination == "auto"
-        self.offset_ = self._offset(None if auto else self.score_samples(X))
+        self.offset_ = self._offset(None if auto else self._scores(X))
         return self
 
     def score_samples(self, X):
@@ -204,7 +204,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             The lower, the more abnormal; below 0 a row is more probably an outlier than not.
         """
         check_is_fitted(self)
-        return -self._read(X)[1].double().cpu().numpy()
+        return self._scores(self._table(X))
 
     def decision_function(self, X):
         """Scores less ``offset_``: negative for outliers.
@@ -279,6 +279,10 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             for scores in self.score_samples_batch(sets)
         ]
 
+    def _scores(self, X):
+        """Those of rows that were validated."""
+        return -self._read_rows(X)[1].double().cpu().numpy()
+
     def _offset(self, scores):
         if self.contamination == "auto":
             return 0.0
@@ -293,6 +297,13 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         if np.isnan(encoded).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         return context_task(encoded, np.full(len(X), -1), 1)
+
+    def _forget(self):
+        super()._forget()
+        vars(self).pop("offset_", None)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "offset_")  # set last: to score many rows may be interrupted
 
     def _rows_read(self):
         return np.arange(len(self.X_))  # max_samples has bounded them

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -225,6 +226,15 @@ def test_a_threshold_is_of_the_weights_that_score():
     with pytest.raises(NotFittedError):
         detector.predict(X)
     assert (detector.fit(X).predict(X) < 0).sum() == round(0.1 * len(X))
+
+
+def test_a_threshold_is_of_the_rows_that_were_fitted(monkeypatch):
+    detector = AmortizedOutlierDetector(contamination=0.1).fit(X)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(np, "percentile", Mock(side_effect=KeyboardInterrupt))
+        detector.fit(X[FEW])
+    with pytest.raises(NotFittedError):
+        detector.predict(X)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
