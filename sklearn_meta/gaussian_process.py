@@ -157,7 +157,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             there is no quantile or one that is not between 0 and 1, or the covariance, in the
             square of the target's unit, is beyond float64.
         """
-        if return_std + return_cov + (quantiles is not None) > 1:
+        if sum(map(bool, (return_std, return_cov, quantiles is not None))) > 1:
             raise ValueError("Ask for one of return_std, return_cov and quantiles at most.")
         output, cov = self._read_jointly(X) if return_cov else (self._read(X)[1], None)
         mean, std = self._in_units(output, self._scale, self.y_.ndim)

@@ -180,6 +180,7 @@ def test_bad_rows(X, message, transductive, ask):
     ("wish", "message"),
     [
         ({"return_std": True, "return_cov": True}, "one of return_std, return_cov and quantiles"),
+        ({"return_std": np.True_, "return_cov": np.True_}, "one of return_std, return_cov"),
         ({"return_std": True, "quantiles": [0.5]}, "one of return_std, return_cov and quantiles"),
         ({"quantiles": [0.5, 1]}, "between 0 and 1"),
         ({"quantiles": [0, 0.5]}, "between 0 and 1"),
