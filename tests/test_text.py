@@ -744,6 +744,9 @@ def test_bad_texts(X, y, message):
         ([["a", "b"]], [["O"]], r"Sentence 0 has 2 words, and its labels are \['O'\]"),
         (["a b"], [["O", "O"]], "must be cut into words"),
         ([["a"]], ["O"], "Sentence 0 has 1 words, and its labels are 'O'"),
+        ([["a", "b"]], [{"O", "B-P"}], "Sentence 0 has 2 words, and its labels are {"),
+        ([["a", "b"]], [iter("OO")], "Sentence 0 has 2 words, and its labels are <"),
+        ([iter("ab")], [["O", "O"]], "must be cut into words"),
         ([[]], [[]], "No sentence has a word"),
     ],
 )

@@ -46,7 +46,7 @@ def tokens_of(texts, lowercase=True):
     for i, text in enumerate(texts):
         if isinstance(text, str):
             words = WORD.findall(text)
-        elif _is_list(text) and all(isinstance(word, str) for word in text):
+        elif is_list(text) and all(isinstance(word, str) for word in text):
             words = list(text)
         else:
             raise ValueError(
@@ -82,7 +82,7 @@ def check_texts(X, y, estimator):
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
 
 
-def _is_list(text):
+def is_list(text):
     """Whether words are in an order, and can be read more than once."""
     return np.iterable(text) and not isinstance(text, dict | set | Iterator)
 

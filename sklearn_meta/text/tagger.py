@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
-from ..tasks.texts import check_texts
+from ..tasks.texts import check_texts, is_list
 from .base import TextEstimator
 
 
@@ -230,7 +230,7 @@ class MetaLSTMTagger(TextEstimator):
     @staticmethod
     def _check_sentences(X):
         if isinstance(X, str) or any(
-            isinstance(sentence, str) or not np.iterable(sentence) for sentence in X
+            isinstance(sentence, str) or not is_list(sentence) for sentence in X
         ):
             raise ValueError("Sentences must be cut into words: give a list of lists of str.")
         for i, sentence in enumerate(X):
@@ -244,7 +244,7 @@ class MetaLSTMTagger(TextEstimator):
         self._check_sentences(X)
         check_texts(X, y, self)
         for i, (words, labels) in enumerate(zip(X, y)):
-            if isinstance(labels, str) or not np.iterable(labels) or len(words) != len(labels):
+            if isinstance(labels, str) or not is_list(labels) or len(words) != len(labels):
                 raise ValueError(
                     f"Sentence {i} has {len(words)} words, and its labels are {labels!r}: give a "
                     "list of one label for each word."
