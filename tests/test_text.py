@@ -543,6 +543,14 @@ def test_sentences_of_no_words_teach_nothing():
     assert plain == more
 
 
+def test_classes_may_be_hashes():
+    y = np.array([3, 2**63 + 5, 2**63 + 6] * 2, dtype=np.uint64)
+    model = MetaLSTMClassifier(width=4, embedding_size=4, max_epochs=1, min_df=1)
+    found = model.fit(list("abcabc"), y)
+    assert found.classes_.tolist() == sorted(set(y.tolist()))
+    assert found.predict(["a"])[0] in y
+
+
 @pytest.mark.parametrize("kind", [int, np.int64])
 def test_tagger_answers_in_integers_if_it_is_given_some(kind):
     sentences = [["Anna", "sleeps"], ["dogs", "see", "Anna"]] * 8

@@ -369,7 +369,9 @@ class MetaLSTMClassifier(
         return np.unique(y).tolist()
 
     def _set_labels(self, labels):
-        self.classes_ = np.asarray(labels)
+        # Of numbers below and above 2 ** 63 numpy would make floats, which round them.
+        large = isinstance(labels[-1], int) and labels[-1] >= 2**63
+        self.classes_ = np.asarray(labels, dtype=np.uint64 if large else None)
 
     @staticmethod
     def _targets(y, labels):
