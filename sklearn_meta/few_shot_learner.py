@@ -6,6 +6,7 @@ from torch import nn
 from .backbones import FEW_SHOT_BACKBONES
 from .backbones.image_encoder import IMAGE_ENCODERS
 from .heads import HEADS
+from .sizes import check_integers
 
 
 class FewShotLearner(nn.Module):
@@ -35,7 +36,7 @@ class FewShotLearner(nn.Module):
     Raises
     ------
     ValueError
-        If something is unknown, or there are fewer than two ways or no shots.
+        If something is unknown, or there are fewer than two ways, no shots or no inputs.
     """
 
     task = "few_shot"
@@ -67,8 +68,8 @@ class FewShotLearner(nn.Module):
             raise ValueError(
                 f"image_encoder must be one of {list(IMAGE_ENCODERS)}, got {image_encoder!r}."
             )
-        if n_ways < 2 or n_shots < 1:
-            raise ValueError(f"n_ways={n_ways} must be 2 or more, n_shots={n_shots} 1 or more.")
+        check_integers(n_inputs=n_inputs, n_shots=n_shots)
+        check_integers(2, n_ways=n_ways)
         fitting = "last_position" if backbone == "snail" else "label_attention"
         if head not in (None, fitting):
             raise ValueError(f"The head of {backbone!r} is {fitting!r}, got {head!r}.")

@@ -5,6 +5,7 @@ from torch import nn
 
 from .backbones.mann import MANN
 from .heads import HEADS
+from .sizes import check_integers
 
 TASKS = ("online_classification", "online_regression")
 
@@ -33,7 +34,7 @@ class MemoryLearner(nn.Module):
     Raises
     ------
     ValueError
-        If something is unknown.
+        If something is unknown, or there are no inputs.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class MemoryLearner(nn.Module):
             )
         if inputs not in ("tables", "vectors"):
             raise ValueError(f"inputs must be 'tables' or 'vectors', got {inputs!r}.")
+        check_integers(n_inputs=n_inputs)
         self.names = {"backbone": backbone, "head": head}
         self.task = task
         self.inputs = inputs

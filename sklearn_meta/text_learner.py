@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from .backbones.packed import reversal
 from .backbones.text_sharing import TEXT_BACKBONES
 from .heads import HEADS
+from .sizes import check_integers
 from .wide import SharedLinear
 
 TASKS = ("text_classification", "text_tagging")
@@ -50,7 +51,7 @@ class TextLearner(nn.Module):
     Raises
     ------
     ValueError
-        If something is unknown.
+        If something is unknown, or a word vector has no number.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class TextLearner(nn.Module):
                 f"A learner of {task} has a backbone of {list(TEXT_BACKBONES)} and a head of "
                 f"{list(HEADS[task])}, got {backbone!r} and {head!r}."
             )
+        check_integers(n_inputs=n_inputs)
         self.names = {"backbone": backbone, "head": head}
         self.task = task
         self.words = list(words)

@@ -377,7 +377,7 @@ def test_scores_and_losses_leave_out_queries_that_are_none():
     [
         ({"backbone": "vsa"}, "few_shot_transformer"),
         ({"head": "last_position"}, "'few_shot_transformer' is 'label_attention'"),
-        ({"n_ways": 1}, "n_ways=1 must be 2 or more"),
+        ({"n_ways": 1}, "n_ways must be an integer of 2 or more, got 1"),
         ({"inputs": "sounds"}, "'tables', 'vectors' or 'images'"),
         ({"image_encoder": "vit"}, "convolutional.*residual.*'vit'"),
         ({"backbone_config": {"attention": "A2"}}, "A1.*A8.*'A2'"),

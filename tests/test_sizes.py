@@ -14,7 +14,10 @@ from sklearn_meta.backbones import (
 )
 from sklearn_meta.backbones.image_encoder import ImageEncoder, ResidualImageEncoder
 from sklearn_meta.backbones.set_transformer import ISAB, MAB, PMA
+from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.heads import HEADS
+from sklearn_meta.memory_learner import MemoryLearner
+from sklearn_meta.text_learner import TextLearner
 
 OF_EPISODES = {
     name: partial(kind, 3, 5, 1, **variant) for name, (kind, variant) in FEW_SHOT_BACKBONES.items()
@@ -62,6 +65,10 @@ LEAST = [
     (HEADS["regression"]["gp_attributes"], 1, "n_kernels"),
     (HEADS["online_classification"]["onehot"], 1, "n_classes"),
     (HEADS["online_classification"]["string"], 1, "n_letters n_symbols"),
+    (FewShotLearner, 1, "n_inputs n_shots"),
+    (partial(FewShotLearner, "snail"), 2, "n_ways"),
+    (MemoryLearner, 1, "n_inputs"),
+    (TextLearner, 1, "n_inputs"),
 ]
 
 
