@@ -62,6 +62,8 @@ def _as_set(elements, i):
         )
     except (ValueError, TypeError) as error:
         raise type(error)(f"X[{i}] is no set of numbers: {error}") from None
+    if elements.dtype.kind in "mM":
+        raise ValueError(f"X[{i}] holds dates or durations: make numbers of them, such as seconds.")
     if elements.ndim == 0:
         raise ValueError(f"X[{i}] is a number and no set: make it an array of the set's elements.")
     if elements.size == 0:
