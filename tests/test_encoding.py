@@ -208,6 +208,14 @@ def test_text_that_arrives_in_a_numeric_column_is_an_error():
         encode(np.zeros((2, 1)), objects(1.0, "many"))
 
 
+@pytest.mark.parametrize("table", [np.eye(3), frame(list("abc")).assign(b=0.0, c=1.0)])
+def test_other_columns_than_in_fit(table):
+    few = table[:, :2] if isinstance(table, np.ndarray) else table[["a", "b"]]
+    for first, later, n in ((few, table, 3), (table, few, 2)):
+        with pytest.raises(ValueError, match=f"X has {n} features, but TableEncoder is expecting"):
+            TableEncoder().fit(first).transform(later)
+
+
 @pytest.mark.parametrize("later", [objects("1", "2"), objects(1, 2), np.array([[1], [2]])])
 @pytest.mark.parametrize("fitted", [objects("1", "2", "x"), frame([1, 2, 3], "category")])
 def test_categories_that_look_like_numbers_are_found_again(fitted, later):

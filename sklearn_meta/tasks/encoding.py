@@ -37,8 +37,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Positions of the columns that are one-hot encoded.
     unseen_ : list of int
         Positions of the columns of which ``fit`` has seen no cell; of a matrix, none.
-    n_columns_out_ : int
-        Number of columns of the result.
+    n_features_in_, n_columns_out_ : int
+        Number of columns of the table, and of the result.
     """
 
     unseen_ = ()  # of encoders that were pickled before there was one
@@ -79,7 +79,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             j for j, c in enumerate(columns) if c.dtype == object and j not in self.unseen_
         ]
         self.encoders_ = {}
-        n_columns_out = np.shape(X)[1] - len(self.categorical_)
+        self.n_features_in_ = np.shape(X)[1]
+        n_columns_out = self.n_features_in_ - len(self.categorical_)
         for j in self.categorical_:
             known = columns[j][~is_missing(columns[j])]
             encoder = OneHotEncoder(
@@ -108,11 +109,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            As in ``fit``; or if a column of numbers holds text now, or one of categories dates.
+            As in ``fit``; or if there are more or fewer columns, one of numbers holds text now, or
+            one of categories dates.
         NotFittedError
             If there was no ``fit``.
         """
         check_is_fitted(self)
+        n_columns = np.shape(X)[1]
+        if n_columns != vars(self).get("n_features_in_", n_columns):  # an old pickle has none
+            raise ValueError(
+                f"X has {n_columns} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
         if not self.encoders_ and _is_matrix(X):
             return X.astype(np.float64)
         blocks = []
