@@ -116,7 +116,7 @@ class MetaEstimator(BaseEstimator):
             Decay of a moving average of the weights, such as 0.999, which is validated and kept
             in place of the weights.
         n_workers : int, default=0
-            Processes that prepare batches meanwhile; a second one adds little, as each draws all tasks.
+            Processes that prepare batches meanwhile; each draws all tasks, so one or two will do.
         callbacks : list of skorch callbacks, default=None
             Taken as they are.
         checkpoint_dir : path, default=None

@@ -113,7 +113,7 @@ def meta_train(
     precision : {"auto", "float32", "bfloat16"}, default="auto"
         bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
     n_workers : int, default=0
-        Processes that prepare batches; a second one adds little, as each draws all tasks.
+        Processes that prepare batches; each draws all tasks, so one or two will do.
     n_pooled, n_groups : int, default=16 and 4
         Batches drawn at a time, over which tasks are sorted by size so that little is padded,
         and groups of like size that make a batch: their gradients add up to one step. Of several
