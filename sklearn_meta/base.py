@@ -331,7 +331,7 @@ class MetaEstimator(BaseEstimator):
             raise ValueError(
                 f"{name}={self._head()!r} asked for, but backbone={as_text(backbone)} was "
                 f"meta-trained with {name}={learner.names['head']!r}. Leave {name}=None, or "
-                "meta_fit anew."
+                f"meta_fit an architecture, such as backbone={next(iter(self._architectures))!r}."
             )
         return learner
 

@@ -32,7 +32,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
     head : {"gp", "gp_attributes", "linear"}, default=None
         How embeddings become predictions; None is the head the weights were trained with, and
-        ``"gp"``, the paper's, for an architecture without weights.
+        ``"gp"``, the paper's, for an architecture without weights. Weights
+        take no other: for those ``meta_fit`` an architecture.
     transductive : bool, default=True
         Whether the rows given to ``predict`` act as unlabelled data for each other. If False,
         every row is predicted from the context of ``fit`` alone, so its answer does not depend
@@ -173,7 +174,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         if quantiles is not None:
             levels = np.asarray(quantiles, dtype=float)
             if levels.ndim != 1 or not levels.size or not ((levels > 0) & (levels < 1)).all():
-                raise ValueError(f"quantiles must be numbers between 0 and 1, got {quantiles!r}.")
+                raise ValueError(
+                    "quantiles must be a list of numbers between 0 and 1, such as (0.05, 0.95), "
+                    f"got {quantiles!r}."
+                )
             return np.stack([mean + norm.ppf(level) * std for level in levels])
         return (mean, std) if return_std else mean
 

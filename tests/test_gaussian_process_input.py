@@ -185,7 +185,7 @@ def test_bad_rows(X, message, transductive, ask):
         ({"quantiles": [0.5, 1]}, "between 0 and 1"),
         ({"quantiles": [0, 0.5]}, "between 0 and 1"),
         ({"quantiles": [np.nan]}, "between 0 and 1"),
-        ({"quantiles": 0.5}, "between 0 and 1"),
+        ({"quantiles": 0.5}, "a list of numbers between 0 and 1"),
         ({"quantiles": []}, "between 0 and 1"),
     ],
 )
@@ -237,7 +237,7 @@ def test_batch_of_one_and_several_targets_and_of_nothing():
         ({"head": "prototypes"}, "'head' parameter of MetaGPRegressor must be"),
         (
             {"head": "linear"},
-            "head='linear' asked for, but .* meta-trained with head='gp_attributes'",
+            "head='linear' asked for, but .* with head='gp_attributes'.* such as backbone='vsa'",
         ),
         ({"chunk_size": 0}, "chunk_size"),
         ({"dtype": "int8"}, "dtype"),
