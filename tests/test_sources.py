@@ -93,6 +93,15 @@ def test_bad_datasets_are_refused(datasets, message):
         as_source(datasets)
 
 
+def test_whole_numbers_that_are_no_classes_are_refused_with_the_way_out():
+    X, y = pair((1,) * 6)
+    with pytest.raises(ValueError, match=r"if its target is a number.*\{'task': 'regression'\}"):
+        as_source({"prices": (X, y)})
+    dataset = as_source({"prices": (X, y, {"task": "regression"})})["prices"]
+    np.testing.assert_array_equal(dataset.y, y)
+    assert dataset.y.dtype == np.float32
+
+
 def test_a_dataset_that_cannot_be_used_is_named_and_left_out():
     class Torn(dict):
         def __getitem__(self, name):

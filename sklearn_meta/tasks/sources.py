@@ -270,5 +270,9 @@ def _dataset(name, item, task, make):
     if len(counts) < 2:
         raise ValueError(f"Dataset {name!r} has {len(counts)} class; at least 2 are needed.")
     if counts.min() < 2:
-        raise ValueError(f"Dataset {name!r} has a class with fewer than 2 rows: remove that class.")
+        raise ValueError(
+            f"Dataset {name!r} has a class with fewer than 2 rows: remove that class, or, if its "
+            "target is a number, say so: (X, y, {'task': 'regression'}), or, of a folder, the "
+            "column task of its index.csv."
+        )
     return dataset
