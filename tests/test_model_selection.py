@@ -119,6 +119,22 @@ def test_semi_supervised_split_is_stratified_k_fold_when_every_row_is_labelled()
         assert_array_equal(test, test_)
 
 
+@pytest.mark.parametrize(
+    ("split", "gap"), [(SemiSupervisedSplit, -1), (SemiSupervisedKFold, np.nan)]
+)
+def test_labelled_rows_alone_are_cut_in_the_same_way(split, gap):
+    X, y = load_iris(return_X_y=True)
+    labelled = np.random.default_rng(0).permutation(len(y))[:40]
+    labelled.sort()
+    few = np.full(len(y), gap)
+    few[labelled] = y[labelled]
+    all_rows = split(4, random_state=3).split(X, few)
+    alone = split(4, random_state=3).split(X[labelled], y[labelled])
+    for (train, test), (train_, test_) in zip(all_rows, alone, strict=True):
+        assert_array_equal(test, labelled[test_])
+        assert_array_equal(np.intersect1d(train, labelled), labelled[train_])
+
+
 def test_semi_supervised_split_scores_what_stratified_k_fold_spoils():
     X, y = load_digits(return_X_y=True)
     y = hide(y, 0.7)
