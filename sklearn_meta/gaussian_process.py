@@ -32,8 +32,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
     head : {"gp", "gp_attributes", "linear"}, default=None
         How embeddings become predictions; None is the head the weights were trained with, and
-        ``"gp"``, the paper's, for an architecture without weights. Weights
-        take no other: for those ``meta_fit`` an architecture.
+        ``"gp"``, the paper's, for an architecture without weights. Another head than the weights'
+        needs an architecture and ``meta_fit``.
     transductive : bool, default=True
         Whether the rows given to ``predict`` act as unlabelled data for each other. If False,
         every row is predicted from the context of ``fit`` alone, so its answer does not depend

@@ -53,12 +53,13 @@ class LinearClassifier(ClassificationHead):
         """
         dtype = self.log_scale.dtype
         with torch.autocast(z.device.type, enabled=False):
-            rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
+            z = z.to(dtype)
+            rows = labelled_rows(z, labels.to(dtype), classes)
             count = rows.known.sum(1).clamp(min=1)[:, None, None]
             padding = ~rows.known[..., None]
             origin = rows.z.sum(1, keepdim=True) / count
             intercept = rows.labels.sum(1, keepdim=True) / count
-            squares = (z.flatten(2).to(dtype) - origin).square().sum(-1).masked_fill(~readable, 0)
+            squares = (z.flatten(2) - origin).square().sum(-1).masked_fill(~readable, 0)
             power = squares.sum(1, keepdim=True) / readable.sum(1, keepdim=True).clamp(min=1)
             ridge = self.log_penalty.exp() * power + torch.finfo(dtype).eps
             labelled = (rows.z - origin).masked_fill(padding, 0)
