@@ -220,6 +220,12 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             classes[logits.argmax(1).cpu().numpy()] for classes, logits in self._read_tasks(tasks)
         ]
 
+    def _get_fitted_attr_html(self, doc_link=""):
+        """What a notebook lists: the attributes that are stored, since two read all rows of fit."""
+        stored = TableEstimator()  # which has no such properties
+        vars(stored).update(vars(self))
+        return stored._get_fitted_attr_html(doc_link)
+
     def _labelled_table(self, X, y):
         """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
         X, y = as_cells(X), _as_labels(y)

@@ -322,6 +322,14 @@ def test_cross_validation_in_two_processes_keeps_meta_fitted_weights(meta_fitted
     assert np.abs(difference).max() > 0
 
 
+def test_showing_it_in_a_notebook_predicts_nothing(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    classifier = MetaSemiSupervisedClassifier().fit(X, np.where(np.arange(150) % 15, -1, y))
+    monkeypatch.setattr(classifier, "_forward", None)
+    assert "MetaSemiSupervisedClassifier" in classifier._repr_html_()
+    assert "StandardScaler" in make_pipeline(StandardScaler(), classifier)._repr_html_()
+
+
 def test_grid_search_with_unlabelled_rows():
     X, y = load_breast_cancer(return_X_y=True)
     few = np.full(len(y), -1)
