@@ -238,7 +238,9 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self.y_, len(self.classes_)
 
     def _small_labels(self, y):
-        if getattr(y, "ndim", 0) != 1 or np.asarray(y).dtype.kind not in "iub":
+        is_vector = getattr(y, "ndim", 0) == 1
+        y = np.asarray(y) if is_vector else y  # torch's and pandas' have dtypes of their own
+        if not is_vector or y.dtype.kind not in "iub":
             y = column_or_1d(_as_labels(y), warn=True)
             labelled = y[~_are_unlabelled(y)]
             if len(labelled):

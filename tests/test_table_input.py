@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.linear_model import RANSACRegressor
@@ -202,6 +203,12 @@ def test_labels_of_many_tasks_are_checked_as_those_of_fit():
     with pytest.warns(match="A column-vector y was passed"):
         column = classify_batch(X[FEW], X, y=Y[FEW][:, None])
     np.testing.assert_array_equal(column, classify_batch(X[FEW], X))
+
+
+@pytest.mark.parametrize("form", [torch.as_tensor, lambda y: pd.Series(y, dtype="Int64")])
+def test_labels_of_many_tasks_may_have_a_dtype_of_their_own(form):
+    found = classify_batch(X[FEW], X, y=form(Y[FEW]))
+    np.testing.assert_array_equal(found, classify_batch(X[FEW], X))
 
 
 @pytest.mark.filterwarnings("error")
