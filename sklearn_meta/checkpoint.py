@@ -11,9 +11,7 @@ from skorch.callbacks import Callback, PassthroughScoring
 from skorch.history import History
 
 from .fingerprint import difference, tensors_digest
-from .folders import check_writable, expanded, locked
-
-CHECKPOINT = "checkpoint.safetensors"
+from .folders import CHECKPOINT, check_writable, expanded, locked
 
 
 class Checkpoint(Callback):

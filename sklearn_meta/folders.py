@@ -10,6 +10,9 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+#: The file that meta_fit keeps in its ``checkpoint_dir``.
+CHECKPOINT = "checkpoint.safetensors"
+
 
 def expanded(path):
     """A path in which ``~`` is the user's folder; where there is none, it stays as it is."""

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from sklearn_meta.backbones import VSA
+from sklearn_meta.folders import CHECKPOINT
 from sklearn_meta.learner import Learner
 from sklearn_meta.weights import (
     available_weights,
@@ -431,6 +432,15 @@ def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
 def test_a_card_in_the_place_of_its_weights_is_told_so(saved):
     with pytest.raises(ValueError, match="mine.json is a card: give the .*mine.safetensors"):
         load_learner(saved.with_suffix(".json"))
+
+
+@pytest.mark.parametrize("name", ["", CHECKPOINT])
+def test_a_checkpoint_in_the_place_of_weights_is_told_so(tmp_path, name):
+    (tmp_path / CHECKPOINT).touch()
+    with pytest.raises(ValueError, match=f"{CHECKPOINT} is the state of a run of meta_fit"):
+        load_learner(tmp_path / name)
+    save_pretrained(small_learner(), tmp_path)
+    assert load_learner(tmp_path).card
 
 
 def test_a_card_is_json_as_everybody_reads_it(tmp_path):

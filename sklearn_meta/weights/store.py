@@ -13,7 +13,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 
 from ..distributed import is_first_process
-from ..folders import check_writable, expanded, locked
+from ..folders import CHECKPOINT, check_writable, expanded, locked
 from ..learner import build_learner
 from . import hub
 
@@ -184,8 +184,15 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
         return _load_once(FOLDER / f"{name}.safetensors")
     if hub_id is not None:
         return _load_from_hub(hub_id, cache_dir, local_files_only)
+    checkpoint = path / CHECKPOINT if path.is_dir() else path
     if path.is_dir():
         path = path / WEIGHTS
+    has_card = path.with_suffix(".json").is_file()
+    if checkpoint.name == CHECKPOINT and checkpoint.is_file() and not has_card:
+        raise ValueError(
+            f"{checkpoint} is the state of a run of meta_fit, and no weights to load: call "
+            "meta_fit as before, which goes on from it, and save_pretrained afterwards."
+        )
     if path.suffix == ".json" and path.is_file():
         raise ValueError(
             f"{path} is a card: give the weights that it tells of, "
