@@ -285,7 +285,7 @@ NUMBERS = {
     "eval_every": (None, "a"),
     "n_workers": (1.5, -1),
     "patience": (0, -1),
-    "ema_decay": ("a",),
+    "ema_decay": ("a", 1.0, 2),
     "callbacks": (Callback(), "log.csv"),
 }
 
