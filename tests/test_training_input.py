@@ -313,6 +313,14 @@ def test_what_is_no_source_says_what_to_give(datasets, told):
             estimator.meta_fit(datasets, max_steps=1, verbose=False)
 
 
+def test_minus_one_beside_one_class_is_explained():
+    X, y = IRIS
+    signs = np.where(y > 0, 1, -1)
+    with pytest.raises(ValueError, match="1 class.* -1 count as unlabelled: where it is a class"):
+        small().meta_fit([(X, signs)], max_steps=1, verbose=False)
+    small().meta_fit([(X, signs, {"task": "classification"})], max_steps=1, verbose=False)
+
+
 class Draws:
     """A source of one's own: what a function draws."""
 

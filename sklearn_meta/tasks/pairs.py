@@ -87,7 +87,10 @@ def _labelled_rows(X, y, name, metadata):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
     labelled, y = labels_of(y, name, metadata)
     if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
-        raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.")
+        marked = " Rows whose label is -1 count as unlabelled: where it is a class say so by "
+        marked += "(X, y, {'task': 'classification'})."
+        told = "" if labelled.all() else marked
+        raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.{told}")
     return X, labelled, y
 
 
