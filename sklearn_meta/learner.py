@@ -4,7 +4,7 @@ import math
 
 from torch import nn
 
-from .backbones import BACKBONES
+from .backbones import BACKBONES, class_groups
 from .few_shot_learner import FewShotLearner
 from .heads import HEADS, AttributeGaussianProcess
 from .memory_learner import MemoryLearner
@@ -81,9 +81,34 @@ class Learner(nn.Module):
         """
         return self.embed_and_predict(x, labels, readable, columns, classes)[1]
 
+    def embed(self, x, labels, readable, columns, classes, memory=None):
+        """Embeddings (B, N, M, H), and what later rows need of this call.
+
+        Parameters are those of the backbone's call.
+        """
+        task = x, labels, readable, columns, classes, memory
+        if self._has_groups(classes.shape[1]):
+            return class_groups.embed(self.backbone, *task)
+        return self.backbone(*task)
+
+    def n_embedding(self, n_columns, n_label_columns):
+        """Length of the embedding of a row, an int."""
+        n_readings = class_groups.N_GROUPINGS if self._has_groups(n_label_columns) else 1
+        return n_readings * self.backbone.n_embedding(n_columns)
+
+    def n_slices(self, n_columns, n_label_columns):
+        """Length of the second mode that the backbone reads, an int."""
+        grouped = self._has_groups(n_label_columns)
+        return n_columns + (self.backbone.most_classes if grouped else n_label_columns)
+
+    def _has_groups(self, n_label_columns):
+        """Whether classes, not targets, are too many for the backbone."""
+        is_classifier = self.task == "classification"
+        return is_classifier and class_groups.has_groups(self.backbone, n_label_columns)
+
     def embed_and_predict(self, x, labels, readable, columns, classes):
         """Embeddings (B, N, M, H) and the head's output of every row."""
-        z, _ = self.backbone(x, labels, readable, columns, classes)
+        z, _ = self.embed(x, labels, readable, columns, classes)
         return z, self.head.joint(z, labels, classes, readable)
 
     def encode(self, x, labels, columns, classes):
@@ -92,7 +117,7 @@ class Learner(nn.Module):
         Every row of the context may read every other; rows seen later are read by nobody.
         """
         readable = labels.new_ones(labels.shape[:2], dtype=bool)
-        z, memory = self.backbone(x, labels, readable, columns, classes)
+        z, memory = self.embed(x, labels, readable, columns, classes)
         return memory, self.head.adapt(z, labels, classes, readable)
 
     def continue_from(self, state, x, columns, classes):
@@ -100,7 +125,7 @@ class Learner(nn.Module):
         memory, head_state = state
         labels = x.new_full((*x.shape[:2], classes.shape[1]), math.nan)
         readable = x.new_zeros(x.shape[:2], dtype=bool)
-        z, _ = self.backbone(x, labels, readable, columns, classes, memory)
+        z, _ = self.embed(x, labels, readable, columns, classes, memory)
         return z, self.head(z, head_state)
 
 

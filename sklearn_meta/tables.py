@@ -98,8 +98,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         encoded = encode(self.encoder_, X)
         if np.isnan(encoded).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
-        self._n_features_out = self.learner_.backbone.n_embedding(encoded.shape[1])
         self.X_ = X.copy()
+        n_label_columns = self._context_labels()[1]
+        self._n_features_out = self.learner_.n_embedding(encoded.shape[1], n_label_columns)
         if not self.transductive:
             self._context_in_use(encoded)
 
@@ -197,7 +198,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         learner, _, state, masks = self._context_in_use()
         rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
         results = []
-        n_slices = rows.shape[1] + masks["classes"].shape[1]
+        n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
         for chunk in rows.split(min(self.chunk_size, max(int(most), 32))):
             with self._autocast():

@@ -229,6 +229,10 @@ class VSA(nn.Module):
             for mode, w_in, w_out in zip(modes, widths_in, widths_out, strict=True)
         )
 
+    #: Classes it can tell: of more it is given groups (see ``class_groups``). Meta-training has as
+    #: many, and attention is quadratic in them.
+    most_classes = 10
+
     def n_embedding(self, n_columns):
         """Length of the embedding of a row with ``n_columns`` attributes, an int."""
         return n_columns * (self.config["last_width"] + self.config["attributes"])

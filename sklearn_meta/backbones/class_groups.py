@@ -1,0 +1,97 @@
+"""Tasks of more classes than a network has learned to read: their classes in groups.
+
+Shape legend as in the backbones: B tasks, N rows, M attributes, C classes,
+H embedding width of an attribute.
+"""
+
+import torch
+from torch.nn import functional as F
+
+from .standardisation import moments_of, standardise
+
+#: How often classes are gathered into groups, each time others.
+N_GROUPINGS = 2
+
+
+def has_groups(backbone, n_classes):
+    """Whether a backbone is given groups of so many classes, and not the classes."""
+    return n_classes > getattr(backbone, "most_classes", n_classes)
+
+
+def embed(backbone, x, labels, readable, columns, classes, memory=None):
+    """Embed the rows of classification tasks of more classes than a backbone can tell.
+
+    It reads groups of classes in their place, ``backbone.most_classes`` of them, in
+    ``N_GROUPINGS`` ways, and the embeddings stand side by side. The head still tells single
+    classes apart, by the distances of all of these together: the logits of Eq. 9 of paper 000 add
+    up. Not in the paper, whose tasks have few classes.
+
+    Parameters
+    ----------
+    backbone : torch.nn.Module
+    x, labels, readable, columns, classes, memory
+        As a backbone takes them.
+
+    Returns
+    -------
+    z : tensor of shape (B, N, M, N_GROUPINGS * H)
+        Of tasks of fewer classes in the batch, which the backbone reads as they are, all but the
+        first H are zero.
+    memory : list
+    """
+    if memory is None:
+        task = x, labels, readable, columns, classes
+        memory = [(members, None) for members in group_classes(*task, backbone.most_classes)]
+    few = (classes.sum(1) <= backbone.most_classes)[:, None, None, None]
+    embeddings, remembered = [], []
+    for members, of_backbone in memory:
+        groups = members.any(1)
+        z, of_backbone = backbone(x, labels @ members, readable, columns, groups, of_backbone)
+        embeddings.append(z.masked_fill(few, 0) if embeddings else z)
+        remembered.append((members, of_backbone))
+    return torch.cat(embeddings, -1), remembered
+
+
+@torch.no_grad()
+def group_classes(x, labels, readable, columns, classes, n_groups):
+    """Which group each class is in, along the first principal axes of the classes' means.
+
+    Classes of a group lie beside each other, as those parts do that one class has. The order of
+    classes, rows and attributes is of no account, but for classes of equal scores.
+
+    Parameters
+    ----------
+    x, labels, readable, columns, classes
+        As a backbone takes them.
+    n_groups : int
+
+    Returns
+    -------
+    list of N_GROUPINGS tensors of shape (B, C, n_groups)
+        One for a class in its group, else zero. Tasks of so many classes or fewer have each in a
+        group of its own.
+    """
+    moments = moments_of(x, readable)
+    x = standardise(x, moments).masked_fill(~(columns & moments.varied)[:, None], 0).nan_to_num(0)
+    member = labels.nan_to_num(0).to(x.dtype)
+    known = member.any(1) & classes
+    n_known = known.sum(1, keepdim=True)
+    with torch.autocast(x.device.type, enabled=False):
+        means = (member / member.sum(1, keepdim=True).clamp(min=1)).transpose(1, 2) @ x
+        centre = means.sum(1, keepdim=True) / n_known[..., None].clamp(min=1)
+        means = (means - centre).masked_fill(~known[..., None], 0)
+        axes, lengths, _ = torch.linalg.svd(means, full_matrices=False)
+    scores = axes * lengths[:, None]  # (B, C, axes)
+    scores = scores * torch.where(scores.pow(3).sum(1, keepdim=True) < 0, -1, 1)  # svd has no sign
+    rounding = torch.finfo(x.dtype).eps * max(means.shape[1:])
+    n_axes = (lengths > rounding * lengths[:, :1]).sum(1).clamp(min=1)
+    one_each = classes.sum(1, keepdim=True) <= n_groups
+    groupings = []
+    for i in range(N_GROUPINGS):
+        axis = (i % n_axes)[:, None, None].expand(-1, scores.shape[1], 1)
+        score = scores.gather(2, axis)[..., 0].masked_fill(~known, torch.inf)
+        group = score.argsort(dim=1, stable=True).argsort(1) * n_groups // n_known.clamp(min=1)
+        group = torch.where(one_each, classes.cumsum(1) - 1, group).clamp(0, n_groups - 1)
+        members = F.one_hot(group, n_groups) * classes[..., None]
+        groupings.append(members.to(labels.dtype))
+    return groupings

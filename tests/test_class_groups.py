@@ -1,0 +1,123 @@
+"""More classes than a network has learned to read: it is given groups of them."""
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_blobs
+from sklearn.metrics import log_loss
+from test_semi_supervised import few_shot, small_learner
+
+from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta.backbones.class_groups import N_GROUPINGS, group_classes
+from sklearn_meta.learner import Learner
+from sklearn_meta.tasks import collate, context_task
+
+
+def double(transductive=True, **parameters):
+    return MetaSemiSupervisedClassifier(
+        small_learner(), transductive=transductive, dtype="float64", **parameters
+    )
+
+
+@st.composite
+def many_classes(draw, least=11):
+    """A task of 11 to 30 classes with gaps: (X, y with -1, X_new)."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    y = np.repeat(np.arange(draw(st.integers(least, 30))), draw(st.integers(1, 3)))
+    y = np.r_[y, np.full(draw(st.integers(0, 5)), -1)]
+    X = rng.standard_normal((len(y) + draw(st.integers(2, 9)), draw(st.integers(1, 6))))
+    X *= rng.lognormal(size=X.shape[1])
+    gaps = rng.random(X.shape) < draw(st.sampled_from([0, 0.2]))
+    gaps[:, 0] = False  # classes of which nothing is known have no order
+    X[gaps] = np.nan
+    return X[: len(y)], y, X[len(y) :]
+
+
+def tensors(X, y):
+    inputs, _ = collate([context_task(X, y, y.max() + 1)], torch.float64)
+    return inputs
+
+
+@given(task=many_classes())
+def test_groups_hold_each_class_once_and_as_many_classes_each(task):
+    X, y, _ = task
+    groupings = group_classes(**tensors(X, y), n_groups=10)
+    assert len(groupings) == N_GROUPINGS
+    for members in groupings:
+        assert_array_equal(members.sum(2), 1)
+        counts = members.sum(1)
+        assert counts.max() - counts.min() <= 1 and counts.min() >= 1
+
+
+def test_groups_are_along_the_first_principal_axes_of_the_means():
+    first, second = np.random.default_rng(0).permuted(np.tile(np.arange(40.0), (2, 1)), axis=1)
+    X = np.c_[first, first, second].repeat(2, axis=0)  # the axis of two columns is the longest
+    groupings = group_classes(**tensors(X, np.arange(40).repeat(2)), n_groups=10)
+    for members, place in zip(groupings, (first, second), strict=True):
+        group = members[0].argmax(1).numpy()
+        assert abs(np.corrcoef(group, place)[0, 1]) > 0.9
+
+
+@given(task=many_classes(), transductive=st.booleans(), seed=st.integers(0, 1000))
+def test_permutations_of_rows_columns_and_classes(task, transductive, seed):
+    X, y, new = task
+    expected = double(transductive).fit(X, y).predict_proba(new)
+    rng = np.random.default_rng(seed)
+    rows, new_rows = rng.permutation(len(X)), rng.permutation(len(new))
+    columns = rng.permutation(X.shape[1])
+    names = rng.permutation(y.max() + 1)
+    renamed = np.where(y < 0, -1, names[y])
+    found = (
+        double(transductive)
+        .fit(X[np.ix_(rows, columns)], renamed[rows])
+        .predict_proba(new[np.ix_(new_rows, columns)])
+    )
+    assert_allclose(found[:, names], expected[new_rows], atol=1e-10)
+
+
+@given(
+    tasks=st.lists(st.one_of(few_shot(), many_classes(least=8)), min_size=2, max_size=4),
+    transductive=st.booleans(),
+)
+def test_tasks_of_few_and_of_many_classes_in_one_batch_equal_one_by_one(tasks, transductive):
+    classifier = double(transductive)
+    for (X, y, new), proba in zip(tasks, classifier.predict_proba_batch(tasks), strict=True):
+        assert_allclose(proba, classifier.fit(X, y).predict_proba(new), atol=1e-10)
+
+
+@given(few=few_shot(), many=many_classes())
+def test_padding_changes_nothing(few, many):
+    tasks = [context_task(X, y, y.max() + 1) for X, y, _ in (few, many)]
+    learner = small_learner().double()
+    padded = learner(**collate(tasks, torch.float64)[0])
+    for task, found in zip(tasks, padded, strict=True):
+        (expected,) = learner(**collate([task], torch.float64)[0])
+        found = found[: len(task.y), : task.n_label_columns]
+        assert_allclose(found, expected, atol=1e-10)
+
+
+@given(task=many_classes(), chunk_size=st.integers(1, 4))
+def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
+    X, y, new = task
+    whole, chunked = (double(False, chunk_size=size).fit(X, y) for size in (1000, chunk_size))
+    assert_allclose(chunked.predict_proba(new), whole.predict_proba(new), atol=1e-10)
+    assert_allclose(chunked.transform(new), whole.transform(new), atol=1e-10)
+    assert whole.transform(new).shape[1] == len(whole.get_feature_names_out())
+
+
+def test_targets_of_a_regression_are_no_classes():
+    learner = Learner(task="regression", head="gp").requires_grad_(False)
+    assert learner.n_embedding(3, 12) == learner.n_embedding(3, 1)
+    assert learner.n_slices(3, 12) == 15
+
+
+def test_many_classes_are_told_with_confidence():
+    """Each a label column of its own, forty classes had a log loss of 1.90 here."""
+    X, y = make_blobs(40 * 20, 10, centers=40, cluster_std=3.5, random_state=0)
+    labelled = np.concatenate([np.flatnonzero(y == c)[:3] for c in range(40)])
+    others = np.setdiff1d(np.arange(len(y)), labelled)
+    proba = MetaSemiSupervisedClassifier().fit(X[labelled], y[labelled]).predict_proba(X[others])
+    assert (proba.argmax(1) == y[others]).mean() > 0.78
+    assert log_loss(y[others], proba) < 0.8
