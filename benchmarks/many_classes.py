@@ -1,0 +1,163 @@
+"""More classes than meta-training has: the default weights and peers, by the number of classes.
+
+    python benchmarks/many_classes.py
+    python benchmarks/many_classes.py --split valid --repeats 3
+
+The tables are made of data that the weights have not seen: Omniglot's characters as 30 principal
+components of their blurred drawings, and reviews, told by domain, as 40 components of their words.
+benchmarks/README.md says how to read it.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from few_shot_report import markdown_table
+from omniglot_splits import characters
+from peers import predict_proba, prepare
+from results_folder import place_of
+from scipy.ndimage import gaussian_filter
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from tqdm import tqdm
+
+from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta.backbones import VSA
+from sklearn_meta.tasks import Drawings, load_reviews
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Numbers of classes of each data set, and unlabelled rows of a class.
+CLASSES = {"omniglot": (5, 10, 20, 40, 80), "domains": (5, 10, 16)}
+N_UNLABELLED = {"omniglot": 15, "domains": 20}
+
+PEERS = ["LabelSpreading-rbf-scaled", "LogisticRegression", "RandomForest", "1-NN"]
+
+#: As the weights were read before classes were gathered into groups: a label column each.
+EACH_A_COLUMN = "ours, each class a column"
+
+
+def omniglot(options):
+    """Vectors and characters of a split; axes of the training drawings."""
+    rows = {}
+    for split in ("train", options.split):
+        dataset = characters(options.omniglot, split).dataset
+        pixels = Drawings(28, augment=False)(dataset.X, dataset.y, None).reshape(-1, 28, 28)
+        rows[split] = gaussian_filter(pixels, (0, 1.5, 1.5)).reshape(len(pixels), -1), dataset.y
+    axes = PCA(30, random_state=0).fit(rows["train"][0])
+    X, y = rows[options.split]
+    return axes.transform(X), y
+
+
+def domains(options):
+    """Vectors and domains of a split's reviews; words and axes of the training texts."""
+    texts = {s: load_reviews(options.reviews, s) for s in ("train", options.split)}
+    words = make_pipeline(
+        TfidfVectorizer(min_df=5, sublinear_tf=True, stop_words="english"),
+        TruncatedSVD(40, random_state=0),
+    ).fit([text for domain in texts["train"].values() for text in domain[0]])
+    sizes = [len(domain[0]) for domain in texts[options.split].values()]
+    chosen = [text for domain in texts[options.split].values() for text in domain[0]]
+    return words.transform(chosen), np.repeat(np.arange(len(sizes)), sizes)
+
+
+DATA = {"omniglot": omniglot, "domains": domains}
+
+
+def draw(y, n_classes, n_shots, n_unlabelled, rng):
+    """Positions of the labelled and of the unlabelled rows of some classes, in random order."""
+    labelled, unlabelled = [], []
+    for c in rng.choice(np.unique(y), n_classes, replace=False):
+        rows = rng.permutation(np.flatnonzero(y == c))[: n_shots + n_unlabelled]
+        labelled.append(rows[:n_shots])
+        unlabelled.append(rows[n_shots:])
+    return rng.permutation(np.concatenate(labelled)), rng.permutation(np.concatenate(unlabelled))
+
+
+def ours(X, y, X_unlabelled, most_classes=VSA.most_classes):
+    """Probabilities by the default weights, which are given so many classes at most."""
+    known, VSA.most_classes = VSA.most_classes, most_classes
+    try:
+        return MetaSemiSupervisedClassifier().fit(X, y).predict_proba(X_unlabelled)
+    finally:
+        VSA.most_classes = known
+
+
+def scores(X, y, labelled, unlabelled):
+    """Accuracy, log loss and milliseconds of each method on one task, rows of a table."""
+    classes, codes = np.unique(y[labelled], return_inverse=True)
+    asked = np.searchsorted(classes, y[unlabelled])
+    given = X[labelled], codes, X[unlabelled]
+    prepared = prepare(pd.DataFrame(X[np.r_[labelled, unlabelled]]))
+    methods = {"ours": lambda: ours(*given)}
+    if len(classes) > VSA.most_classes:
+        methods[EACH_A_COLUMN] = lambda: ours(*given, most_classes=len(classes))
+    for name in PEERS:
+        rows = prepared[: len(labelled)], codes, prepared[len(labelled) :]
+        methods[name] = lambda name=name, rows=rows: predict_proba(name, *rows)
+    for name, predict in methods.items():
+        start = time.perf_counter()
+        proba = np.nan_to_num(predict())
+        milliseconds = 1000 * (time.perf_counter() - start)
+        mixed = 0.99 * proba + 0.01 / len(classes)  # one confident mistake would be infinite
+        yield {
+            "method": name,
+            "accuracy": (proba.argmax(1) == asked).mean(),
+            "log_loss": log_loss(asked, mixed / mixed.sum(1, keepdims=True)),
+            "milliseconds": milliseconds,
+        }
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--data", nargs="+", choices=DATA, default=list(DATA), help="[both]")
+    add("--split", choices=["valid", "test"], default="test", help="[%(default)s]")
+    add("--n-shots", type=int, nargs="+", default=[1, 3, 5], help="[1 3 5]")
+    add("--repeats", type=int, default=10, help="tasks of each size [%(default)s]")
+    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
+    add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
+    folder = os.environ.get("SKLEARN_META_TEXT") or ROOT / "../shared/data/text"
+    add("--reviews", type=Path, default=folder, help="folder of the reviews [%(default)s]")
+    add("--output", type=Path, help="stem of the results [benchmarks/results/many_classes]")
+    options = parser.parse_args(arguments)
+    if max(options.n_shots) > 5:
+        parser.error("--n-shots: Omniglot has 20 drawings of a character, of which 15 are asked")
+    torch.set_num_threads(1)  # so that times are those of one core
+    stem = place_of(options.output, "many_classes")
+    rows = []
+    for data in options.data:
+        X, y = DATA[data](options)
+        sizes = [(c, k) for c in CLASSES[data] for k in options.n_shots]
+        for n_classes, n_shots in tqdm(sizes, desc=data):
+            for repeat in range(options.repeats):
+                rng = np.random.default_rng([n_classes, n_shots, repeat])
+                task = draw(y, n_classes, n_shots, N_UNLABELLED[data], rng)
+                told = {"data": data, "classes": n_classes, "shots": n_shots, "task": repeat}
+                rows += [told | found for found in scores(X, y, *task)]
+    frame = pd.DataFrame(rows)
+    frame.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.5g")
+    stem.with_suffix(".md").write_text(to_markdown(frame))
+    print(to_markdown(frame))
+
+
+def to_markdown(frame):
+    """A table of accuracies, one of log losses, and one of milliseconds."""
+    lines = []
+    for value, decimals in (("accuracy", 3), ("log_loss", 2), ("milliseconds", 0)):
+        table = frame.pivot_table(value, ["data", "classes", "shots"], "method", sort=False)
+        headers = {c: c for c in [*table.index.names, *table.columns]}
+        formats = dict.fromkeys(table.columns, f"{{:.{decimals}f}}")
+        lines += [f"### {value.replace('_', ' ')}", ""]
+        lines += [*markdown_table(table.reset_index(), headers, formats), ""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
