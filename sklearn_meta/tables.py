@@ -63,7 +63,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         -------
         ndarray of shape (n_rows, n_embedding)
             Of the default backbone ``n_embedding`` is the number of columns after one-hot
-            encoding times the width of the last block.
+            encoding times the width of the last block, of more than ten classes twice that.
         """
         check_is_fitted(self)
         X = self._table(X)
