@@ -54,7 +54,9 @@ def test_groups_hold_each_class_once_and_as_many_classes_each(task):
 def test_groups_are_along_the_first_principal_axes_of_the_means():
     first, second = np.random.default_rng(0).permuted(np.tile(np.arange(40.0), (2, 1)), axis=1)
     X = np.c_[first, first, second].repeat(2, axis=0)  # the axis of two columns is the longest
-    groupings = group_classes(**tensors(X, np.arange(40).repeat(2)), n_groups=10)
+    y = np.r_[np.arange(40).repeat(2), np.full(200, -1)]
+    elsewhere = np.random.default_rng(1).normal([20, 20, 60], 5, (200, 3))  # the means have a mean
+    groupings = group_classes(**tensors(np.r_[X, elsewhere], y), n_groups=10)
     for members, place in zip(groupings, (first, second), strict=True):
         group = members[0].argmax(1).numpy()
         assert abs(np.corrcoef(group, place)[0, 1]) > 0.9

@@ -85,13 +85,12 @@ def group_classes(x, labels, readable, columns, classes, n_groups):
     scores = scores * torch.where(scores.pow(3).sum(1, keepdim=True) < 0, -1, 1)  # svd has no sign
     rounding = torch.finfo(x.dtype).eps * max(means.shape[1:])
     n_axes = (lengths > rounding * lengths[:, :1]).sum(1).clamp(min=1)
-    one_each = classes.sum(1, keepdim=True) <= n_groups
     groupings = []
     for i in range(N_GROUPINGS):
         axis = (i % n_axes)[:, None, None].expand(-1, scores.shape[1], 1)
         score = scores.gather(2, axis)[..., 0].masked_fill(~known, torch.inf)
-        group = score.argsort(dim=1, stable=True).argsort(1) * n_groups // n_known.clamp(min=1)
-        group = torch.where(one_each, classes.cumsum(1) - 1, group).clamp(0, n_groups - 1)
+        rank = score.argsort(dim=1, stable=True).argsort(1)
+        group = (rank * n_groups // n_known.clamp(min=1)).clamp(max=n_groups - 1)
         members = F.one_hot(group, n_groups) * classes[..., None]
         groupings.append(members.to(labels.dtype))
     return groupings
