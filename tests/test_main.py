@@ -132,6 +132,15 @@ def test_interrupted_meta_fit_goes_on(here):
     assert half == whole
 
 
+def test_a_meta_fit_in_the_background_of_a_script_is_not_interrupted():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does
+    try:
+        with meta_fit._interruptible(None):
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 # meta-fit
 
 

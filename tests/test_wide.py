@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -83,6 +84,19 @@ def test_probabilities_are_a_third_the_networks():
     assert_allclose(wide.predict_proba(held_out), both)
     assert_allclose(wide.transform(held_out), plain.transform(held_out))
     assert wide.set_params(wide=False).fit(X, y).linear_ is None
+
+
+def test_a_fit_that_is_interrupted_at_its_linear_part_is_none(monkeypatch):
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    X, y = texts(12, "film")
+    classifier = MetaLSTMClassifier(**TINY).fit(X, y)
+    monkeypatch.setattr("sklearn_meta.text.classifier.OwnLinear", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(X, y)
+    with pytest.raises(NotFittedError):
+        classifier.predict(X)
 
 
 @pytest.fixture(scope="module")

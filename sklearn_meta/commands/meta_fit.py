@@ -260,7 +260,8 @@ def _interruptible(args):
         print(f"\n{args.parser.prog}: interrupted; {again}", file=sys.stderr)
         raise SystemExit(130)
 
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as a shell starts what ends in &
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGINT, end)

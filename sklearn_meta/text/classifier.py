@@ -213,8 +213,12 @@ class MetaLSTMClassifier(
         self._fit(X, y, self._labels_of(y))
         self.linear_ = None
         if self.wide:
-            read = self._read_by_linear(X)
-            self.linear_ = OwnLinear(read[0], self._targets(y, self.classes_.tolist()), read[1])
+            try:
+                tokens, scores = self._read_by_linear(X)
+                self.linear_ = OwnLinear(tokens, self._targets(y, self.classes_.tolist()), scores)
+            except BaseException:  # interrupted with the network alone, it would pass for fitted
+                self._forget()
+                raise
         return self
 
     def predict(self, X):
