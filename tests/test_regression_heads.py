@@ -238,6 +238,23 @@ def test_padding_and_batch_change_nothing_and_state_serves_later_rows(task, name
         torch.testing.assert_close(alone, later[b], rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["gp", "label_propagation"])
+def test_padding_costs_no_digits_where_embeddings_lie_far_out(name):
+    """Distances are taken around the rows there are; padding is at zero wherever these lie."""
+    torch.manual_seed(0)
+    task = "regression" if name == "gp" else "classification"
+    head = HEADS[task][name]().requires_grad_(False)
+    far, labels = 1e3 + torch.randn(2, 8, 2, 3), torch.eye(2).repeat(2, 4, 1)
+    labels[:, 5:] = labels[1, 1:] = math.nan
+    classes, readable = torch.ones(2, 2, dtype=torch.bool), torch.ones(2, 8, dtype=torch.bool)
+    grown = torch.nn.functional.pad(far, (0, 0, 0, 0, 0, 40))
+    with_gaps = torch.nn.functional.pad(labels, (0, 0, 0, 40), value=math.nan)
+    told = head.joint(grown, with_gaps, classes, torch.nn.functional.pad(readable, (0, 40)))
+    for b in range(2):  # the second has fewer labels, hence padding among the labelled rows
+        one = [tensor[b : b + 1] for tensor in (far, labels, classes, readable)]
+        torch.testing.assert_close(told[b : b + 1, :8], head.joint(*one), rtol=0, atol=1e-3)
+
+
 def test_a_matrix_that_rounding_made_indefinite_is_mended_and_the_others_are_left():
     # Of rank three but for the rounding: eigenvalues a little below zero.
     z = 1e3 * torch.randn(2, 9, 3)

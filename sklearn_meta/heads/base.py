@@ -139,12 +139,17 @@ def known_classes(labels, classes):
     return (labels == 1).any(1) & classes
 
 
-def squared_distances(a, b):
+def squared_distances(a, b, known=None):
     """Squared distances between rows, (B, I, D) and (B, J, D) to (B, I, J).
 
-    Taken around the mean of ``b``: a large common offset would drown the differences.
+    Taken around the mean of ``b``: a large common offset would drown the differences. Padding,
+    which lies at zero wherever the others are, has no say in it: rows of ``b`` that are not
+    ``known``, (B, J) bool. None is all of them.
     """
-    origin = b.mean(1, keepdim=True)
+    if known is None:
+        known = b.new_ones(b.shape[:2], dtype=torch.bool)
+    count = known.sum(1).clamp(min=1)[:, None, None]
+    origin = b.masked_fill(~known[..., None], 0).sum(1, keepdim=True) / count
     a, b = a - origin, b - origin
     squares = a.square().sum(-1)[..., None] + b.square().sum(-1)[:, None]
     return (squares - 2 * a @ b.transpose(1, 2)).clamp(min=0)

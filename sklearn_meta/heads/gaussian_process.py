@@ -61,9 +61,12 @@ class GaussianProcess(RegressionHead):
         self.log_noise = nn.Parameter(math.log(noise) + steps)
         self.log_prior = nn.Parameter(torch.zeros(n_kernels))
 
-    def kernel(self, a, b):
-        """RBF kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
-        distances = squared_distances(a.flatten(2), b.flatten(2))[:, None]
+    def kernel(self, a, b, known=None):
+        """RBF kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J).
+
+        ``known`` (B, J) is False at rows of ``b`` that are padding; None is all of them.
+        """
+        distances = squared_distances(a.flatten(2), b.flatten(2), known)[:, None]
         distances = distances / self._square(self.log_length_scale)
         return torch.exp(-0.5 * distances) * self.log_amplitude.exp()[:, None, None]
 
@@ -98,7 +101,7 @@ class GaussianProcess(RegressionHead):
             rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
             labelled = rows.z.unflatten(-1, z.shape[2:])
             pairs = (rows.known[:, :, None] & rows.known[:, None])[:, None]
-            covariance = self.kernel(labelled, labelled).masked_fill(~pairs, 0)
+            covariance = self.kernel(labelled, labelled, rows.known).masked_fill(~pairs, 0)
             # A padded row has variance one and nothing to do with the others: its log is zero.
             diagonal = torch.where(rows.known[:, None], self.noise()[:, None], 1.0)
             # Rounding of large entries, as linear kernels have them, may exceed the jitter.
@@ -139,7 +142,7 @@ class GaussianProcess(RegressionHead):
     def _posterior(self, z, state):
         """Means (B, K, N, C), factor^-1 k_n (B, K, L, N), and shares (B, K, 1, 1) of the sets."""
         labelled, factor, weights, log_posterior, known = state
-        cross = self.kernel(z.to(labelled.dtype), labelled)
+        cross = self.kernel(z.to(labelled.dtype), labelled, known)
         cross = cross.masked_fill(~known[:, None, None], 0)  # (B, K, N, L)
         explained = torch.linalg.solve_triangular(factor, cross.transpose(-1, -2), upper=False)
         return cross @ weights, explained, log_posterior.exp()[..., None, None]
@@ -171,13 +174,13 @@ class AttributeGaussianProcess(GaussianProcess):
         self.log_direct = nn.Parameter(torch.full((n_kernels,), math.log(0.1)))
         self.log_direct_scale = nn.Parameter(torch.zeros(n_kernels))
 
-    def kernel(self, a, b):
+    def kernel(self, a, b, known=None):
         """Sum of three kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
         u, v = a[..., -1], b[..., -1]
         linear = (u @ v.transpose(1, 2))[:, None] * self.log_linear.exp()[:, None, None]
-        distances = squared_distances(u, v)[:, None] / self._square(self.log_direct_scale)
+        distances = squared_distances(u, v, known)[:, None] / self._square(self.log_direct_scale)
         direct = torch.exp(-0.5 * distances) * self.log_direct.exp()[:, None, None]
-        return super().kernel(a[..., :-1], b[..., :-1]) + linear + direct
+        return super().kernel(a[..., :-1], b[..., :-1], known) + linear + direct
 
     def prior_variance(self, z):
         """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""

@@ -65,7 +65,7 @@ class LabelPropagation(ClassificationHead):
             z = z.flatten(2).to(dtype).masked_fill(~readable[..., None], 0)
             loops = torch.eye(z.shape[1], dtype=torch.bool, device=z.device)
             pairs = readable[..., None] & readable[:, None] & ~loops
-            affinity = self._log_affinity(z, z)
+            affinity = self._log_affinity(z, z, readable)
             log_degree = affinity.masked_fill(~pairs, LEAST).logsumexp(-1)
             log_root = 0.5 * log_degree.masked_fill(~pairs.any(-1), 0)
             smooth = affinity - log_root[..., None] - log_root[:, None]
@@ -86,9 +86,9 @@ class LabelPropagation(ClassificationHead):
 
     def _predict(self, z, state, neighbours):
         """One step from the graph, which for an unlabelled row inside is its own F again."""
-        context, scores, log_root, known, _ = state
+        context, scores, log_root, known, readable = state
         with torch.autocast(z.device.type, enabled=False):
-            affinity = self._log_affinity(z.flatten(2).to(context.dtype), context)
+            affinity = self._log_affinity(z.flatten(2).to(context.dtype), context, readable)
             affinity = affinity - log_root[:, None]
             # A factor common to a row is lost in the end: its nearest neighbour counts one.
             affinity = affinity.masked_fill(~neighbours, -math.inf)
@@ -98,5 +98,5 @@ class LabelPropagation(ClassificationHead):
             scores = scores / scores.sum(-1, keepdim=True).clamp(min=floor**2) + floor
             return scores.clamp(min=floor).log().masked_fill(~known[:, None], -math.inf)
 
-    def _log_affinity(self, a, b):
-        return -0.5 * squared_distances(a, b) * (-2 * self.log_length_scale).exp()
+    def _log_affinity(self, a, b, readable):
+        return -0.5 * squared_distances(a, b, readable) * (-2 * self.log_length_scale).exp()

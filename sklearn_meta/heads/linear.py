@@ -83,7 +83,7 @@ class LinearRegressor(GaussianProcess):
     Parameters are those of :class:`GaussianProcess`; a length scale divides the embeddings.
     """
 
-    def kernel(self, a, b):
+    def kernel(self, a, b, known=None):
         """Linear kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
         product = (a.flatten(2) @ b.flatten(2).transpose(1, 2))[:, None]
         product = product / self._square(self.log_length_scale)
