@@ -271,10 +271,11 @@ def test_a_mixture_of_sources_is_read_as_its_parts_are():
     assert source["0"].X.std(0)[1] > 50 * source["0"].X.std(0)[0]  # columns keep their proportions
 
 
-def test_sets_of_huge_scale_keep_their_shape_and_classes_are_known():
+def test_sets_of_any_scale_keep_their_shape_and_classes_are_known():
     X = np.random.default_rng(0).normal(size=(20, 2))
-    found, expected = (as_point_sets([scale * X])["0"].X for scale in (1e200, 1))
-    assert_allclose(found, expected, rtol=1e-5)
+    huge, tiny, expected = (as_point_sets([scale * X])["0"].X for scale in (1e200, 1e-200, 1))
+    assert_allclose(huge, expected, rtol=1e-5)
+    assert_allclose(tiny, expected, rtol=1e-5)
     with pytest.raises(ValueError, match="'0' has points without a class"):
         as_point_sets([(X, ["a", None] * 10)])
 

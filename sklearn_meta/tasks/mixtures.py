@@ -297,7 +297,7 @@ def _point_set(name, item):
         )
     check_consistent_length(X, y)
     largest = np.abs(X).max()
-    X = X / largest if largest > 1e100 else X  # whose squares would overflow
+    X = X if 1e-100 < largest < 1e100 or largest == 0 else X / largest  # squares are no float64
     X = X - X.mean(0)
     scale = X.std()
     X = X / (scale if scale > 0 else 1)  # float32 holds it, and columns keep their proportions
