@@ -117,6 +117,14 @@ def test_a_dataset_that_cannot_be_used_is_named_and_left_out():
         as_source(datasets)
 
 
+def test_a_large_offset_of_a_target_swallows_nothing():
+    X, y = np.eye(40), np.linspace(0, 1, 40) ** 2
+    both = as_dataset(X, np.c_[1.7e9 + 100 * y, 3 + y], metadata={"task": "regression"}).y
+    assert both.dtype == np.float32
+    np.testing.assert_allclose(both[:, 0] - both[0, 0], 100 * y, atol=1e-4)
+    np.testing.assert_array_equal(both[:, 1], np.float32(3 + y))  # as it is
+
+
 def test_what_a_target_is():
     X, y = pair((20, 20))
     shift = np.linspace(0, 1, 40)

@@ -18,7 +18,8 @@ def as_dataset(X, y, name="dataset", metadata=None):
     X : array-like or DataFrame of shape (n_rows, n_columns)
     y : array-like of shape (n_rows,) or (n_rows, 1)
         Class labels or values of a regression target. Rows without one are left out. Only with the
-        task "regression" may there be several columns of them.
+        task "regression" may there be several columns of them. A target of which float32 would
+        swallow the variation, as of dates in seconds, comes less its mean.
     name : str
     metadata : dict, default=None
         ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
@@ -38,6 +39,9 @@ def as_dataset(X, y, name="dataset", metadata=None):
         If X is sparse.
     """
     X, labelled, y = _labelled_rows(X, y, name, metadata)
+    if y.dtype.kind == "f" and len(y):
+        rounding = np.abs(y.astype(np.float32) - y).max(0, initial=0)
+        y = (y - np.where(rounding > 1e-4 * y.std(0), y.mean(0), 0)).astype(np.float32)
     return Dataset(name, _single_precision(TableEncoder().fit_transform(X)[labelled]), y)
 
 
@@ -71,7 +75,7 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
                 f"Dataset {name!r}: a cell is missing, infinite or beyond float32, and the network "
                 "reads rows of finite numbers."
             )
-    return Dataset(name, X, y)
+    return Dataset(name, X, y.astype(np.float32) if y.dtype.kind == "f" else y)
 
 
 def _labelled_rows(X, y, name, metadata):
@@ -106,7 +110,7 @@ def labels_of(y, name="dataset", metadata=None):
     -------
     labelled : ndarray of shape (n_rows,), bool
     labels : ndarray of shape (n_labelled,) or (n_labelled, n_targets)
-        int64 codes of classes, or float32 values of a regression target.
+        int64 codes of classes, or float64 values of a regression target, within float32.
 
     Raises
     ------
@@ -126,9 +130,8 @@ def labels_of(y, name="dataset", metadata=None):
         has_text = any(isinstance(value, str | bytes) for value in known)
         known = known.astype(str if has_text else float)
     if task == "regression" or (task is None and _is_continuous(known)):
-        with np.errstate(over="ignore"):
-            known = known.astype(np.float32)
-        if not np.isfinite(known).all():
+        known = known.astype(np.float64)
+        if not (np.abs(known) <= np.finfo(np.float32).max).all():
             raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
         return labelled, known
     if task is None:
