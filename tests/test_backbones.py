@@ -351,6 +351,51 @@ def test_deep_set_is_phi_mean_rho():
         torch.testing.assert_close(found, network.rho(mean), **same)
 
 
+@torch.no_grad()
+def test_hml_is_its_course():
+    """Descriptions of columns and rows in turn, set by set, from labelled rows alone."""
+    model, inputs = MODELS["hml"], fixed_task(5, 2)
+    H = CONFIGS["hml"]["width"]
+    inputs["x"][0, 1, 0] = math.nan
+    moments = moments_of(inputs["x"], inputs["readable"])
+    x, y = standardise(inputs["x"], moments)[0], inputs["labels"][0]
+    labelled = [n for n in range(5) if not y[n].isnan().any()]
+    cells = [(n, m) for n in range(5) for m in range(2) if not x[n, m].isnan()]
+    read = [(n, m) for n, m in cells if n in labelled]
+
+    def normal(z):
+        return torch.nn.functional.layer_norm(z, (H,))
+
+    def of(network, values, descriptions=None):
+        values = torch.stack(values)[:, None]
+        if descriptions is not None:  # a value weighs as much as what it stands beside
+            values = torch.cat([H**0.5 * values, torch.stack(descriptions)], 1)
+        return network.rho(network.phi(values).mean(0))
+
+    v = [normal(of(model.first_attributes, [x[i] for i in read if i[1] == m])) for m in range(2)]
+    u = [normal(of(model.first_labels, [y[n, c] for n in labelled])) for c in range(2)]
+    for networks in model.iterations:
+        r = {}
+        for n in labelled:
+            mine = [i for i in read if i[0] == n]
+            said = of(networks["row_attributes"], [x[i] for i in mine], [v[m] for _, m in mine])
+            r[n] = normal(said + of(networks["row_labels"], list(y[n]), u))
+        columns = [[i for i in read if i[1] == m] for m in range(2)]
+        v = [
+            normal(of(networks["attributes"], [x[i] for i in mine], [r[n] for n, _ in mine]))
+            for mine in columns
+        ]
+        if "labels" in networks:
+            u = [
+                normal(of(networks["labels"], [y[n, c] for n in labelled], list(r.values())))
+                for c in range(2)
+            ]
+    for n, found in enumerate(model(**inputs)[0][0, :, 0]):
+        mine = [i for i in cells if i[0] == n]
+        expected = of(model.rows, [x[i] for i in mine], [v[m] for _, m in mine])
+        torch.testing.assert_close(found, expected, **same)
+
+
 def test_exchangeable_layer_is_four_linear_maps():
     """Of a cell and the means over its row, its column and the matrix, index by index."""
     torch.manual_seed(0)

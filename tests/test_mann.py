@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import softplus
 
 from sklearn_meta.backbones import MANN
 from sklearn_meta.backbones.memory_access import TuringMachine, lrua_step
@@ -268,6 +269,43 @@ def test_turing_machine_shifts_and_sharpens():
         found = machine._address(content, before, slots)
     assert found[0, 0].argmax() == torch.cosine_similarity(slots[0, 3].tanh(), slots[0]).argmax()
     torch.testing.assert_close(found.sum(2), torch.ones(1, 1))
+
+
+@torch.no_grad()
+def test_turing_machine_is_its_equations():
+    """Eq. (2)-(9) of Graves et al., head by head and slot by slot."""
+    torch.manual_seed(0)
+    machine, N, W = TuringMachine(3, 5, 2, 2).double(), 5, 2
+    machine.heads.weight.mul_(3)
+    hidden = torch.randn(2, 1, 3, dtype=torch.float64)
+    before = machine(hidden[0], None, machine.empty(1, hidden))
+    after = machine(hidden[1], None, before)
+
+    def address(asked, weights, slots):
+        key, strength, mix, shift, sharpness = asked.split([W, 1, 1, 3, 1])
+        alike = torch.tensor([cosine(key.tanh().tolist(), slot.tolist()) for slot in slots])
+        content = ((1 + 5 * softplus(strength)) * alike.double()).softmax(0)
+        mix, shift = mix.sigmoid(), shift.softmax(0)
+        mixed = mix * content + (1 - mix) * weights
+        shifted = torch.stack(
+            [sum(shift[k] * mixed[(i + k - 1) % N] for k in range(3)) for i in range(N)]
+        )
+        sharp = (shifted + 1e-6) ** (1 + softplus(sharpness))
+        return sharp / sharp.sum()
+
+    *readers, writer = machine.heads(hidden[1])[0].split(W + 6)
+    write = address(writer, before.write_weights[0, 0], before.slots[0])
+    torch.testing.assert_close(after.write_weights[0, 0], write, rtol=1e-6, atol=1e-8)
+    erase, add = machine.erase_and_add(hidden[1])[0].split(W)
+    erase, add = erase.sigmoid(), add.tanh()
+    slots = torch.stack(
+        [before.slots[0, i] * (1 - write[i] * erase) + write[i] * add for i in range(N)]
+    )
+    torch.testing.assert_close(after.slots[0], slots, rtol=1e-6, atol=1e-8)
+    for r, asked in enumerate(readers):  # what was written is read
+        read = address(asked, before.read_weights[0, r], slots)
+        torch.testing.assert_close(after.read_weights[0, r], read, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(after.reads[0, r], read @ slots, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(
