@@ -158,6 +158,22 @@ def test_set_transformer_is_equations_10_to_12():
     assert not any("pool.feed_forward" in name for name in net.state_dict())  # appendix B
 
 
+@torch.no_grad()
+def test_with_the_norm_in_front_encoder_and_decoder_end_with_one():
+    net, x = shaken(model("sab", norm="pre")), elements(2, 5, 3)
+    z = net.embed(x)
+    for layer in net.layers:
+        z = layer(z)
+    z = net.norm_encoder(z)
+    torch.testing.assert_close(net.encode(x), z, **same)
+    norms = net.norm_encoder, net.decoder[-1]
+    assert {type(norm) for norm in norms} == {torch.nn.LayerNorm}
+    torch.testing.assert_close(net(x), net.output(norms[1](net.pool(z)))[:, 0], **same)
+    for norm in ("post", "none"):
+        ends = model("sab", norm=norm)
+        assert {type(end) for end in (ends.norm_encoder, ends.decoder[-1])} == {torch.nn.Identity}
+
+
 def test_lemma_1_the_mean_is_attention_of_a_zero_seed():
     """And Lemma 2's construction: identity projections, as many heads as dimensions."""
     block = MAB(6, 6).double().requires_grad_(False)
