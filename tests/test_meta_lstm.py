@@ -284,6 +284,40 @@ def test_hyper_lstm_without_scaling_is_torchs_lstm():
         torch.testing.assert_close(hyper(x), lstm(x)[0].data)
 
 
+@torch.no_grad()
+def test_hyper_lstm_is_its_equations():
+    """Of Ha et al., word by word: what a smaller LSTM says scales the sums."""
+    torch.manual_seed(0)
+    net, (x, (text,)) = HyperLSTM(3, 4, 2, 3).double(), packed([5])
+    hidden, cell, meta_hidden, meta_cell = (torch.zeros(n).double() for n in (4, 4, 2, 2))
+
+    def lstm_of(sums, cell):
+        g, o, i, f = sums.chunk(4)
+        cell = g.tanh() * i.sigmoid() + cell * f.sigmoid()
+        return o.sigmoid() * cell.tanh(), cell
+
+    for word, found in zip(text, net(x), strict=True):
+        sums = net.meta_from_input(word) + net.meta_from_state(torch.cat([meta_hidden, hidden]))
+        meta_hidden, meta_cell = lstm_of(sums, meta_cell)
+        d_x, d_h, b = (f(z) for f, z in zip(net.scales, net.says(meta_hidden).chunk(3)))
+        hidden, cell = lstm_of(d_x * net.from_input(word) + d_h * net.from_state(hidden) + b, cell)
+        torch.testing.assert_close(found, hidden)
+    begun = [float(scale.bias.mean()) for scale in net.scales]
+    assert begun == [1.0, 1.0, 0.0]  # a plain LSTM's, if what is said is nothing
+
+
+@torch.no_grad()
+def test_the_penalty_of_the_adversary():
+    """Which of the tasks there are, and how far shared and private features are orthogonal."""
+    torch.manual_seed(0)
+    backbone = of_two_tasks("asp_mtl", adversarial=0.3, orthogonal=0.7).train()
+    _, texts, penalty = backbone(packed([4, 2, 1])[0], 1)
+    shared, private = texts.chunk(2, 1)
+    adversarial = -backbone.discriminator(shared)[:, :2].log_softmax(1)[:, 1].mean()
+    orthogonal = sum((shared[:, i] * private[:, j]).mean() ** 2 for i in range(4) for j in range(4))
+    torch.testing.assert_close(penalty, 0.3 * adversarial + 0.7 * orthogonal)
+
+
 def test_adversary_pushes_shared_features_away_from_the_task():
     torch.manual_seed(0)
     backbone = of_two_tasks("asp_mtl", orthogonal=0.0).train()

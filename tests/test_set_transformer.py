@@ -333,6 +333,20 @@ def test_config_builds_the_same_architecture():
     assert not torch.equal(net.train()(x), net(x))  # dropout
 
 
+@pytest.mark.parametrize(("pooling", "first"), [("pma", (2, 5, 12)), ("max", (2, 12))])
+def test_dropout_is_that_of_table_16(pooling, first):
+    """Before and after "pma", around the hidden layer of others, and nowhere else."""
+    net, dropped = model("isab", pooling, n_seeds=2, dropout=0.5).train(), []
+    for module in net.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.register_forward_hook(lambda _, given, told: dropped.append((given[0], told)))
+    net.output.register_forward_hook(lambda _, given, told: dropped.append(given[0]))
+    net(elements(2, 5, 3))
+    (before, _), (after, told), read = dropped
+    assert before.shape == first and after.shape == ((2, 2, 12) if pooling == "pma" else first)
+    assert torch.equal(read, told) and not torch.equal(told, after)
+
+
 def test_bad_configurations_are_refused():
     with pytest.raises(ValueError, match="n_heads must divide width, got width=10 and n_heads=4"):
         MAB(10, 4)
