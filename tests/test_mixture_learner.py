@@ -149,6 +149,56 @@ def test_no_advice_is_em_with_a_penalty():
     np.testing.assert_allclose(mixture.log_weights.exp(), [[0.5, 0.5]])
 
 
+@torch.no_grad()
+def test_moments_are_sums_over_points():
+    """Component by component; one pseudo-observation of the pooled variance in the fourth."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 9, 2, generator=generator, dtype=torch.float64)
+    r = torch.rand(1, 9, 3, generator=generator, dtype=torch.float64).softmax(2)
+    found = {full: LearnedMoments.moments(x, r, full) for full in (False, True)}
+    pooled = 0
+    for k in range(3):
+        w, n = r[0, :, k], r[0, :, k].sum()
+        mean = (w[:, None] * x[0]).sum(0) / n
+        apart = x[0] - mean
+        scatter = (w[:, None, None] * apart[:, :, None] * apart[:, None]).sum(0)
+        pooled = pooled + scatter / 9
+        for full, moments in found.items():
+            close(moments.counts[0, k], n)
+            close(moments.means[0, k], mean)
+            close(moments.scatters[0, k], scatter if full else scatter.diagonal())
+            close(moments.confidence[0, k], (w**2).sum() / n)
+    for full, moments in found.items():
+        close(moments.pooled[0], pooled if full else pooled.diagonal())
+        for k in range(3):
+            apart = x[0] - moments.means[0, k]
+            n, w = moments.counts[0, k], r[0, :, k, None]
+            variance = ((w * apart**2).sum(0) + pooled.diagonal()) / (n + 1)
+            close(moments.fourth[0, k], (w * apart**4).sum(0) / variance**2 / (n + 1))
+
+
+@torch.no_grad()
+def test_advice_divides_the_points_and_rounds_remember():
+    torch.manual_seed(0)
+    x, mask = torch.randn(1, 9, 2).double(), torch.ones(1, 9, dtype=torch.bool)
+    columns, present = mask[:, :2], mask[:, :3]
+    r = torch.rand(1, 9, 3).double().softmax(2)
+    moments = LearnedMoments.moments(x, r, False)
+    advice = torch.randn(1, 3, LearnedMoments.N_ADVICE).double()
+    mixture, division = LearnedMoments.mixture(moments, advice, present, columns, "diag")
+    bounded = 8 * torch.tanh(advice / 8)
+    logits = (log_joint(x, mixture) + bounded[..., -2][:, None]) * bounded[..., -1].mean().exp()
+    close(LearnedMoments.responsibilities(x, mask, mixture, division, columns), logits.softmax(2))
+    step = LEARNER.backbone.rounds[0]
+    features, memory = (torch.randn(1, 3, n).double() for n in (LearnedMoments.N_FEATURES, 8))
+    h = step.embed(features) + memory
+    for block in step.blocks:
+        h = block(h)
+    told, kept = step(features, present, memory)
+    close(told, step.advise(h))
+    close(kept, h)
+
+
 def test_a_far_point_does_not_outweigh_other_sets():
     loss = torch.tensor([1.0, 5.0, 5.0 + np.e - 1, 1e6], requires_grad=True)
     bent = bend(loss)
