@@ -235,6 +235,27 @@ def test_config_builds_it_again():
         build_learner({**LEARNER.config, "head": "gp"})
 
 
+def test_sets_of_the_protocol_are_equations_19_to_21():
+    rng = np.random.default_rng(0)
+    sets = [MixtureSets(scale=0.0, n_points=(100, 1000)).draw(rng) for _ in range(400)]
+    sizes = np.array([len(one.X) for one in sets])
+    assert sizes.min() < 120 and sizes.max() > 980  # uniform
+    centres = np.concatenate([np.unique(one.X, axis=0) for one in sets])
+    assert np.abs(centres).max() <= 4
+    np.testing.assert_allclose((np.abs(centres) > 3).mean(), 0.25, atol=0.03)  # (19)
+    shares = np.array([np.bincount(one.y, minlength=4) / len(one.y) for one in sets])
+    np.testing.assert_allclose(shares.var(), 3 / 80, atol=0.005)  # (20), of a flat Dirichlet
+    one = MixtureSets(n_components=(1, 1), n_points=(5000, 5000)).draw(rng)
+    np.testing.assert_allclose(one.X.std(0), 0.3, rtol=0.05)  # (21)
+
+
+def test_a_column_that_is_constant_where_it_is_read_stays_finite():
+    dataset = as_point_sets([np.c_[np.arange(40.0), np.ones(40)]])["0"]
+    for kind in COVARIANCE_TYPES:
+        task = MixtureSampler((kind,)).draw(dataset, np.random.default_rng(0))
+        assert np.isfinite(task.X).all() and np.isfinite(task.held_out).all()
+
+
 def test_sets_of_points_with_and_without_classes():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3)) + 1e6
