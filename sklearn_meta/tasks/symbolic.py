@@ -124,9 +124,10 @@ def make_symbolic_regression(
 
     Notes
     -----
-    The paper leaves open the architecture, grid, threshold and distribution of coefficients. It
-    speaks of four outputs of the meta-network but of constant, linear and quadratic functions
-    alone, which have three coefficients at most: we give three.
+    The paper leaves open the architecture, grid, threshold and distribution of coefficients, and
+    has 10,000 networks of each function, which ``n_networks`` may ask for. It speaks of
+    four outputs of the meta-network but of constant, linear and quadratic functions alone, which
+    have three coefficients at most: we give three.
 
     Weights begin as those of :class:`torch.nn.Linear`. A network's do not depend on which others
     are fitted beside it: a call for more functions or networks gives the same and others besides.
