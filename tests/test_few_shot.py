@@ -86,6 +86,9 @@ def test_episodes_hold_labelled_rows_and_other_queries(counts, n_ways, n_shots, 
     of = {code: set(dataset.y[support[episode.labels == code]]) for code in range(n_classes)}
     assert all(len(classes) == 1 for classes in of.values())
     assert len(set.union(*of.values())) == n_classes
+    for code, (c,) in of.items():  # a row comes again only where its class has no other
+        rows, known = support[episode.labels == code], min(n_shots, max(counts[c] - 1, 1))
+        assert len(set(rows)) == min(len(rows), known)
     asked = episode.target != IGNORE
     assert asked.any()
     assert not set(query[asked]) & set(support)

@@ -159,6 +159,14 @@ def test_targets_are_asked_for_in_the_units_of_those_before(seed):
         assert z * sequence.asked[t, 0] * shown * sequence.shown[t, 0] >= 0  # one sign for all
 
 
+def test_targets_are_negated_in_half_of_the_sequences():
+    dataset = GaussianProcessPrior(n_rows=30).draw(np.random.default_rng(0))
+    dataset = dataset._replace(y=np.exp(2 * dataset.y))
+    sampler, rng = TargetSequences(Vectors(1), n_rows=30), np.random.default_rng(0)
+    skewed = [(sampler.draw(dataset, rng).shown[N_UNASKED:] ** 3).mean() > 0 for _ in range(100)]
+    assert 35 < sum(skewed) < 65
+
+
 def test_targets_as_they_are():
     dataset = GaussianProcessPrior(n_rows=30).draw(np.random.default_rng(0))
     sampler = TargetSequences(Vectors(1), n_rows=(30, 30), standardised=False)
@@ -262,6 +270,14 @@ def test_no_label_is_a_vector_of_zeros():
     )
     nothing = GaussianTargets().encode(torch.tensor([[torch.nan], [2.0]]))
     assert nothing.tolist() == [[0, 0], [2, 1]]
+
+
+def test_a_density_has_a_bound():
+    head, output = GaussianTargets(), torch.tensor([[[0.3, -200.0], [0.3, 0.0]]])
+    mean, std = head.moments(output)
+    torch.testing.assert_close(mean, torch.full((1, 2), 0.3))
+    torch.testing.assert_close(std, torch.tensor([[0.01, 0.01 + np.log(2)]]).float())
+    assert head.loss(output, output[..., :1]) > -4
 
 
 def test_gaussian_loss_leaves_out_what_is_not_asked():
