@@ -192,6 +192,19 @@ def test_labelled_rows_that_lie_close_together_do_not_make_linear_logits_large()
     assert LinearClassifier().joint(z, labels, whole[:, :2], whole).abs().max() < 10
 
 
+@given(drawn_contexts(), st.integers(0, 99))
+def test_every_target_counts_in_the_evidence(context, seed):
+    """Of independent targets the likelihoods are multiplied, and the prior counts once."""
+    head = shaken(GaussianProcess(n_kernels=3), seed)
+    z, labels, classes, readable = context
+    expected = head.log_prior.log_softmax(0)
+    for c in range(labels.shape[2]):
+        one = head.adapt(z, labels[..., c : c + 1], classes[:, :1], readable)[3]
+        expected = expected + one - head.log_prior
+    found = head.adapt(z, labels, classes, readable)[3]
+    torch.testing.assert_close(found, expected.log_softmax(-1), rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize(("task", "name"), ALL)
 def test_a_task_without_labelled_rows_leaves_the_gradient_of_its_batch_finite(task, name):
     torch.manual_seed(0)
