@@ -14,7 +14,7 @@ from torch import nn
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
 from sklearn_meta.backbones import VSA
 from sklearn_meta.learner import Learner
-from sklearn_meta.optimizers import MuonAdamW, rates
+from sklearn_meta.optimizers import OPTIMIZERS, MuonAdamW, rates
 from sklearn_meta.tasks import RegressionPrior, RegressionSampler
 from sklearn_meta.training import meta_train
 
@@ -172,3 +172,8 @@ def test_kernels_and_penalties_that_begin_at_random_learn_faster(estimator, sett
     assert seen == [pytest.approx(expected)]
     estimator.meta_fit([(X, y)], **few, **settings)  # goes on
     assert seen[1] == pytest.approx(1)
+
+
+def test_rmsprop_is_as_paper_002_has_it():
+    kind, settings = OPTIMIZERS["rmsprop"]
+    assert kind is torch.optim.RMSprop and settings == {"alpha": 0.95, "momentum": 0.9}

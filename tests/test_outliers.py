@@ -261,6 +261,15 @@ def test_head_by_hand():
     assert_allclose(logits[4], np.log(16 / 2) + np.log(0.2 / 0.8), rtol=1e-3)
 
 
+def test_of_rows_that_are_all_equal_none_is_odd():
+    z, readable = torch.ones(1, 5, 2, 3, requires_grad=True), torch.ones(1, 5, dtype=torch.bool)
+    head = OddOneOut(share=0.2)
+    logits = head.joint(z, None, None, readable)
+    torch.testing.assert_close(logits.sigmoid(), torch.full((1, 5), 0.2))
+    head.loss(logits, torch.tensor([[0, 0, 1, 0, 0]])).backward()
+    assert z.grad.isfinite().all()
+
+
 def test_loss_and_score_count_the_rows_asked_for():
     logits = torch.tensor([[2.0, -1.0, 0.0, 9.0], [0.5, 0.5, -3.0, 0.0], [1.0, 2.0, 3.0, 4.0]])
     target = torch.tensor([[1, 0, 0, IGNORE], [1, 0, 0, 1], [0, 0, IGNORE, IGNORE]])

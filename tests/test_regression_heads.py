@@ -192,6 +192,14 @@ def test_labelled_rows_that_lie_close_together_do_not_make_linear_logits_large()
     assert LinearClassifier().joint(z, labels, whole[:, :2], whole).abs().max() < 10
 
 
+def test_noise_begins_between_what_is_given_and_all_of_a_targets_variance():
+    head = GaussianProcess(n_kernels=5, noise=0.01, jitter=0.0).double()
+    np.testing.assert_allclose(head.noise().detach(), 10 ** np.linspace(-2, 0, 5), rtol=1e-6)
+    jittered = GaussianProcess(n_kernels=5, noise=0.01, jitter=0.5).double()
+    jittered.log_amplitude.data += math.log(3)  # the unit of the jitter
+    torch.testing.assert_close(jittered.noise(), head.noise() + 1.5)
+
+
 @given(drawn_contexts(), st.integers(0, 99))
 def test_every_target_counts_in_the_evidence(context, seed):
     """Of independent targets the likelihoods are multiplied, and the prior counts once."""
