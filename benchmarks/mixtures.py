@@ -45,9 +45,10 @@ CELL_METHODS = (
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true", help="Table 12: k=6, n 1000 to 5000")
-    parser.add_argument("--digits", action="store_true", help="classes of digits as components")
-    parser.add_argument("--cells", action="store_true", help="held-out likelihood over k and d")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--large", action="store_true", help="Table 12: k=6, n 1000 to 5000")
+    what.add_argument("--digits", action="store_true", help="classes of digits as components")
+    what.add_argument("--cells", action="store_true", help="held-out likelihood over k and d")
     parser.add_argument("--quick", action="store_true", help="few sets, few methods")
     parser.add_argument("--weights", nargs="*", default=["default"], help="names or paths")
     parser.add_argument("--n-sets", type=int, help="sets, with --cells of each cell")
@@ -102,7 +103,8 @@ def run_cells(args, folder, load):
     rows = pd.concat(parts, ignore_index=True)
     summarise_cells(rows).to_csv(folder / "cells.csv", index=False)
     finish(folder / "cells.md", cells_report(rows), args, load)
-    draw_cells(rows, folder / "cells.png")
+    if args.weights:
+        draw_cells(rows, folder / "cells.png")
 
 
 def measure(sets, k, methods, reused=None):
@@ -114,17 +116,26 @@ def measure(sets, k, methods, reused=None):
     k : int
     methods : dict of str to callable
     reused : DataFrame or None
-        Rows of an earlier call with the same sets; methods that it has are not run again, those
-        of ours excepted.
+        Rows of an earlier call with the same sets, or more; methods that it has are not run
+        again, those of ours excepted.
 
     Returns
     -------
     DataFrame
         A row for each set and method: method, position, n, what ``scores_of`` says, ms.
+
+    Raises
+    ------
+    SystemExit
+        If rows to be reused are of other sets.
     """
     if reused is not None:
         reused = reused[~reused["method"].str.startswith("AmortizedGMM")]
         reused = reused[(reused["position"] < len(sets)) & (reused["method"] != "oracle")]
+        sizes = [len(s.X) for s in sets]  # by which sets of another seed or kind are told
+        for name, rows in reused.groupby("method"):
+            if rows.sort_values("position")["n"].tolist() != sizes:
+                raise SystemExit(f"--reuse: the rows of {name} are not those of these sets.")
         methods = {name: f for name, f in methods.items() if name not in set(reused["method"])}
     parts = [] if reused is None else [reused]
     for method in methods.values():

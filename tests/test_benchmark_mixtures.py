@@ -196,6 +196,25 @@ def test_quick_tables(form, weights, tmp_path):
         assert len(found) == len(rows)
 
 
+@pytest.mark.parametrize(
+    "other", [("paper", 2, 2, (20, 50), 4, 1), ("paper", 2, 2, (20, 50), 5, 0)]
+)
+def test_rows_of_other_sets_are_not_reused(other):
+    """Differences are paired by a set's position: of another seed, or missing, they would lie."""
+    peers = {"seeding": methods.seeding(1, "diag")}
+    known = benchmark.measure(draw_sets("paper", 2, 2, (20, 50), 4, 0), 2, peers)
+    with pytest.raises(SystemExit, match="--reuse: the rows of seeding are not those"):
+        benchmark.measure(draw_sets(*other), 2, peers, known)
+    fewer = benchmark.measure(draw_sets("paper", 2, 2, (20, 50), 3, 0), 2, peers, known)
+    assert_array_equal(fewer[fewer["method"] == "seeding"], known[known["method"] == "seeding"][:3])
+
+
+def test_cells_without_weights_are_those_of_the_peers(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "CELL_METHODS", benchmark.CELL_METHODS[2:])
+    benchmark.main(["--quick", "--cells", "--n-sets", "2", "--weights", "--output", str(tmp_path)])
+    assert "| seeding + EM 5 diag |" in (tmp_path / "cells.md").read_text()
+
+
 def test_quick_cells(weights, tmp_path):
     benchmark.main(["--quick", "--cells", "--weights", weights, "--output", str(tmp_path)])
     rows = pd.read_csv(tmp_path / "cells_sets.csv.gz")
