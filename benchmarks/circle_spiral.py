@@ -3,8 +3,8 @@
     python benchmarks/circle_spiral.py --seeds 0 1 2
 
 The paper meta-trains on 70 fixed tasks with Adam at 1e-4. Here every step draws fresh tasks of
-the same distribution and AdamW starts at 1.5e-3, and the cosine is restarted once; test tasks
-come from another seed. Writes a CSV (one row a seed and shot) and a Markdown table.
+the same distribution, and AdamW's rate falls from 1e-3 along one cosine; test tasks come from
+another seed. Writes a CSV (one row a seed and shot) and a Markdown table.
 """
 
 import argparse
@@ -32,7 +32,7 @@ PLAIN = {
 }
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--max-steps", type=int, default=20_000)
@@ -41,7 +41,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--checkpoints", default="checkpoints", help="folder; runs resume there")
     parser.add_argument("--output", default="benchmarks/results/circle_spiral")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     torch.set_num_threads(args.threads)
     output = Path(args.output)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def trained(seed, args):
     """A learner meta-trained on fresh Circle-Spiral tasks."""
     torch.manual_seed(seed)
     learner = Learner(backbone_config={"last_width": 1})
-    name = f"circle_spiral_{seed}"
+    name = f"circle_spiral_{seed}_{args.max_steps}"  # a try is no beginning of a longer run
     sampler = EpisodeSampler((1, 3, 5), 20, **PLAIN)
     meta_train(
         learner,

@@ -87,7 +87,8 @@ def trained(name, args):
     torch.manual_seed(args.seed)
     config = {"width": args.width, "norm": "pre", **METHODS[name][0]}
     learner = DirectMixture(4, 2, **config)
-    folder = Path(args.checkpoints) / f"{name}-{args.seed}".replace(" ", "_")
+    # Another budget or width, such as that of --quick, is another training.
+    settings = f"{name}-{args.seed}-{args.steps}x{args.batch_size}-{args.width}"
     history = meta_train(
         learner,
         MixtureSets(),
@@ -97,7 +98,7 @@ def trained(name, args):
         learning_rate=1e-3,
         n_groups=1,
         eval_every=max(args.steps // 10, 1),
-        checkpoint_dir=folder,
+        checkpoint_dir=Path(args.checkpoints) / settings.replace(" ", "_"),
         precision="float32",
         random_state=args.seed,
         verbose=False,
