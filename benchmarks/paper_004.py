@@ -14,24 +14,21 @@ import hashlib
 import json
 import os
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import paper_004_report as report
 import torch
+from paper_004_peers import SharedAlone, SpreadLabels
 from results_folder import place_of
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
 from sklearn_meta.tasks import load_reviews, load_tagging
-from sklearn_meta.tasks.texts import tokens_of
-from sklearn_meta.wide import fit_shared
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -64,14 +61,23 @@ METHODS = (*TRANSFER, ENGLISH, "LSTM", *LINEAR)
 #: Of the tagging sets: what is tagged.
 TAGGING = {"brown_pos": "pos", "conll2002": "ner", "crossner": "ner", "wnut17": "ner"}
 
+#: Options that do not change every table, and the tables that they do change.
+OF_TABLES = {
+    **dict.fromkeys(("parts", "models"), ("3",)),
+    **dict.fromkeys(("domains", "left_out", "pooling"), ("3", "curve")),
+    **dict.fromkeys(("tagging", "spelling_size"), ("5",)),
+    "seeds": ("3", "5"),
+}
+
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
     add("--table", choices=["3", "5", "curve"], default="3", help="[3]")
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="of table 3 [all]")
-    add("--models", nargs="+", help="these only")
-    add("--domains", nargs="+", help="these only [all]")
+    models = list(dict.fromkeys(model for part in PARTS.values() for model in part))
+    add("--models", nargs="+", choices=models, metavar="MODEL", help="of table 3, these only")
+    add("--domains", nargs="+", help="these only, not of table 5 [all]")
     add("--tagging", nargs="+", choices=TAGGING, default=list(TAGGING), help="[all]")
     folder = os.environ.get("SKLEARN_META_TEXT") or ROOT / "../shared/data/text"
     add("--folder", type=Path, default=folder, help="of the texts [%(default)s]")
@@ -91,6 +97,12 @@ def parse_arguments(arguments=None):
     add("--output", type=Path, help="a folder [benchmarks/results/paper_004, or _quick]")
     add("--quick", action="store_true", help="a minute, and nothing learned")
     options = parser.parse_args(arguments)
+    for name, tables in OF_TABLES.items():
+        given = getattr(options, name) != parser.get_default(name)
+        if given and options.table not in tables:
+            parser.error(f"--{name.replace('_', '-')} is of table {' and '.join(tables)} alone")
+    if options.models and not set(options.models) & {m for p in options.parts for m in PARTS[p]}:
+        parser.error(f"none of these models is of part {' or '.join(options.parts)}")
     if options.quick:
         options.epochs, options.n_texts, options.max_length = 1, 20, 20
         options.own_epochs = options.least_steps = 1
@@ -265,6 +277,10 @@ def n_parameters(learner):
 def table_5(options):
     """Tagging: LSTM and Meta-LSTM with a CRF, each domain alone and all jointly."""
     scores = Scores(options.output / "table_5.csv")
+    settings = ["spelling_size"]
+    if options.fine_tune != 1:  # rows of before do not name it
+        settings.append("fine_tune")
+    settings = protocol(options, None, *settings)
     for dataset in options.tagging:
         train, valid, test = (
             first_of(
@@ -279,7 +295,7 @@ def table_5(options):
                 *(("multi", m) for m in ("ssp_mtl", "meta_lstm")),
             ):
                 key = {"data": dataset, "part": part, "model": model, "seed": seed}
-                key["protocol"] = protocol(options, None, "spelling_size")
+                key["protocol"] = settings
                 left = scores.missing(key, [n for n in train if n in test])
                 groups = [[n] for n in left]
                 if part == "multi":
@@ -291,7 +307,7 @@ def table_5(options):
                     told = {n: estimator.estimators_[n].score(*test[n]) for n in names if n in left}
                     scores.add(key, told)
     rows = pd.DataFrame(scores.rows)
-    rows = rows[rows["protocol"] == protocol(options, None, "spelling_size")]
+    rows = rows[rows["protocol"] == settings]
     report.write_table_5(rows, options.output / "table_5.md")
 
 
@@ -349,38 +365,6 @@ def curve(options):
     rows = pd.DataFrame(scores.rows)
     rows = rows[rows["protocol"] == settings]
     report.draw_curve(rows, options.output)
-
-
-class SharedAlone:
-    """The linear model that tasks share beside a network, of two labels."""
-
-    def fit(self, X, y):
-        self.classes, numbers = np.unique(y, return_inverse=True)
-        self.linear, _ = fit_shared({"all": (tokens_of(X), numbers, self.classes)})
-        return self
-
-    def score(self, X, y):
-        likelier = self.linear.scores(tokens_of(X))[:, 0] > 0
-        return float(np.mean(self.classes[likelier.astype(int)] == y))
-
-
-class SpreadLabels:
-    """LabelSpreading among the texts of ``fit`` and those that are scored."""
-
-    def __init__(self, words):
-        self.words = words
-
-    def fit(self, X, y):
-        self.X, self.y = list(X), np.asarray(y)
-        return self
-
-    def score(self, X, y):
-        Z = self.words.fit_transform([*self.X, *X])
-        spreading = LabelSpreading("knn", n_neighbors=min(15, Z.shape[0] - 1), max_iter=100)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # rows that no label reaches, or no convergence
-            spreading.fit(Z, np.concatenate([self.y, np.full(len(X), -1)]))
-        return float(np.mean(spreading.transduction_[len(self.X) :] == y))
 
 
 def peer(method, X, options):

@@ -146,6 +146,33 @@ def test_table_5_and_the_curve(folder, tmp_path):
     assert "| mean of 1 domains |" in (out / "curve.md").read_text()
 
 
+def test_scores_of_taggers_depend_on_fine_tuning(folder, tmp_path):
+    """A row of another setting was taken for one of this."""
+    known, other = (["--table", "5", "--tagging", "crossner", "--fine-tune", n] for n in "10")
+    rows = pd.read_csv(run(folder, tmp_path, *known) / "table_5.csv")
+    assert not rows["protocol"].str.contains("fine_tune").any()  # as in the committed rows
+    more = pd.read_csv(run(folder, tmp_path, *other) / "table_5.csv")
+    assert len(more) == 2 * len(rows)
+    assert more["protocol"][len(rows) :].str.contains('"fine_tune": 0').all()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--models", "gru"], "invalid choice: 'gru'"),
+        (["--parts", "pooled", "--models", "lstm"], "none of these models is of part pooled"),
+        (["--table", "5", "--domains", "books"], "--domains is of table 3 and curve alone"),
+        (["--table", "5", "--models", "lstm"], "--models is of table 3 alone"),
+        (["--table", "curve", "--seeds", "2"], "--seeds is of table 3 and 5 alone"),
+        (["--table", "3", "--spelling-size", "0"], "--spelling-size is of table 5 alone"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(given, told, capsys):
+    with pytest.raises(SystemExit):
+        paper_004.parse_arguments(given)
+    assert told in capsys.readouterr().err
+
+
 def test_peers_read_texts(folder):
     options = paper_004.parse_arguments(["--quick", "--folder", str(folder)])
     X, y = paper_004.reviews(options, "train")["books"]
