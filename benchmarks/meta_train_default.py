@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from recipe import last_look, save, start_from
 
+from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import (
     EpisodeSampler,
@@ -151,6 +152,7 @@ def train(learner, source, args, stage, *, max_steps, learning_rate, shots, imba
         n_pooled=32,
         keep="last",
         checkpoint_dir=Path(args.checkpoint_dir) / stage,
+        start=weights_digest(learner),
         device=args.device,
         n_workers=args.workers,
         random_state=args.seed,

@@ -8,10 +8,12 @@ goes on.
 """
 
 import argparse
+from pathlib import Path
 
 import torch
 from recipe import last_look, save, start_from
 
+from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import MixturePrior, MixtureSampler, MixtureSets
 from sklearn_meta.training import meta_train
@@ -20,7 +22,7 @@ from sklearn_meta.training import meta_train
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="default_mixture.safetensors")
-    parser.add_argument("--checkpoint-dir", default="checkpoints/default_mixture")
+    parser.add_argument("--checkpoint-dir", help="[one of the output's name in checkpoints]")
     parser.add_argument("--start", help="weights to start from; none: random ones")
     parser.add_argument("--protocol", action="store_true", help="train on the paper's sets alone")
     parser.add_argument("--max-steps", type=int, default=6000)
@@ -52,7 +54,8 @@ def main(arguments=None):
         n_validation=16,
         keep="last",
         ema_decay=0.998,
-        checkpoint_dir=args.checkpoint_dir,
+        checkpoint_dir=args.checkpoint_dir or Path("checkpoints") / Path(args.output).stem,
+        start=weights_digest(learner),
         device=args.device,
         random_state=args.seed,
     )

@@ -13,6 +13,7 @@ import torch
 from meta_train_default import add_arguments, backbone_config, tables
 from recipe import last_look, save, start_from
 
+from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source, names_in
 from sklearn_meta.tasks.dataset import column_as_target
@@ -75,6 +76,7 @@ def main(arguments=None):
         n_validation=8,
         keep="last",
         checkpoint_dir=args.checkpoint_dir,
+        start=weights_digest(learner),
         device=args.device,
         random_state=args.seed,
     )

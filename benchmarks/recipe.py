@@ -10,6 +10,7 @@ import torch
 from omniglot_splits import characters
 
 from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.tasks import Drawings
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
@@ -141,6 +142,7 @@ def train(learner, stage, args, name="", **settings):
         keep="last",
         callbacks=[CSVLog(args.log)] if args.log else None,
         checkpoint_dir=args.checkpoint_dir / name,
+        start=weights_digest(learner),
         device=args.device,
         precision="bfloat16" if args.fast else "float32",
         random_state=args.seed,

@@ -98,6 +98,18 @@ def test_a_training_goes_on_from_weights_in_a_folder_of_its_own(tmp_path, monkey
     assert all(folder.name.startswith("default_few_shot-") for folder in folders)
 
 
+def test_a_checkpoint_of_other_beginnings_is_refused(tmp_path, monkeypatch):
+    """Else the card would tell of weights that the new ones were not made from."""
+    monkeypatch.chdir(tmp_path)
+    few = ["--width", "8", "--n-rounds", "1", "--max-steps", "1", "--batch-size", "2"]
+    kept = ["--checkpoint-dir", "kept"]
+    for seed in "12":
+        meta_train_mixtures.main([*few, "--seed", seed, "--output", f"{seed}.safetensors"])
+    meta_train_mixtures.main([*few, *kept, "--start", "1.safetensors", "--output", "a.safetensors"])
+    with pytest.raises(ValueError, match="other settings: start "):
+        meta_train_mixtures.main([*few, *kept, "--start", "2.safetensors"])
+
+
 @pytest.mark.parametrize(
     ("option", "given"),
     [("--stretch", "0.7"), ("--warp", "0.7"), ("--encoder", "omniglot_few_shot")],
@@ -191,8 +203,13 @@ def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_pat
 
 def test_the_mixture_recipe_tells_the_recipe_it_goes_on_from_and_no_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    history = [{"valid_loss": 1.5, "valid_nll": 1.6}]
-    monkeypatch.setattr(meta_train_mixtures, "meta_train", lambda *args, **settings: history)
+    run = []
+
+    def meta_train(*args, **settings):
+        run.append((str(settings["checkpoint_dir"]), settings["start"]))
+        return [{"valid_loss": 1.5, "valid_nll": 1.6}]
+
+    monkeypatch.setattr(meta_train_mixtures, "meta_train", meta_train)
     few = ["--width", "8", "--n-rounds", "1"]
     meta_train_mixtures.main([*few, "--output", "first.safetensors"])
     more = ["--start", str(tmp_path / "first.safetensors"), "--output", "second.safetensors"]
@@ -201,6 +218,7 @@ def test_the_mixture_recipe_tells_the_recipe_it_goes_on_from_and_no_path(tmp_pat
     assert all(map(torch.equal, first.state_dict().values(), second.state_dict().values()))
     assert second.card["recipe"]["start"] == first.card["recipe"]
     assert str(tmp_path) not in str(second.card)
+    assert [folder for folder, _ in run] == ["checkpoints/first", "checkpoints/second"]
 
 
 # The image encoder
