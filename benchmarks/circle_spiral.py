@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from arguments import count
 
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, collate
@@ -35,10 +36,10 @@ PLAIN = {
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--max-steps", type=int, default=20_000)
-    parser.add_argument("--n-test", type=int, default=360, help="held-out tasks for each shot")
+    parser.add_argument("--max-steps", type=count, default=20_000)
+    parser.add_argument("--n-test", type=count, default=360, help="held-out tasks for each shot")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=count, default=1)
     parser.add_argument("--checkpoints", default="checkpoints", help="folder; runs resume there")
     parser.add_argument("--output", default="benchmarks/results/circle_spiral")
     args = parser.parse_args(arguments)

@@ -9,15 +9,17 @@ Of Omniglot every alphabet is a problem of its own. benchmarks/README.md says ho
 """
 
 import argparse
-import os
+import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from arguments import add_folder, check_names, check_tables, count
 from few_shot_report import markdown_table
-from few_shot_tables import ROOT, read_tables
+from few_shot_tables import read_tables
 from omniglot_splits import characters
+from results_folder import RESULTS
 from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -50,10 +52,11 @@ def omniglot(options):
 
 
 def tables(options):
-    """Real tables of a split, of at most ten classes of 15 rows or more."""
+    """Real tables of a split, of at most ten classes with rows enough for every number of shots."""
+    n_rows = max(options.n_shots) + options.n_unlabelled
     for table in read_tables(options.tables, options.split):
         counts = np.bincount(table.y)
-        if len(counts) <= 10 and counts.min() >= 15:
+        if len(counts) <= 10 and counts.min() >= n_rows:
             yield table.name, table.X, table.y
 
 
@@ -65,38 +68,46 @@ DATA = {"digits": digits, "omniglot": omniglot, "tables": tables}
 GAMMA = {"digits": 3, "omniglot": 0.1, "tables": 20}
 
 
+METHODS = (
+    *("FewShotTransformerClassifier", "MetaSemiSupervisedClassifier"),
+    *("LabelSpreading", "LabelSpreading, knn", "1-NN"),
+)
+
+
 def methods(data, options):
     """Name -> estimator; peers of tables get prepared columns."""
     weights = options.weights or ("omniglot_few_shot" if data == "omniglot" else "default")
     prepare = [preparation()] if data == "tables" else []
-    return {
-        "FewShotTransformerClassifier": FewShotTransformerClassifier(weights),
-        "MetaSemiSupervisedClassifier": MetaSemiSupervisedClassifier(),
-        "LabelSpreading": Transductive(make_pipeline(*prepare, LabelSpreading(gamma=GAMMA[data]))),
-        "LabelSpreading, knn": Transductive(
-            make_pipeline(*prepare, LabelSpreading("knn", n_neighbors=7))
-        ),
+    estimators = (
+        FewShotTransformerClassifier(weights),
+        MetaSemiSupervisedClassifier(),
+        Transductive(make_pipeline(*prepare, LabelSpreading(gamma=GAMMA[data]))),
+        Transductive(make_pipeline(*prepare, LabelSpreading("knn", n_neighbors=7))),
         # Of tables it is prepared with the rows to predict, whose categories may be new.
-        "1-NN": peers()["1-NN"] if prepare else KNeighborsClassifier(1),
-    }
+        peers()["1-NN"] if prepare else KNeighborsClassifier(1),
+    )
+    wanted = options.methods or METHODS
+    return {name: e for name, e in zip(METHODS, estimators, strict=True) if name in wanted}
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--data", choices=DATA, default="digits", help="[digits]")
-    add("--split", default="test", help="of Omniglot and of the tables [%(default)s]")
-    add("--n-shots", type=int, nargs="+", default=[1, 3, 5], help="[1 3 5]")
-    add("--n-unlabelled", type=int, default=10, help="rows of each class to predict [%(default)s]")
-    add("--n-splits", type=int, default=10, help="tasks of each problem [%(default)s]")
+    splits = ("train", "valid", "test")
+    add("--split", choices=splits, default="test", help="of Omniglot and the tables [%(default)s]")
+    add("--n-shots", type=count, nargs="+", default=[1, 3, 5], help="[1 3 5]")
+    add("--n-unlabelled", type=count, default=10, help="rows a class to predict [%(default)s]")
+    add("--n-splits", type=count, default=10, help="tasks of each problem [%(default)s]")
     add("--methods", nargs="+", help="these only")
     add("--weights", help="of FewShotTransformerClassifier [the package's]")
-    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
-    add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
-    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
-    add("--tables", type=Path, default=folder, help="folder of the tables [%(default)s]")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/few_shot_cross_val")
-    options = parser.parse_args()
+    add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
+    add_folder(parser, "--tables", "tabular", "folder of the tables")
+    add("--output", type=Path, default=RESULTS / "few_shot_cross_val")
+    options = parser.parse_args(arguments)
+    check_names(parser, "--methods", options.methods, METHODS)
+    if options.data == "tables":
+        check_tables(parser, options.tables)
     options.output.mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore", category=RuntimeWarning)  # rows that no label reaches
     warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
@@ -111,13 +122,13 @@ def main():
                 random_state=0,
             )
             for method, estimator in methods(options.data, options).items():
-                if options.methods and method not in options.methods:
-                    continue
                 scores = cross_val_score(estimator, X, y, cv=cv, error_score="raise")
                 rows.append(
                     {"problem": name, "shots": k, "method": method, "accuracy": scores.mean()}
                 )
         print(f"{name}: {len(set(y))} classes", flush=True)
+    if not rows:
+        sys.exit("no table to run on")
     frame = pd.DataFrame(rows)
     table = frame.pivot_table("accuracy", "method", "shots", sort=False)
     table.columns = [f"{k} shots" for k in table.columns]

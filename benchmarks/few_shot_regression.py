@@ -10,7 +10,6 @@ how to read it.
 """
 
 import argparse
-import os
 import sys
 import time
 from functools import cache, partial
@@ -19,7 +18,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import regression_peers
-from few_shot_tables import ROOT, our_methods, read_tables
+from arguments import add_folder, check_tables, count
+from few_shot_tables import our_methods, read_tables
 from peers import prepare, run_cached
 from regression_peers import RegressionCache
 from regression_report import plot_curves, summarise, to_markdown
@@ -186,12 +186,11 @@ def parse_arguments(arguments=None):
     names = list(regression_peers.PEERS)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
-    add("--folder", type=Path, default=folder, help="index.csv and the tables [%(default)s]")
+    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
     add("--split", choices=["test", "valid", "train"], default="test")
-    add("--episodes", type=int, default=10, help="tasks drawn from each table")
-    add("--labelled", type=int, nargs="+", default=[10, 15, 20], help="labelled rows of a task")
-    add("--rows", type=int, default=100, help="labelled and unlabelled rows of a task")
+    add("--episodes", type=count, default=10, help="tasks drawn from each table")
+    add("--labelled", type=count, nargs="+", default=[10, 15, 20], help="labelled rows of a task")
+    add("--rows", type=count, default=100, help="labelled and unlabelled rows of a task")
     add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
     add("--inductive", action="store_true", help="also ours with transductive=False")
     add("--device", default="auto", help="where ours runs")
@@ -202,12 +201,11 @@ def parse_arguments(arguments=None):
     add("--quick", action="store_true", help="3 episodes of 6 tables")
     options = parser.parse_args(arguments)
     options.output = place_of(options.output, "few_shot_regression", options.quick)
-    if not (options.folder / "index.csv").is_file():
-        parser.error(f"no index.csv in {options.folder}: pass --folder or set SKLEARN_META_DATA")
+    check_tables(parser, options.folder)
     if not options.weights and not options.peers:
         parser.error("nothing to run: --weights and --peers are both empty")
-    if min(*options.labelled, options.episodes) < 1 or options.rows <= max(options.labelled):
-        parser.error("--labelled and --episodes are 1 at least, --rows more than any --labelled")
+    if options.rows <= max(options.labelled):
+        parser.error("give --rows more than any --labelled")
     return options
 
 

@@ -13,7 +13,6 @@ and how to read it.
 
 import argparse
 import hashlib
-import os
 import sys
 import time
 from functools import cache, partial
@@ -23,13 +22,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import peers
+from arguments import add_folder, check_tables, count
 from few_shot_report import SETTING, plot_curves, summarise, to_markdown
 from further_targets import further_targets
 from results_folder import place_of
 from sklearn.metrics import accuracy_score, log_loss
 from table_seeds import generator_of
 
-ROOT = Path(__file__).resolve().parents[1]
 # Mixed into everyone's probabilities: without it, one confident mistake of 1-NN is infinite.
 UNIFORM = 0.01
 
@@ -172,13 +171,19 @@ def our_estimator(weights, transductive, device):
     return estimator
 
 
+def our_names(weights):
+    """Names of our rows in the tables -> weights."""
+    names = {}
+    for w in weights:
+        name = f"ours:{Path(w).stem}"
+        names[f"ours:{w}" if name in names else name] = w  # two files of one name in two folders
+    return names
+
+
 def our_methods(weights, inductive, device):
     """Names of our rows in the tables -> arguments of `our_estimator`."""
     methods = {}
-    for w in weights:
-        name = f"ours:{Path(w).stem}"
-        if name in methods:  # two files of one name in two folders
-            name = f"ours:{w}"
+    for name, w in our_names(weights).items():
         methods[name] = (w, True, device)
         if inductive:
             methods[f"{name}:inductive"] = (w, False, device)
@@ -282,22 +287,15 @@ def run(
 
 
 def parse_arguments(arguments=None):
-    def positive(text):
-        value = int(text)
-        if value < 1:
-            raise argparse.ArgumentTypeError(f"{value} is not positive")
-        return value
-
     names = list(peers.PEERS)
     several = "unlabelled rows a class; with several, only the rows of the smallest are scored"
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
-    add("--folder", type=Path, default=folder, help="index.csv and the tables [%(default)s]")
+    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
     add("--split", choices=["test", "valid"], default="test")
-    add("--episodes", type=positive, default=10, help="tasks drawn from each table")
-    add("--shots", type=positive, nargs="+", default=[1, 3, 5], help="labelled rows a class")
-    add("--unlabelled", type=positive, nargs="+", default=[20], help=several)
+    add("--episodes", type=count, default=10, help="tasks drawn from each table")
+    add("--shots", type=count, nargs="+", default=[1, 3, 5], help="labelled rows a class")
+    add("--unlabelled", type=count, nargs="+", default=[20], help=several)
     of_classes = "of classes among unlabelled rows: as many of each, or as the table has them"
     add("--frequencies", choices=list(FREQUENCIES), default="even", help=f"{of_classes} [even]")
     add("--targets", choices=["own", "further"], default="own", help="of the tables [own]")
@@ -318,8 +316,7 @@ def parse_arguments(arguments=None):
     add("--quick", action="store_true", help="3 episodes of 6 tables")
     options = parser.parse_args(arguments)
     options.output = place_of(options.output, "few_shot_tables", options.quick)
-    if not (options.folder / "index.csv").is_file():
-        parser.error(f"no index.csv in {options.folder}: pass --folder or set SKLEARN_META_DATA")
+    check_tables(parser, options.folder)
     if not options.weights and not options.peers:
         parser.error("nothing to run: --weights and --peers are both empty")
     return options

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import sklearn
 import torch
+from arguments import count
 from results_folder import place_of
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -39,8 +40,8 @@ FITTED = "GaussianProcessRegressor, kernel fitted, loop"
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few small tasks")
-    parser.add_argument("--n-tasks", type=int, default=256)
-    parser.add_argument("--n-repeats", type=int, default=5, help="timed calls of each at least")
+    parser.add_argument("--n-tasks", type=count, default=256)
+    parser.add_argument("--n-repeats", type=count, default=5, help="timed calls of each at least")
     parser.add_argument("--output", help="no ending [benchmarks/results/gp_speed, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "gp_speed", args.quick)

@@ -15,6 +15,7 @@ import argparse
 import shutil
 
 import torch
+from arguments import count
 from results_folder import place_of
 from speed import conditions, interleaved, publish
 from torch.nn import functional as F
@@ -29,7 +30,7 @@ LOOP, FAST = "loop over heads", "sklearn_meta, --fast"
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few short episodes")
-    parser.add_argument("--n-repeats", type=int, default=15, help="timed steps of each at least")
+    parser.add_argument("--n-repeats", type=count, default=15, help="timed steps of each at least")
     parser.add_argument("--output", help="a file [benchmarks/results/mann_speed.md, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "mann_speed.md", args.quick)

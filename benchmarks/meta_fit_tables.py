@@ -7,36 +7,35 @@ tables, and scores both weights on its `test` tables as few_shot_tables does.
 """
 
 import argparse
-import os
 from pathlib import Path
 
 import few_shot_tables
 import numpy as np
 import pandas as pd
 import torch
+from arguments import add_folder, check_tables, count
 from meta_train_default import tables
+from results_folder import RESULTS
 from scipy.stats import ttest_1samp
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.inspection import MetaLearningCurveDisplay
 from sklearn_meta.weights import save_learner
 
-ROOT = Path(__file__).parents[1]
 
-
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
-    parser.add_argument("--folder", type=Path, default=folder, help="index.csv and the tables")
+    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
     parser.add_argument("--start", default="prior", help="name or path of weights")
-    parser.add_argument("--max-steps", type=int, default=2500)
-    parser.add_argument("--eval-every", type=int, default=250)
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--max-steps", type=count, default=2500)
+    parser.add_argument("--eval-every", type=count, default=250)
+    parser.add_argument("--batch-size", type=count, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--checkpoint-dir", help="a killed run goes on from there")
-    parser.add_argument("--episodes", type=int, default=100, help="test tasks from each table")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/meta_fit_tables")
-    args = parser.parse_args()
+    parser.add_argument("--episodes", type=count, default=100, help="test tasks from each table")
+    parser.add_argument("--output", type=Path, default=RESULTS / "meta_fit_tables")
+    args = parser.parse_args(arguments)
+    check_tables(parser, args.folder)
     torch.set_num_threads(1)
 
     classifier = MetaSemiSupervisedClassifier(args.start, random_state=0)

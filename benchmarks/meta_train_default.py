@@ -10,10 +10,10 @@ up to 40 labelled rows a class. Run again after a kill, it goes on.
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 import torch
+from arguments import data_folder
 from recipe import last_look, save, start_from
 
 from sklearn_meta.fingerprint import weights_digest
@@ -32,7 +32,7 @@ from sklearn_meta.training import meta_train
 #: Families of scikit-learn's own datasets; winequality is another dataset than wine.
 SCIKIT_LEARN = ("iris", "wine", "breast.w", "diabetes_sklearn", "boston", "pendigits")
 
-FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
+FOLDER = data_folder("tabular")
 
 
 def tables(folder, split, task="classification", *, retarget=0.0):

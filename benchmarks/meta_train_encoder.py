@@ -10,11 +10,11 @@ that it writes hold a Few-Shot Transformer without layers in front of which the 
 """
 
 import argparse
-import os
 from pathlib import Path
 
 import numpy as np
 import torch
+from arguments import add_folder
 from paper_001_omniglot import (
     N_CHARACTERS,
     N_INSTANCES,
@@ -30,7 +30,6 @@ from torch.nn.functional import affine_grid, cross_entropy, grid_sample, interpo
 from sklearn_meta.devices import autocast
 from sklearn_meta.few_shot_learner import FewShotLearner
 
-ROOT = Path(__file__).resolve().parents[1]
 SIDE = 28
 
 #: Bounds of what each drawing is turned by, in radians, scaled by, and shifted by, in half sides.
@@ -49,8 +48,7 @@ TEMPERATURE = 0.07
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
-    add("--omniglot", type=Path, default=folder, help="folder of omniglot.npz [%(default)s]")
+    add_folder(parser, "--omniglot", "omniglot", "folder of omniglot.npz")
     add("--output", type=Path, default="encoder.safetensors", help="[%(default)s]")
     add("--n-filters", type=int, default=64, help="[%(default)s]")
     add("--shift", type=int, default=1, help="pixels, outside of training [%(default)s]")

@@ -8,10 +8,10 @@ product is positive. Word vectors are of the same texts. Run again after a kill,
 """
 
 import argparse
-import os
 from pathlib import Path
 
 import numpy as np
+from arguments import add_folder
 from recipe import save
 from scipy.sparse import csr_array
 from sklearn.decomposition import TruncatedSVD
@@ -20,8 +20,6 @@ from sklearn_meta import MetaLSTMClassifier
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.tasks.reviews import rows_by_domain
 from sklearn_meta.tasks.texts import tokens_of, vocabulary
-
-ROOT = Path(__file__).resolve().parents[1]
 
 #: Tasks of domains as the file calls them; all other domains but OTHERS are products.
 TASKS = {"movies": "films", "products": "pros and cons"}
@@ -42,8 +40,7 @@ WINDOW, SMOOTHING = 5, 0.75
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    folder = os.environ.get("SKLEARN_META_TEXT") or ROOT / "../shared/data/text"
-    add("--texts", type=Path, default=folder, help="folder of nltk_sentiment.parquet [%(default)s]")
+    add_folder(parser, "--texts", "text", "folder of nltk_sentiment.parquet")
     add("--output", type=Path, default="english_reviews.safetensors", help="[%(default)s]")
     add("--checkpoint-dir", type=Path, default="checkpoints/english_reviews", help="[%(default)s]")
     add("--log", help="CSV file of the losses")

@@ -22,6 +22,7 @@ from statistics import median
 
 import numpy as np
 import torch
+from arguments import data_folder
 from results_folder import place_of
 from skorch.callbacks import Callback
 from torch.nn.functional import cross_entropy
@@ -33,7 +34,7 @@ from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import available_weights, load_learner
 
-FOLDER = os.environ.get("SKLEARN_META_DATA", "../shared/data/tabular")
+FOLDER = data_folder("tabular")
 BATCH_SIZE = 8  # this and the rate are the defaults of meta_fit
 LEARNING_RATE = 1e-3
 N_WARMUP = 4  # so that a short run sees the cosine, too

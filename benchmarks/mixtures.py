@@ -20,6 +20,7 @@ from pathlib import Path
 import pandas as pd
 import sklearn
 import torch
+from arguments import count
 from mixture_methods import CONTROLS, PEERS, oracle, ours, scores_of
 from mixture_report import cells_report, draw_cells, summarise, summarise_cells, table_report
 from mixture_sets import draw_sets
@@ -51,7 +52,7 @@ def main(arguments=None):
     what.add_argument("--cells", action="store_true", help="held-out likelihood over k and d")
     parser.add_argument("--quick", action="store_true", help="few sets, few methods")
     parser.add_argument("--weights", nargs="*", default=["default"], help="names or paths")
-    parser.add_argument("--n-sets", type=int, help="sets, with --cells of each cell")
+    parser.add_argument("--n-sets", type=count, help="sets, with --cells of each cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reuse", help="*_sets.csv.gz of an earlier run, for the peers' rows")
     parser.add_argument("--output", help="a folder [benchmarks/results/mixtures, or _quick]")

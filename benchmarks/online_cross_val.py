@@ -13,6 +13,7 @@ import time
 import warnings
 
 import pandas as pd
+from arguments import count
 from few_shot_report import markdown_table
 from online_tables import toys
 from results_folder import place_of
@@ -39,8 +40,8 @@ def methods():
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n-rows", type=int, default=100, help="to learn from [%(default)s]")
-    parser.add_argument("--n-splits", type=int, default=5)
+    parser.add_argument("--n-rows", type=count, default=100, help="to learn from [%(default)s]")
+    parser.add_argument("--n-splits", type=count, default=5)
     parser.add_argument("--quick", action="store_true", help="one split of 30 rows")
     name = "online_tables/cross_val.md"
     parser.add_argument("--output", help=f"a file [benchmarks/results/{name}, or _quick]")

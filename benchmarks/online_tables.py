@@ -8,15 +8,16 @@ benchmarks/README.md says what is measured and how to read it.
 """
 
 import argparse
-import os
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from arguments import add_folder, check_tables, count
 from few_shot_report import markdown_table, paired_tests
-from few_shot_tables import ROOT, Table, read_tables
+from few_shot_tables import Table, read_tables
+from results_folder import RESULTS
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.linear_model import SGDClassifier
@@ -159,15 +160,16 @@ def to_markdown(summary, title):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
-    add("--folder", type=Path, default=folder, help="index.csv and the tables [%(default)s]")
+    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
     add("--split", choices=["test", "valid"], default="test")
     add("--toys", action="store_true", help="scikit-learn's toy sets in place of a folder")
-    add("--episodes", type=int, default=5, help="streams of each table [%(default)s]")
+    add("--episodes", type=count, default=5, help="streams of each table [%(default)s]")
     add("--weights", nargs="+", default=["default"], help="names or paths")
-    add("--members", type=int, default=8, help="n_estimators [%(default)s]")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/online_tables")
+    add("--members", type=count, default=8, help="n_estimators [%(default)s]")
+    add("--output", type=Path, default=RESULTS / "online_tables")
     options = parser.parse_args(arguments)
+    if not options.toys:
+        check_tables(parser, options.folder)
     from sklearn_meta import MANNClassifier
 
     ours = {name: MANNClassifier(name, n_estimators=options.members) for name in options.weights}

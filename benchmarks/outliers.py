@@ -8,7 +8,6 @@ first? Nobody is told a label. benchmarks/README.md says what is measured and ho
 """
 
 import argparse
-import os
 import sys
 import time
 import warnings
@@ -18,8 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from arguments import add_folder, check_tables, count
 from few_shot_report import markdown_table, paired_tests
-from few_shot_tables import ROOT, read_tables
+from few_shot_tables import our_names, read_tables
+from results_folder import RESULTS
 from sklearn.covariance import EllipticEnvelope
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -248,17 +249,15 @@ def to_markdown(summary):
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    folder = os.environ.get("SKLEARN_META_DATA") or ROOT / "../shared/data/tabular"
-    add("--folder", type=Path, default=folder, help="index.csv and the tables [%(default)s]")
+    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
     add("--split", choices=["test", "valid"], default="test")
-    add("--episodes", type=int, default=10, help="sets drawn from each table and setting")
+    add("--episodes", type=count, default=10, help="sets drawn from each table and setting")
     add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
     add("--peers", nargs="*", default=list(PEERS), choices=list(PEERS), metavar="NAME")
     add("--device", default="auto", help="where ours runs")
-    add("--output", type=Path, default=ROOT / "benchmarks/results/outliers")
+    add("--output", type=Path, default=RESULTS / "outliers")
     options = parser.parse_args(arguments)
-    if not (options.folder / "index.csv").is_file():
-        parser.error(f"no index.csv in {options.folder}: pass --folder or set SKLEARN_META_DATA")
+    check_tables(parser, options.folder)
     if not options.weights and not options.peers:
         parser.error("nothing to run: --weights and --peers are both empty")
     return options
@@ -266,7 +265,7 @@ def parse_arguments(arguments=None):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
-    ours = {f"ours:{Path(w).stem}": w for w in options.weights}
+    ours = our_names(options.weights)
     methods = ours | {name: PEERS[name] for name in options.peers}
     tables = read_tables(options.folder, options.split)
     results = [

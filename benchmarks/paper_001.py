@@ -10,19 +10,17 @@ tables on mixtures and clusters are those of benchmarks/mixtures.py.
 """
 
 import argparse
-import os
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
 import paper_001_report as report
 import torch
+from arguments import add_folder, check_names, count
 from paper_001_grid import TABLES
 from paper_001_tasks import MaxRegression, OddOneOut, PointClouds, UniqueCharacters
 from paper_001_training import run_cell
 from results_folder import place_of
-
-ROOT = Path(__file__).resolve().parents[1]
 
 #: What --quick sets: too little to learn anything.
 QUICK = {"steps": 2, "seeds": 2, "n_valid": 20, "n_test": 20}
@@ -33,19 +31,20 @@ def parse_arguments(arguments=None):
     add = parser.add_argument
     add("--only", nargs="+", choices=list(TABLES), default=list(TABLES), help="[all]")
     add("--methods", nargs="+", help="of these only, by the paper's names [all]")
-    add("--seeds", type=int, default=3, help="trainings of each method [%(default)s]")
+    add("--seeds", type=count, default=3, help="trainings of each method [%(default)s]")
     add("--factor", type=float, default=1.0, help="on the steps of each training [%(default)s]")
-    add("--steps", type=int, help="of each training, in place of the task's own")
+    add("--steps", type=count, help="of each training, in place of the task's own")
     add("--encoder", default="omniglot_few_shot", help="weights that encode images [%(default)s]")
     add("--end-to-end", action="store_true", help="train an image encoder with each method")
-    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
-    add("--omniglot", type=Path, default=folder, help="folder of omniglot.npz [%(default)s]")
-    add("--n-valid", type=int, default=1000, help="validation sets of a look [%(default)s]")
-    add("--n-test", type=int, default=4000, help="test sets of each seed [%(default)s]")
+    add_folder(parser, "--omniglot", "omniglot", "folder of omniglot.npz")
+    add("--n-valid", type=count, default=1000, help="validation sets of a look [%(default)s]")
+    add("--n-test", type=count, default=4000, help="test sets of each seed [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_001"), help="[%(default)s]")
     add("--output", type=Path, help="a folder [benchmarks/results/paper_001, or _quick]")
     add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
     options = parser.parse_args(arguments)
+    methods = [m.name for key in options.only for m in TABLES[key].methods]
+    check_names(parser, "--methods", options.methods, methods)
     options.output = place_of(options.output, "paper_001", options.quick)
     if options.quick:
         vars(options).update(QUICK)

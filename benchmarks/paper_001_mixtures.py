@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+from arguments import count
 from mixture_methods import padded
 from mixture_sets import draw_sets
 from mixtures import RUNS, measure
@@ -131,10 +132,10 @@ def method(learner, batch=50):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=list(METHODS), default=list(METHODS))
-    parser.add_argument("--steps", type=int, default=2000, help="the paper: 50,000")
-    parser.add_argument("--batch-size", type=int, default=10)
-    parser.add_argument("--width", type=int, default=64, help="the paper: 128")
-    parser.add_argument("--n-sets", type=int, default=1000)
+    parser.add_argument("--steps", type=count, default=2000, help="the paper: 50,000")
+    parser.add_argument("--batch-size", type=count, default=10)
+    parser.add_argument("--width", type=count, default=64, help="the paper: 128")
+    parser.add_argument("--n-sets", type=count, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few steps and sets")
     parser.add_argument("--checkpoints", default="checkpoints/paper_001_mixtures")

@@ -11,12 +11,12 @@ task all train for the same number of steps, 16 episodes each.
 """
 
 import argparse
-import os
 from pathlib import Path
 
 import pandas as pd
 import paper_002_report as report
 import torch
+from arguments import add_folder, check_names, count
 from paper_002_evaluation import predict_after
 from paper_002_grid import MANN, REGRESSIONS, TABLES
 from paper_002_training import RECIPES, network_of, prior, run_cell
@@ -25,8 +25,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 
 from sklearn_meta.weights import load_learner
 
-ROOT = Path(__file__).resolve().parents[1]
-
 KEYS = [*TABLES, "figure_5", "figure_6"]
 
 #: Samples that figure 5 shows the methods, and points at which it asks them.
@@ -34,6 +32,10 @@ N_SAMPLES, N_POINTS = 20, 200
 
 #: What --quick sets: too little to learn anything.
 QUICK = {"steps": 2, "encoder_steps": 2, "n_validation": 1, "n_test": 20}
+
+#: Names of tasks.
+TASKS = [task.name for table in TABLES.values() for task, _ in table.cells]
+TASKS += [task.name for task in REGRESSIONS]
 
 #: Tasks of weights that are given without one, by what labels are to them.
 HOME = {"onehot": "onehot_5", "string": "string_15"}
@@ -45,10 +47,10 @@ def parse_arguments(arguments=None):
     add("--only", nargs="+", choices=KEYS, default=KEYS, help="[all]")
     add("--methods", nargs="+", help="of the tables and figures 3 and 4, these only [all]")
     add("--tasks", nargs="+", help="likewise, such as string_5 [all]")
-    add("--seeds", type=int, default=1, help="trainings of each method [%(default)s]")
+    add("--seeds", type=count, default=1, help="trainings of each method [%(default)s]")
     add("--factor", type=float, default=1.0, help="on the steps of each training [%(default)s]")
-    add("--steps", type=int, help="of each training, in place of the task's own")
-    add("--encoder-steps", type=int, default=20_000, help="of the autoencoder [%(default)s]")
+    add("--steps", type=count, help="of each training, in place of the task's own")
+    add("--encoder-steps", type=count, default=20_000, help="of the autoencoder [%(default)s]")
     add(
         "--recipe",
         choices=RECIPES,
@@ -65,17 +67,23 @@ def parse_arguments(arguments=None):
         f"string_5) those of one-hot labels are for {HOME['onehot']}, of strings for "
         f"{HOME['string']}",
     )
-    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
-    add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
-    add("--n-validation", type=int, default=8, help="batches of a look [%(default)s]")
-    add("--n-test", type=int, default=1000, help="test episodes of each seed [%(default)s]")
+    add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
+    add("--n-validation", type=count, default=8, help="batches of a look [%(default)s]")
+    add("--n-test", type=count, default=1000, help="test episodes of each seed [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_002"), help="[%(default)s]")
     add("--output", type=Path, help="a folder [benchmarks/results/paper_002, or _quick]")
     add("--fast", action="store_true", help="compiled access (by a C++ compiler), bfloat16")
     add("--quick", action="store_true", help="all of it in two minutes, and nothing learned")
     options = parser.parse_args(arguments)
     options.output = place_of(options.output, "paper_002", options.quick)
-    options.weights = dict(map(as_weights, options.weights))
+    cells = [cell for key in options.only if key in TABLES for cell in TABLES[key].cells]
+    check_names(parser, "--methods", options.methods, [method.name for _, method in cells])
+    check_names(parser, "--tasks", options.tasks, [task.name for task, _ in cells])
+    try:
+        options.weights = dict(map(as_weights, options.weights))
+    except ValueError as error:
+        parser.error(f"--weights: {error}")
+    check_names(parser, "--weights", options.weights, TASKS)
     if options.quick:
         vars(options).update(QUICK)
     return options
@@ -84,7 +92,10 @@ def parse_arguments(arguments=None):
 def as_weights(given):
     """Task and name of weights, of which the task may be left out."""
     task, _, name = given.rpartition("=")
-    return task or HOME[load_learner(name).names["head"]], name
+    head = load_learner(name).names["head"]  # an error now, not after other trainings
+    if not task and head not in HOME:
+        raise ValueError(f"give the task of {name}, as in TASK={name}")
+    return task or HOME[head], name
 
 
 def main(arguments=None):

@@ -16,7 +16,6 @@ killed command goes on, and does nothing twice.
 
 import argparse
 import json
-import os
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from typing import NamedTuple
 import pandas as pd
 import paper_003_report as report
 import torch
+from arguments import add_folder, count
 from paper_003_tasks import DATA, N_FUNCTIONS, accuracy, make_learner, sampler
 from results_folder import place_of
 from sklearn.ensemble import RandomForestRegressor
@@ -35,8 +35,6 @@ from sklearn_meta.backbones.few_shot_transformer import VARIANTS
 from sklearn_meta.tasks import make_symbolic_regression
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 class Settings(NamedTuple):
@@ -103,22 +101,21 @@ def parse_arguments(arguments=None):
     add("--data", nargs="+", choices=DATA, default=["symbolic"], help="[symbolic]")
     add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="[all]")
     add("--ablations", action="store_true", help="A1 to A8 in place of the models")
-    add("--search", type=int, metavar="N", help="search settings of each model by N trials")
+    add("--search", type=count, metavar="N", help="search settings of each model by N trials")
     add("--coefficients", action="store_true", help="weights of networks to coefficients (A.1.4)")
-    add("--seeds", type=int, default=3, help="runs of each model [%(default)s]; 10 in the paper")
-    add("--max-steps", type=int, default=5000, help="of each run [%(default)s]")
-    add("--batch-size", type=int, default=32, help="[%(default)s]")
-    add("--n-test", type=int, default=2000, help="episodes of a score [%(default)s]")
+    add("--seeds", type=count, default=3, help="runs of each model [%(default)s]; 10 in the paper")
+    add("--max-steps", type=count, default=5000, help="of each run [%(default)s]")
+    add("--batch-size", type=count, default=32, help="[%(default)s]")
+    add("--n-test", type=count, default=2000, help="episodes of a score [%(default)s]")
     add("--n-functions", type=float, default=1.0, help="factor on the functions [%(default)s]")
-    add("--orders", type=int, default=1, help="of labelled rows, to average [%(default)s]")
+    add("--orders", type=count, default=1, help="of labelled rows, to average [%(default)s]")
     add("--found", action="store_true", help="with the settings that --search found")
     add("--paper", action="store_true", help="with the settings that the paper reports")
     add("--dropout", type=float, default=0.0, help="of all but SNAIL, which has none [%(default)s]")
-    add("--n-filters", type=int, default=64, help="of the image encoder [%(default)s]")
+    add("--n-filters", type=count, default=64, help="of the image encoder [%(default)s]")
     add("--encoder", help="weights whose image encoder is taken as it is, by all models")
     add("--weights", nargs="+", help="score these in place of trainings")
-    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
-    add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
+    add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
     add("--mini-imagenet", type=Path, help="folder of MiniImageNet")
     add("--cache", type=Path, default=Path("checkpoints/paper_003"), help="[%(default)s]")
     add("--output", type=Path, help="a folder [benchmarks/results/paper_003, or _quick]")
@@ -129,6 +126,12 @@ def parse_arguments(arguments=None):
     options.output = place_of(options.output, "paper_003", options.quick)
     if options.encoder and options.data != ["omniglot"]:
         parser.error("--encoder is for --data omniglot alone")
+    if "mini_imagenet" in options.data and options.mini_imagenet is None:
+        parser.error("--data mini_imagenet: give its folder by --mini-imagenet")
+    if options.search and (options.ablations or options.dropout or options.found):
+        parser.error("--search finds settings: leave out --ablations, --dropout and --found")
+    if options.ablations and options.models != list(MODELS):
+        parser.error("--ablations stand in place of --models: leave one of them out")
     if options.found and (options.ablations or options.dropout):
         parser.error("--found has the settings of a search: leave out --ablations and --dropout")
     if options.paper and (options.found or options.search or options.dropout):

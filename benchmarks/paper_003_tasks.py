@@ -131,8 +131,6 @@ def symbolic(options):
 
 def mini_imagenet(options):
     """Colour pictures of 84 x 84 pixels."""
-    if options.mini_imagenet is None:
-        raise SystemExit("mini_imagenet: give its folder by --mini-imagenet.")
     folder = Path(options.mini_imagenet)
     sources = {split: load_mini_imagenet(folder, split) for split in N_FUNCTIONS}
     learner = {"inputs": "images", "n_inputs": 3 * 84 * 84}

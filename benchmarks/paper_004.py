@@ -12,7 +12,6 @@ seed x domain) is a row of a csv, written when it is there: a killed command goe
 import argparse
 import hashlib
 import json
-import os
 import time
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import numpy as np
 import pandas as pd
 import paper_004_report as report
 import torch
+from arguments import add_folder, count
 from paper_004_peers import SharedAlone, SpreadLabels
 from results_folder import place_of
 from sklearn.base import clone
@@ -29,8 +29,6 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
 from sklearn_meta.tasks import load_reviews, load_tagging
-
-ROOT = Path(__file__).resolve().parents[1]
 
 #: What a user would try first.
 TF_IDF = "TF-IDF, LogisticRegression"
@@ -79,20 +77,19 @@ def parse_arguments(arguments=None):
     add("--models", nargs="+", choices=models, metavar="MODEL", help="of table 3, these only")
     add("--domains", nargs="+", help="these only, not of table 5 [all]")
     add("--tagging", nargs="+", choices=TAGGING, default=list(TAGGING), help="[all]")
-    folder = os.environ.get("SKLEARN_META_TEXT") or ROOT / "../shared/data/text"
-    add("--folder", type=Path, default=folder, help="of the texts [%(default)s]")
+    add_folder(parser, "--folder", "text", "of the texts")
     add("--word-vectors", type=Path, help="[word_vectors_100d.npz of the folder, if it is there]")
-    add("--seeds", type=int, default=1, help="[%(default)s]")
-    add("--epochs", type=int, default=5, help="of joint training [%(default)s]")
+    add("--seeds", type=count, default=1, help="[%(default)s]")
+    add("--epochs", type=count, default=5, help="of joint training [%(default)s]")
     add("--fine-tune", type=int, default=1, help="epochs of each task afterwards [%(default)s]")
-    add("--own-epochs", type=int, default=10, help="of one domain alone [%(default)s]")
-    add("--least-steps", type=int, default=200, help="from nothing [%(default)s]")
-    add("--left-out", type=int, default=1, help="domains a transfer leaves out [%(default)s]")
+    add("--own-epochs", type=count, default=10, help="of one domain alone [%(default)s]")
+    add("--least-steps", type=count, default=200, help="from nothing [%(default)s]")
+    add("--left-out", type=count, default=1, help="domains a transfer leaves out [%(default)s]")
     add("--pooling", choices=["max", "last"], default="max", help="of words [%(default)s]")
     add("--spelling-size", type=int, default=50, help="of taggers [%(default)s]")
     add("--learning-rate", type=float, help="[0.002, or of taggers 0.004]")
-    add("--n-texts", type=int, help="of each domain at most, to be quick")
-    add("--max-length", type=int, default=300, help="words of a text [%(default)s]")
+    add("--n-texts", type=count, help="of each domain at most, to be quick")
+    add("--max-length", type=count, default=300, help="words of a text [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_004"), help="[%(default)s]")
     add("--output", type=Path, help="a folder [benchmarks/results/paper_004, or _quick]")
     add("--quick", action="store_true", help="a minute, and nothing learned")

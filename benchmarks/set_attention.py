@@ -20,6 +20,7 @@ import sys
 from pathlib import Path
 
 import torch
+from arguments import count
 from matplotlib.figure import Figure
 from results_folder import place_of
 from speed import high_water_mark, interleaved
@@ -227,7 +228,7 @@ def plot(rows, path):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller sets, fewer repetitions")
-    parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument("--threads", type=count, default=1, help="of torch")
     parser.add_argument(
         "--output", help="without an ending [benchmarks/results/paper_001/figure_5, or _quick]"
     )

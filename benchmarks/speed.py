@@ -23,6 +23,7 @@ from statistics import median
 
 import numpy as np
 import torch
+from arguments import count
 from results_folder import place_of
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
@@ -43,7 +44,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller tasks, fewer repetitions")
     parser.add_argument("--device", default="cpu", help="of the backbone and the attention")
-    parser.add_argument("--threads", type=int, default=1, help="of torch on CPU")
+    parser.add_argument("--threads", type=count, default=1, help="of torch on CPU")
     parser.add_argument("--output", help="without an ending [benchmarks/results/speed, or _quick]")
     parser.add_argument("--peak-memory", nargs=5, help=argparse.SUPPRESS)  # see peak_memory
     args = parser.parse_args()

@@ -13,6 +13,7 @@ import argparse
 
 import numpy as np
 import torch
+from arguments import count
 from results_folder import place_of
 from speed import conditions, interleaved, publish
 from torch import nn
@@ -27,7 +28,7 @@ HIDDEN, THRESHOLD, N_POINTS, LEARNING_RATE, MAX_ITER, SEED = 16, 1e-3, 32, 0.03,
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few networks")
-    parser.add_argument("--n-repeats", type=int, default=5, help="timed runs of each at least")
+    parser.add_argument("--n-repeats", type=count, default=5, help="timed runs of each at least")
     parser.add_argument("--output", help="a file [benchmarks/results/symbolic_speed.md, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "symbolic_speed.md", args.quick)

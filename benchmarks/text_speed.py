@@ -12,6 +12,7 @@ packed ones. All take turns in one run; that ours and the loop give the same is 
 import argparse
 
 import torch
+from arguments import count
 from results_folder import place_of
 from speed import conditions, interleaved, publish
 from torch import nn
@@ -28,7 +29,7 @@ PADDED = "torch.nn.LSTM, padded"
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few short texts")
-    parser.add_argument("--n-repeats", type=int, default=10, help="timed steps of each at least")
+    parser.add_argument("--n-repeats", type=count, default=10, help="timed steps of each at least")
     parser.add_argument("--output", help="a file [benchmarks/results/text_speed.md, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "text_speed.md", args.quick)

@@ -9,21 +9,18 @@ length one, and of these the first 100 principal components.
 """
 
 import argparse
-import os
 from pathlib import Path
 
 import numpy as np
+from arguments import add_folder
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    folder = os.environ.get("SKLEARN_META_TEXT") or ROOT / "../shared/data/text"
-    add("--folder", type=Path, default=folder, help="of word_vectors_100d.npz [%(default)s]")
+    add_folder(parser, "--folder", "text", "of word_vectors_100d.npz")
     add("--output", type=Path, default=Path("word_vectors_200d.npz"), help="[%(default)s]")
     args = parser.parse_args(arguments)
     with np.load(args.folder / "word_vectors_100d.npz") as file:

@@ -168,6 +168,8 @@ def test_figures_and_times(folder, tmp_path):
     assert pd.read_csv(results / "figure_6a_summary.csv")["x"].nunique() == 3
     fresh = run(folder, tmp_path, "--only", "2a", "--fresh", "--methods", "w/oRes")
     assert (fresh / "table_2a_fresh.md").is_file()
+    run(folder, tmp_path, "--only", "3", "--methods", "Proto")  # as ratios to Ours all the same
+    assert list(pd.read_csv(results / "table_3.csv")["method"]) == ["Proto", "Ours"]
 
 
 def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):

@@ -1,0 +1,45 @@
+"""What the commands of several benchmarks share: folders of data, counts and names."""
+
+import argparse
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Variables of the environment that say where data are.
+VARIABLES = {
+    "tabular": "SKLEARN_META_DATA",
+    "omniglot": "SKLEARN_META_OMNIGLOT",
+    "text": "SKLEARN_META_TEXT",
+}
+
+
+def data_folder(kind):
+    """The folder of one kind of data: that of the environment, or one beside the project's root."""
+    return Path(os.environ.get(VARIABLES[kind]) or ROOT / "../shared/data" / kind)
+
+
+def add_folder(parser, option, kind, text):
+    """Let an option say where one kind of data is."""
+    parser.add_argument(option, type=Path, default=data_folder(kind), help=f"{text} [%(default)s]")
+
+
+def check_tables(parser, folder):
+    """End the command where there are no tables."""
+    if not (folder / "index.csv").is_file():
+        parser.error(f"no index.csv in {folder}: pass --folder or set {VARIABLES['tabular']}")
+
+
+def count(text):
+    """A count that an option gives."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return value
+
+
+def check_names(parser, option, given, known):
+    """End the command if a given name is none of the known ones: it would compute nothing."""
+    if unknown := [name for name in given or () if name not in known]:
+        names = ", ".join(map(repr, dict.fromkeys(known)))
+        parser.error(f"{option}: {unknown[0]!r} is none of {names or 'what is asked for'}")
