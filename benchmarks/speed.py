@@ -5,9 +5,8 @@
 
 Four measurements, each a ratio of two things timed in turn in one run (above 1: ours is better):
 the backbone against the paper's equations written down with einsum, in time and peak memory; the
-folded matrix products of the attention against torch's scaled_dot_product_attention; ``fit`` and
-``predict`` against a Gaussian process; ``predict_batch`` against a loop. benchmarks/README.md
-says how to read them.
+attention's folded matrix products against torch's scaled_dot_product_attention; ``fit`` and
+``predict`` against a Gaussian process; ``predict_batch`` against a loop. See benchmarks/README.md.
 """
 
 import argparse
@@ -18,6 +17,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -27,6 +27,7 @@ from arguments import count
 from results_folder import place_of
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF
+from threadpoolctl import threadpool_limits
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.backbones import VSA
@@ -40,30 +41,29 @@ FIELDS = ["benchmark", "case", "ours", "against", "ms_ours", "ms_against", "time
 MEMORY_FIELDS = ["mib_ours", "mib_against", "memory_ratio"]
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller tasks, fewer repetitions")
     parser.add_argument("--device", default="cpu", help="of the backbone and the attention")
-    parser.add_argument("--threads", type=count, default=1, help="of torch on CPU")
+    parser.add_argument("--threads", type=count, default=1, help="on CPU")
     parser.add_argument("--output", help="without an ending [benchmarks/results/speed, or _quick]")
     parser.add_argument("--peak-memory", nargs=5, help=argparse.SUPPRESS)  # see peak_memory
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     args.output = place_of(args.output, "speed", args.quick)
     torch.set_num_threads(args.threads)
     if args.peak_memory:
         print(measure_peak(*args.peak_memory, device=args.device))
         return
 
-    shapes = [(200, 10), (50, 30)] if args.quick else SHAPES
-    n_repeats = 3 if args.quick else 9
+    shapes, n_repeats = ([(200, 10), (50, 30)], 3) if args.quick else (SHAPES, 9)
     rows = []
-    for measurement in (
-        backbone_rows(shapes, n_repeats, args),
-        attention_rows(shapes, n_repeats, args),
-        estimator_rows(10 if args.quick else 100),
-        batch_rows(32 if args.quick else 256, n_repeats),
-    ):
-        for row in measurement:
+    with threadpool_limits(args.threads):  # of scikit-learn, which else would take them all
+        for row in chain(
+            backbone_rows(shapes, n_repeats, args),
+            attention_rows(shapes, n_repeats, args),
+            estimator_rows(10 if args.quick else 100),
+            batch_rows(32 if args.quick else 256, n_repeats),
+        ):
             rows.append(row)
             print(as_text(row), flush=True)
     write(rows, Path(args.output), args)

@@ -22,6 +22,8 @@ import paper_001
 import paper_001_mixtures
 import paper_002
 import paper_003
+import speed
+from threadpoolctl import threadpool_info, threadpool_limits
 
 
 @pytest.mark.parametrize(
@@ -89,3 +91,17 @@ def test_a_try_is_no_beginning_of_a_longer_run(tmp_path):
     for n_steps in ("1", "2"):
         circle_spiral.main([*few, "--max-steps", n_steps, "--output", str(tmp_path / "found")])
     assert set(pd.read_csv(tmp_path / "found.csv")["max_steps"]) == {2}
+
+
+def test_scikit_learn_is_timed_on_as_many_threads_as_torch(tmp_path, monkeypatch):
+    seen = []
+
+    def rows(*args):
+        seen.extend(pool["num_threads"] for pool in threadpool_info())
+        yield speed.row_of("estimator", "", {"ours": 1.0, "peer": 1.0})
+
+    for name in ("backbone_rows", "attention_rows", "estimator_rows", "batch_rows"):
+        monkeypatch.setattr(speed, name, rows)
+    with threadpool_limits(2):
+        speed.main(["--quick", "--output", str(tmp_path / "speed")])
+    assert set(seen) == {1}
