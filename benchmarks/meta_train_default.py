@@ -58,7 +58,7 @@ def add_arguments(parser, name, *, max_steps, batch_size, learning_rate, optimiz
 
 
 def backbone_config(args):
-    """Of the backbone "vsa" that both recipes train."""
+    """Of the backbone "vsa" that the recipes of tables train."""
     return {
         "width": args.width,
         "n_layers": args.n_layers,

@@ -8,6 +8,7 @@ Meta-trained on synthetic tables alone. Run again after a kill, it goes on.
 import argparse
 
 import torch
+from meta_train_default import backbone_config
 from recipe import last_look, save
 
 from sklearn_meta.callbacks import CSVLog
@@ -36,7 +37,7 @@ def start_as_a_density(learner):
         torch.nn.init.zeros_(block.feed_forward[-1].bias)
 
 
-def main():
+def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="default_outliers.safetensors")
     parser.add_argument("--checkpoint-dir", default="checkpoints/default_outliers")
@@ -48,20 +49,14 @@ def main():
     parser.add_argument("--n-layers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     learner = Learner(
         head="odd_one_out",
         task="outlier_detection",
-        backbone_config={
-            "width": args.width,
-            "n_layers": args.n_layers,
-            "n_heads": 4,
-            "head_width": args.width // 4,
-            "last_width": 8,
-        },
+        backbone_config=backbone_config(args),
     )
     start_as_a_density(learner)
     history = meta_train(

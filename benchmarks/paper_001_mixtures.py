@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 from arguments import count
-from mixture_methods import padded
+from mixture_methods import moments, padded
 from mixture_sets import draw_sets
 from mixtures import RUNS, measure
 from results_folder import place_of
@@ -117,9 +117,8 @@ def method(learner, batch=50):
         parts = []
         for start in range(0, len(sets), batch):
             x, mask = padded(sets[start : start + batch])
-            share = mask[..., None] / mask.sum(1)[:, None, None]
-            mean = (x * share).sum(1, keepdim=True)
-            scale = ((x - mean).square() * share).sum(1, keepdim=True).sqrt()
+            mean, variance = moments(x, mask)
+            scale = variance.sqrt()
             x = ((x - mean) / scale).masked_fill(~mask[..., None], 0).float()
             found, _ = learner(x, mask, torch.ones(len(x), x.shape[2], dtype=bool))
             log_weights, means, variances = (values.double() for values in found)

@@ -64,7 +64,10 @@ RECIPES = {
 
 
 class PersistentMemory(MemoryLearner):
-    """A learner whose memory is not wiped: what a batch leaves in it, the next one finds."""
+    """A learner whose memory is not wiped: what a batch leaves in it, the next one finds.
+
+    No checkpoint has it: a training that was killed goes on with an empty one.
+    """
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
