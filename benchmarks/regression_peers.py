@@ -26,9 +26,9 @@ RULES = f"1/scikit-learn-{sklearn.__version__}"
 
 
 class Peer(NamedTuple):
-    """How a peer is made, from its number of columns, and whether `predict` has `return_std`."""
+    """How a peer is made, of labelled rows and columns, and whether `predict` has `return_std`."""
 
-    make: Callable[[int], BaseEstimator]
+    make: Callable[[int, int], BaseEstimator]
     has_std: bool = False
 
 
@@ -40,8 +40,10 @@ def _gaussian_process(length_scale, length_scale_bounds=(1e-5, 1e5), noise_bound
     )
 
 
-def _nearest_neighbours():
-    search = {"n_neighbors": [1, 3, 5]}
+def _nearest_neighbours(n_labelled):
+    if n_labelled == 1:
+        return KNeighborsRegressor(1)
+    search = {"n_neighbors": [k for k in (1, 3, 5) if k < n_labelled]}
     model = KNeighborsRegressor(weights="distance")
     return GridSearchCV(model, search, scoring="neg_mean_squared_error", cv=LeaveOneOut())
 
@@ -63,24 +65,24 @@ class LabelledMean(DummyRegressor):
 
 
 PEERS = {
-    "GaussianProcess": Peer(lambda d: _gaussian_process(1.0), True),
+    "GaussianProcess": Peer(lambda n, d: _gaussian_process(1.0), True),
     # Where few rows say little, the likelihood runs off to no noise or to no length scale at all.
     "GaussianProcess-bounded": Peer(
-        lambda d: _gaussian_process(d**0.5, (0.3 * d**0.5, 30 * d**0.5), (0.05, 2)), True
+        lambda n, d: _gaussian_process(d**0.5, (0.3 * d**0.5, 30 * d**0.5), (0.05, 2)), True
     ),
-    "Ridge": Peer(lambda d: RidgeCV(np.logspace(-1, 4, 11))),
-    "BayesianRidge": Peer(lambda d: BayesianRidge(), True),
-    "RandomForest": Peer(lambda d: RandomForestRegressor(random_state=0)),
+    "Ridge": Peer(lambda n, d: RidgeCV(np.logspace(-1, 4, 11))),
+    "BayesianRidge": Peer(lambda n, d: BayesianRidge(), True),
+    "RandomForest": Peer(lambda n, d: RandomForestRegressor(random_state=0)),
     # 20 rows a leaf, the default, allow no split at all below 40 labelled rows: the mean.
-    "HistGradientBoosting": Peer(lambda d: HistGradientBoostingRegressor(random_state=0)),
+    "HistGradientBoosting": Peer(lambda n, d: HistGradientBoostingRegressor(random_state=0)),
     "HistGradientBoosting-small": Peer(
-        lambda d: HistGradientBoostingRegressor(
+        lambda n, d: HistGradientBoostingRegressor(
             min_samples_leaf=4, learning_rate=0.05, max_iter=30, random_state=0
         )
     ),
-    "k-NN": Peer(lambda d: _nearest_neighbours()),
-    "5-NN": Peer(lambda d: KNeighborsRegressor(5, weights="distance")),
-    "mean": Peer(lambda d: LabelledMean(), True),
+    "k-NN": Peer(lambda n, d: _nearest_neighbours(n)),
+    "5-NN": Peer(lambda n, d: KNeighborsRegressor(min(5, n), weights="distance")),
+    "mean": Peer(lambda n, d: LabelledMean(), True),
 }
 
 
@@ -102,7 +104,7 @@ def predict(name, X_labelled, y_labelled, X_unlabelled):
         `std` is None where the peer has none.
     """
     peer = PEERS[name]
-    estimator = peer.make(X_labelled.shape[1])
+    estimator = peer.make(*X_labelled.shape)
     with warnings.catch_warnings():
         # Convergence and kernel-bound warnings, thousands of them: the score tells it all.
         warnings.simplefilter("ignore")

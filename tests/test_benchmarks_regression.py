@@ -95,6 +95,15 @@ def test_peers_see_standardised_targets_and_are_scored_in_the_tables_unit(name, 
         assert rows[0]["coverage"] > 0.6 and rows[0]["width"] < 2
 
 
+@pytest.mark.parametrize("n_labelled", [1, 2, 4])
+def test_peers_learn_from_few_rows(n_labelled):
+    X, rng = np.eye(6, 3), np.random.default_rng(0)
+    for name in regression_peers.PEERS:
+        y = rng.normal(size=n_labelled)
+        mean, _ = regression_peers.predict(name, X[:n_labelled], y, X[n_labelled:])
+        assert mean.shape == (6 - n_labelled,) and np.isfinite(mean).all(), name
+
+
 def test_control_predicts_mean_and_spread_of_the_labelled_rows():
     X, y = np.zeros((3, 1)), np.array([1.0, 2, 3])
     mean, std = regression_peers.predict("mean", X, y, np.zeros((2, 1)))
