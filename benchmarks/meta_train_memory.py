@@ -105,7 +105,12 @@ def parse_arguments(arguments=None):
     recipe.add_arguments(parser, list(RECIPES), max_steps=10_000, learning_rate=2e-3)
     first = {"type": int, "default": 1000, "help": "steps on easy tables before [%(default)s]"}
     parser.add_argument("--first-steps", **first)
-    return recipe.parse(parser, arguments)
+    args = recipe.parse(parser, arguments)
+    if args.weights.startswith("omniglot"):
+        if args.first_steps != parser.get_default("first_steps"):
+            parser.error(f"--first-steps are on easy tables, and {args.weights} is trained on none")
+        del args.first_steps  # the card would tell it
+    return args
 
 
 def main(arguments=None):

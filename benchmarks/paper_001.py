@@ -101,7 +101,7 @@ def run_table(key, table, methods, task, options):
 
 def others(options):
     """Means of Table 8, if it has been written: the horizontal lines of figure 6."""
-    path = options.output / "table_8.csv"
+    path = options.output / f"table_8{'_end_to_end' * options.end_to_end}.csv"
     if not path.is_file():
         return {}
     return pd.read_csv(path).groupby("method", sort=False)["accuracy"].mean().to_dict()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -282,6 +283,14 @@ def test_end_to_end_is_another_table(folder, tmp_path):
     assert (tmp_path / "results" / "table_5_three_end_to_end.md").is_file()
     rows = pd.read_csv(tmp_path / "results" / "table_8_end_to_end.csv")
     assert len(rows) == 2 and rows["n_parameters"].min() > 100_000
+
+
+def test_figure_6_has_the_lines_of_its_own_table_8(tmp_path):
+    for name, accuracy in (("table_8", 0.5), ("table_8_end_to_end", 0.7)):
+        rows = pd.DataFrame({"method": ["rFF"], "accuracy": [accuracy]})
+        rows.to_csv(tmp_path / f"{name}.csv")
+        options = Namespace(output=tmp_path, end_to_end=name != "table_8")
+        assert paper_001.others(options) == {"rFF": accuracy}
 
 
 def test_without_the_images_the_other_tables_are_made(tmp_path, capsys):

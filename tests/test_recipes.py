@@ -122,6 +122,14 @@ def test_recipes_of_tables_refuse_what_is_of_drawings(option, given, capsys):
     assert kept.get(option[2:]) is None  # nor does the card tell it
 
 
+def test_recipes_of_drawings_refuse_what_is_of_tables(capsys):
+    of_drawings = ["omniglot_mann", "--omniglot", "nowhere"]
+    with pytest.raises(SystemExit):
+        meta_train_memory.parse_arguments([*of_drawings, "--first-steps", "5"])
+    assert "--first-steps are on easy tables" in capsys.readouterr().err
+    assert "first_steps" not in meta_train_memory.parse_arguments(of_drawings)
+
+
 def test_recipes_read_the_official_files_of_omniglot(official, monkeypatch):  # noqa: F811
     """As fetch_omniglot leaves them, which knows no split of ours."""
     monkeypatch.setattr(omniglot_splits, "N_VALID", 1)
