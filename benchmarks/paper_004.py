@@ -335,6 +335,8 @@ def curve(options):
     train, valid, test = (splits[split] for split in ("train", "valid", "test"))
     settings = protocol(options, None, "fine_tune", "pooling", "left_out")
     wanted = everything or list(train)
+    if unknown := [name for name in wanted if name not in train]:
+        raise SystemExit(f"--domains: {unknown[0]!r} is none of {', '.join(train)}")
     for of_train, of_valid, names in leaving_out(options, train, valid, wanted):
         meta = {}
         for name in names:

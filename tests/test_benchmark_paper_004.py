@@ -144,6 +144,8 @@ def test_table_5_and_the_curve(folder, tmp_path):
     assert set(rows["method"]) == set(paper_004.METHODS)
     assert (out / "curve.png").stat().st_size > 1000
     assert "| mean of 1 domains |" in (out / "curve.md").read_text()
+    with pytest.raises(SystemExit, match="'book' is none of books, music, toys_games"):
+        run(folder, tmp_path, "--table", "curve", "--domains", "book")
 
 
 def test_scores_of_taggers_depend_on_fine_tuning(folder, tmp_path):
