@@ -92,7 +92,16 @@ def parse_arguments(arguments=None):
     add("--max-cells", type=int, default=3000, help="rows x columns of a task")
     add("--threads", type=int, default=1)
     add("--workers", type=int, default=0)
-    return parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
+    if args.backbone == "vsa":
+        if args.backbone_config:
+            parser.error("--backbone-config is of another --backbone: give --width and --n-layers")
+        return args
+    for name in ("width", "n_layers"):
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f"--{name.replace('_', '-')} is of vsa: give it by --backbone-config")
+        delattr(args, name)  # the card would tell it
+    return args
 
 
 def main(arguments=None):

@@ -179,6 +179,21 @@ def test_the_default_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, monk
     assert {"TablePrior", "rain", "sun"} <= set(first.card["datasets"])
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--backbone-config", '{"width": 8}'], "--backbone-config is of another --backbone"),
+        (["--backbone", "exchangeable", "--n-layers", "2"], "--n-layers is of vsa"),
+    ],
+)
+def test_the_default_recipe_refuses_what_another_backbone_has(given, told, capsys):
+    with pytest.raises(SystemExit):
+        meta_train_default.parse_arguments(given)
+    assert told in capsys.readouterr().err
+    other = meta_train_default.parse_arguments(["--backbone", "exchangeable"])
+    assert not {"width", "n_layers"} & set(vars(other))  # nor does the card tell them
+
+
 def test_the_default_recipe_is_that_of_the_card():
     told = load_learner("default").card["recipe"]
     first = {key: told["start"][key] for key in meta_train_default.FIRST_STAGE}
