@@ -65,7 +65,7 @@ def main(arguments=None):
         f"`cross_val_score` with {args.n_splits} splits of {args.n_rows} rows to learn from: mean "
         "accuracy of all others, ± deviation between splits.",
         "",
-        *markdown_table(frame, {c: c for c in frame.columns}, {c: "{}" for c in frame.columns[1:]}),
+        *markdown_table(frame, dict(zip(frame.columns, frame.columns)), {}),
     ]
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text("\n".join([*lines, ""]))

@@ -86,7 +86,7 @@ def to_markdown(table, key, summary, rows):
         steps, seconds = facts.loc[method]
         cells += ["" if math.isnan(steps) else f"{steps:.0f}", f"{seconds / 60:.1f}"]
         lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *order(table, key, summary), ""])
+    return "\n".join([*lines, "", *order(key, summary), ""])
 
 
 def _number(row):
@@ -95,7 +95,7 @@ def _number(row):
     return mean + ("" if math.isnan(row["score_se"]) else f" ± {row['score_se']:.3f}")
 
 
-def order(table, key, summary):
+def order(key, summary):
     """A line: the methods by their mean over all shots, ours and the paper's."""
     paper = PAPER.get(key, {})
     ours = summary.groupby("method")["score"].mean().sort_values(ascending=key == "4")
