@@ -239,6 +239,8 @@ def score_weights(name, options):
     data, rows = DATA[name](options), []
     for weights in options.weights:
         learner = load_learner(weights).eval()
+        if any(getattr(learner, key, None) != data.learner[key] for key in ("inputs", "n_inputs")):
+            raise SystemExit(f"--weights: {weights} cannot read --data {name}.")
         for split in ("valid", "test"):
             mean, error = accuracy(learner, data, split, options.n_test, n_orders=options.orders)
             rows.append({"data": name, "weights": Path(weights).stem, "split": split})

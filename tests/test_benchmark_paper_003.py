@@ -128,6 +128,8 @@ def test_weights_are_scored_as_they_are(tmp_path, folder):
     assert scores["split"].tolist() == ["valid", "test"] and scores["accuracy"].between(0, 1).all()
     assert (scores["sha256"] == load_learner(name).card["sha256"][:12]).all()
     assert not (tmp_path / "out/runs.csv").exists()
+    with pytest.raises(SystemExit, match="omniglot_few_shot cannot read --data symbolic"):
+        paper_003.main(arguments(tmp_path, folder, "--weights", name))
 
 
 def test_coefficients_of_functions_not_seen(tmp_path, folder):
