@@ -188,7 +188,7 @@ def run(name, data, model, settings, seed, options):
     if settings.schedule != "cosine":  # rows of before there were others do not name it
         told["schedule"] = settings.schedule
     key = {
-        "data": name if options.encoder is None else f"{name}, frozen encoder",
+        "data": label_of(name, options),
         "model": model,
         "seed": seed,
         "steps": options.max_steps,
@@ -224,9 +224,19 @@ def protocol(options):
     return found
 
 
+def label_of(name, options):
+    """What runs and searches call the data: behind an encoder they are others."""
+    return name if options.encoder is None else f"{name}, frozen encoder"
+
+
+def search_file(name, model, options):
+    label = label_of(name, options).replace(",", "").replace(" ", "_")
+    return options.output / f"search_{label}_{model}.csv"
+
+
 def found_settings(name, model, options):
     """Those of the search's best trial."""
-    file = options.output / f"search_{name}_{model}.csv"
+    file = search_file(name, model, options)
     if not file.exists():
         raise SystemExit(f"{file} is not there: run --search first.")
     best = pd.read_csv(file).nlargest(1, "value").to_dict("records")[0]
@@ -311,9 +321,9 @@ def search(name, data, options):
         frame = study.trials_dataframe(("number", "value", "params"))
         frame = frame.dropna(subset="value")  # a trial that was ended has none
         frame = frame.rename(columns=lambda c: c.removeprefix("params_"))
-        stem = options.output / f"search_{name}_{model}"
-        frame.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
-        report.parallel_coordinates(frame, stem.with_suffix(".png"))
+        file = search_file(name, model, options)
+        frame.to_csv(file, index=False, float_format="%.6g")
+        report.parallel_coordinates(frame, file.with_suffix(".png"))
 
 
 def write_coefficients(options):

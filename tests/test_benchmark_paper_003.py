@@ -2,6 +2,7 @@
 
 import json
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,15 @@ def test_runs_with_the_settings_that_were_found(tmp_path, folder):
     for config, protocol in zip(runs["config"], runs["protocol"], strict=True):
         assert json.loads(config) == pytest.approx(expected)
         assert json.loads(protocol)["orders"] == 2
+
+
+def test_what_was_found_behind_an_encoder_is_not_taken_without_it(tmp_path):
+    behind, without = (Namespace(output=tmp_path, encoder=e) for e in ("weights", None))
+    row = {"number": 0, "value": 0.9, "width": 16, "rate": 0.01}
+    pd.DataFrame([row]).to_csv(paper_003.search_file("omniglot", "snail", behind), index=False)
+    assert paper_003.found_settings("omniglot", "snail", behind).rate == 0.01
+    with pytest.raises(SystemExit, match="search_omniglot_snail.csv is not there"):
+        paper_003.found_settings("omniglot", "snail", without)
 
 
 def test_weights_are_scored_as_they_are(tmp_path, folder):
