@@ -346,6 +346,8 @@ def main(arguments=None):
         else:
             print(f"skipping {name}: {reason}")
     ours = our_methods(options.weights, options.inductive, options.device)
+    if not (ours or peer_names):
+        sys.exit("nothing to run")
     results = run(
         enough,
         options.episodes,

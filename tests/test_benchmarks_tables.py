@@ -357,3 +357,12 @@ def test_command_without_data_says_what_is_missing(tmp_path, capsys):
     with pytest.raises(SystemExit):
         few_shot_tables.main(["--folder", str(tmp_path)])
     assert "no index.csv in" in capsys.readouterr().err
+
+
+def test_command_without_methods_that_can_run_says_so(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    write_folder(tmp_path, {"a": 30})
+    monkeypatch.setattr(few_shot_tables.peers, "unavailable", lambda name: "not installed")
+    given = ["--folder", str(tmp_path), "--split", "valid", "--weights", "--peers", "TabPFN"]
+    with pytest.raises(SystemExit, match="nothing to run"):
+        few_shot_tables.main([*given, "--output", str(tmp_path)])
