@@ -93,7 +93,10 @@ def start_from(learner, weights):
     if not weights:
         return {}
     known = load_learner(weights)
-    learner.load_state_dict(known.state_dict())
+    try:
+        learner.load_state_dict(known.state_dict())
+    except RuntimeError as error:
+        raise SystemExit(f"{weights} are of another network than these settings make.") from error
     return {"start": told_of(known.card)}
 
 

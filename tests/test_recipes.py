@@ -122,6 +122,22 @@ def test_recipes_of_tables_refuse_what_is_of_drawings(option, given, capsys):
     assert kept.get(option[2:]) is None  # nor does the card tell it
 
 
+def test_a_training_that_goes_on_may_leave_out_the_easy_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = []
+
+    def train(learner, stage, args, name, **settings):
+        run.append((name, stage.max_steps))
+        return [{"valid_loss": 1.5, "valid_accuracy": 0.6}]
+
+    monkeypatch.setattr(meta_train_memory.recipe, "train", train)
+    given = ["default_mann", "--begin", "default_mann", "--first-steps", "0", "--max-steps", "7"]
+    meta_train_memory.main(given)
+    assert run == [("1", 7)]
+    with pytest.raises(SystemExit, match="omniglot_mann are of another network"):
+        meta_train_memory.main(["default_mann", "--begin", "omniglot_mann"])
+
+
 def test_recipes_of_drawings_refuse_what_is_of_tables(capsys):
     of_drawings = ["omniglot_mann", "--omniglot", "nowhere"]
     with pytest.raises(SystemExit):
