@@ -9,13 +9,13 @@ benchmarks/README.md says how to read it.
 """
 
 import argparse
-import os
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from arguments import add_folder, count
 from few_shot_report import markdown_table
 from omniglot_splits import characters
 from peers import predict_proba, prepare
@@ -30,8 +30,6 @@ from tqdm import tqdm
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.backbones import VSA
 from sklearn_meta.tasks import Drawings, load_reviews
-
-ROOT = Path(__file__).resolve().parents[1]
 
 #: Numbers of classes of each data set, and unlabelled rows of a class.
 CLASSES = {"omniglot": (5, 10, 20, 40, 80), "domains": (5, 10, 16)}
@@ -119,12 +117,10 @@ def main(arguments=None):
     add = parser.add_argument
     add("--data", nargs="+", choices=DATA, default=list(DATA), help="[both]")
     add("--split", choices=["valid", "test"], default="test", help="[%(default)s]")
-    add("--n-shots", type=int, nargs="+", default=[1, 3, 5], help="[1 3 5]")
-    add("--repeats", type=int, default=10, help="tasks of each size [%(default)s]")
-    folder = os.environ.get("SKLEARN_META_OMNIGLOT") or ROOT / "../shared/data/omniglot"
-    add("--omniglot", type=Path, default=folder, help="folder of the drawings [%(default)s]")
-    folder = os.environ.get("SKLEARN_META_TEXT") or ROOT / "../shared/data/text"
-    add("--reviews", type=Path, default=folder, help="folder of the reviews [%(default)s]")
+    add("--n-shots", type=count, nargs="+", default=[1, 3, 5], help="[1 3 5]")
+    add("--repeats", type=count, default=10, help="tasks of each size [%(default)s]")
+    add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
+    add_folder(parser, "--reviews", "text", "folder of the reviews")
     add("--output", type=Path, help="stem of the results [benchmarks/results/many_classes]")
     options = parser.parse_args(arguments)
     if max(options.n_shots) > 5:
