@@ -1,4 +1,4 @@
-"""More classes than meta-training has: the default weights and peers, by the number of classes.
+"""More classes than meta-training has: the package's weights and peers, by the number of classes.
 
     python benchmarks/many_classes.py
     python benchmarks/many_classes.py --split valid --repeats 3
@@ -32,13 +32,16 @@ from sklearn_meta.backbones import VSA
 from sklearn_meta.tasks import Drawings, load_reviews
 
 #: Numbers of classes of each data set, and unlabelled rows of a class.
-CLASSES = {"omniglot": (5, 10, 20, 40, 80), "domains": (5, 10, 16)}
+CLASSES = {"omniglot": (5, 10, 12, 20, 40, 80), "domains": (5, 10, 16)}
 N_UNLABELLED = {"omniglot": 15, "domains": 20}
 
 PEERS = ["LabelSpreading-rbf-scaled", "LogisticRegression", "RandomForest", "1-NN"]
 
 #: As the weights were read before classes were gathered into groups: a label column each.
 EACH_A_COLUMN = "ours, each class a column"
+
+#: Other weights of the package: exchangeable layers and label propagation.
+META_LP = "ours, meta_lp"
 
 
 def omniglot(options):
@@ -78,11 +81,11 @@ def draw(y, n_classes, n_shots, n_unlabelled, rng):
     return rng.permutation(np.concatenate(labelled)), rng.permutation(np.concatenate(unlabelled))
 
 
-def ours(X, y, X_unlabelled, most_classes=VSA.most_classes):
-    """Probabilities by the default weights, which are given so many classes at most."""
+def ours(X, y, X_unlabelled, weights="default", most_classes=VSA.most_classes):
+    """Probabilities by weights of the package, which are given so many classes at most."""
     known, VSA.most_classes = VSA.most_classes, most_classes
     try:
-        return MetaSemiSupervisedClassifier().fit(X, y).predict_proba(X_unlabelled)
+        return MetaSemiSupervisedClassifier(weights).fit(X, y).predict_proba(X_unlabelled)
     finally:
         VSA.most_classes = known
 
@@ -93,7 +96,7 @@ def scores(X, y, labelled, unlabelled):
     asked = np.searchsorted(classes, y[unlabelled])
     given = X[labelled], codes, X[unlabelled]
     prepared = prepare(pd.DataFrame(X[np.r_[labelled, unlabelled]]))
-    methods = {"ours": lambda: ours(*given)}
+    methods = {"ours": lambda: ours(*given), META_LP: lambda: ours(*given, weights="meta_lp")}
     if len(classes) > VSA.most_classes:
         methods[EACH_A_COLUMN] = lambda: ours(*given, most_classes=len(classes))
     for name in PEERS:

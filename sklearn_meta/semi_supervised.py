@@ -231,7 +231,9 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         """What a notebook lists: the attributes that are stored, since two read all rows of fit."""
         stored = TableEstimator()  # which has no such properties
         vars(stored).update(vars(self))
-        return stored._get_fitted_attr_html(doc_link)
+        html = stored._get_fitted_attr_html(doc_link)
+        html.estimator_class = type(self)
+        return html
 
     def _labelled_table(self, X, y):
         """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""

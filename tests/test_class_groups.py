@@ -1,17 +1,20 @@
 """More classes than a network has learned to read: it is given groups of them."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_score
 from test_semi_supervised import few_shot, small_learner
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.backbones.class_groups import N_GROUPINGS, group_classes
 from sklearn_meta.learner import Learner
+from sklearn_meta.model_selection import FewShotSplit
 from sklearn_meta.tasks import collate, context_task
 
 
@@ -79,6 +82,20 @@ def test_permutations_of_rows_columns_and_classes(task, transductive, seed):
     assert_allclose(found[:, names], expected[new_rows], atol=1e-10)
 
 
+@pytest.mark.parametrize("n_classes", [12, 14, 16])
+def test_the_direction_of_an_axis_does_not_matter(n_classes):
+    """Means that lie symmetrically have none: rounding would decide."""
+    X = np.arange(float(n_classes))[:, None]
+    (here,), (there,) = (
+        [members[0] for members in group_classes(**tensors(x, np.arange(n_classes)), n_groups=10)][
+            :1
+        ]
+        for x in (X, X[::-1].copy())
+    )
+    together = [members @ members.T for members in (here, there.flip(0))]
+    assert_array_equal(*together)
+
+
 @given(
     tasks=st.lists(st.one_of(few_shot(), many_classes(least=8)), min_size=2, max_size=4),
     transductive=st.booleans(),
@@ -89,9 +106,10 @@ def test_tasks_of_few_and_of_many_classes_in_one_batch_equal_one_by_one(tasks, t
         assert_allclose(proba, classifier.fit(X, y).predict_proba(new), atol=1e-10)
 
 
-@given(few=few_shot(), many=many_classes())
-def test_padding_changes_nothing(few, many):
-    tasks = [context_task(X, y, y.max() + 1) for X, y, _ in (few, many)]
+@given(few=few_shot(), many=many_classes(), n_without=st.integers(0, 4))
+def test_padding_changes_nothing(few, many, n_without):
+    """Nor where no row has the label of some classes."""
+    tasks = [context_task(X, y, y.max() + 1 + n_without) for X, y, _ in (few, many)]
     learner = small_learner().double()
     padded = learner(**collate(tasks, torch.float64)[0])
     for task, found in zip(tasks, padded, strict=True):
@@ -109,10 +127,24 @@ def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
     assert whole.transform(new).shape[1] == len(whole.get_feature_names_out())
 
 
+def test_weights_of_many_classes_tell_pictures_better_than_the_default_ones():
+    X, y = load_digits(return_X_y=True)
+    cv = FewShotSplit(3, n_shots=3, n_unlabelled=20, random_state=0)
+    default, many = (
+        cross_val_score(MetaSemiSupervisedClassifier(name), X, y, cv=cv).mean()
+        for name in ("default", "meta_lp")
+    )
+    assert many > default + 0.01
+
+
 def test_targets_of_a_regression_are_no_classes():
     learner = Learner(task="regression", head="gp").requires_grad_(False)
     assert learner.n_embedding(3, 12) == learner.n_embedding(3, 1)
     assert learner.n_slices(3, 12) == 15
+    y = np.random.default_rng(0).normal(size=(20, 12))
+    inputs, _ = collate([context_task(y[:, :3], y, 12)])
+    expected, _ = learner.backbone(**inputs)
+    assert learner.embed(**inputs)[0].equal(expected)
 
 
 def test_many_classes_are_told_with_confidence():

@@ -316,7 +316,7 @@ def test_what_is_no_source_says_what_to_give(datasets, told):
 def test_minus_one_beside_one_class_is_explained():
     X, y = IRIS
     signs = np.where(y > 0, 1, -1)
-    with pytest.raises(ValueError, match="1 class.* -1 count as unlabelled: where it is a class"):
+    with pytest.raises(ValueError, match="1 class.* marked -1, were left out: where -1 is a class"):
         small().meta_fit([(X, signs)], max_steps=1, verbose=False)
     small().meta_fit([(X, signs, {"task": "classification"})], max_steps=1, verbose=False)
 

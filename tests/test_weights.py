@@ -439,8 +439,18 @@ def test_a_checkpoint_in_the_place_of_weights_is_told_so(tmp_path, name):
     (tmp_path / CHECKPOINT).touch()
     with pytest.raises(ValueError, match=f"{CHECKPOINT} is the state of a run of meta_fit"):
         load_learner(tmp_path / name)
+    save_learner(small_learner(), tmp_path / CHECKPOINT)
+    assert load_learner(tmp_path / CHECKPOINT).card
     save_pretrained(small_learner(), tmp_path)
     assert load_learner(tmp_path).card
+
+
+def test_weights_beside_a_checkpoint_that_lost_their_card_are_told_so(tmp_path):
+    save_pretrained(small_learner(), tmp_path)
+    (tmp_path / CHECKPOINT).touch()
+    (tmp_path / "model.json").unlink()
+    with pytest.raises(ValueError, match="no readable card"):
+        load_learner(tmp_path)
 
 
 def test_a_card_is_json_as_everybody_reads_it(tmp_path):

@@ -57,7 +57,8 @@ def group_classes(x, labels, readable, columns, classes, n_groups):
     """Which group each class is in, along the first principal axes of the classes' means.
 
     Classes of a group lie beside each other, as those parts do that one class has. The order of
-    classes, rows and attributes is of no account, but for classes of equal scores.
+    classes, rows and attributes is of no account, but where scores or lengths of axes are equal.
+    Where there is but one axis, both groupings are along it.
 
     Parameters
     ----------
@@ -85,12 +86,15 @@ def group_classes(x, labels, readable, columns, classes, n_groups):
     scores = scores * torch.where(scores.pow(3).sum(1, keepdim=True) < 0, -1, 1)  # svd has no sign
     rounding = torch.finfo(x.dtype).eps * max(means.shape[1:])
     n_axes = (lengths > rounding * lengths[:, :1]).sum(1).clamp(min=1)
+    few = classes.sum(1, keepdim=True) <= n_groups
     groupings = []
     for i in range(N_GROUPINGS):
         axis = (i % n_axes)[:, None, None].expand(-1, scores.shape[1], 1)
         score = scores.gather(2, axis)[..., 0].masked_fill(~known, torch.inf)
         rank = score.argsort(dim=1, stable=True).argsort(1)
-        group = (rank * n_groups // n_known.clamp(min=1)).clamp(max=n_groups - 1)
+        # By the middle of a class's place: then the direction of an axis does not matter.
+        group = (2 * rank + 1) * n_groups // (2 * n_known.clamp(min=1))
+        group = torch.where(few, rank, group).clamp(max=n_groups - 1)
         members = F.one_hot(group, n_groups) * classes[..., None]
         groupings.append(members.to(labels.dtype))
     return groupings

@@ -229,8 +229,8 @@ class VSA(nn.Module):
             for mode, w_in, w_out in zip(modes, widths_in, widths_out, strict=True)
         )
 
-    #: Classes it can tell: of more it is given groups (see ``class_groups``). Meta-training has as
-    #: many, and attention is quadratic in them.
+    #: Classes it can tell: of more it is given groups (see ``class_groups``). Tasks of tables have
+    #: no more where nothing else is asked for, and attention is quadratic in them.
     most_classes = 10
 
     def n_embedding(self, n_columns):

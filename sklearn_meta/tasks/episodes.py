@@ -123,7 +123,8 @@ class EpisodeSampler(RowSampler):
         Unlabelled rows a class, or a range from which it is drawn log-uniformly.
 
     max_classes : int, default=10
-        Classes beyond this number are left out at random.
+        Classes beyond this number are left out at random. Of more than ten the backbone
+        ``vsa`` is given groups.
 
     max_rows : int, default=300
         Bound on the rows of a task: unlabelled rows are left out above it.

@@ -54,7 +54,7 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
         Finite numbers, such as pixels. Bytes stay bytes, as what renders images takes them; all
         else becomes float32.
     y, name, metadata
-        As of :func:`as_dataset`.
+        As of :func:`as_dataset`, but a target stays as it is.
 
     Returns
     -------
@@ -91,8 +91,8 @@ def _labelled_rows(X, y, name, metadata):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
     labelled, y = labels_of(y, name, metadata)
     if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
-        marked = " Rows whose label is -1 count as unlabelled: where it is a class say so by "
-        marked += "(X, y, {'task': 'classification'})."
+        marked = " Rows without a label, or marked -1, were left out: where -1 is a class say so "
+        marked += "by (X, y, {'task': 'classification'})."
         told = "" if labelled.all() else marked
         raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.{told}")
     return X, labelled, y

@@ -187,8 +187,9 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
     checkpoint = path / CHECKPOINT if path.is_dir() else path
     if path.is_dir():
         path = path / WEIGHTS
-    has_card = path.with_suffix(".json").is_file()
-    if checkpoint.name == CHECKPOINT and checkpoint.is_file() and not has_card:
+    is_there = path.is_file() and path != checkpoint  # weights beside a checkpoint
+    has_card = checkpoint.with_suffix(".json").is_file()
+    if checkpoint.name == CHECKPOINT and checkpoint.is_file() and not (is_there or has_card):
         raise ValueError(
             f"{checkpoint} is the state of a run of meta_fit, and no weights to load: call "
             "meta_fit as before, which goes on from it, and save_pretrained afterwards."
