@@ -24,7 +24,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     Parameters
     ----------
     backbone : str, path or torch.nn.Module, default="default"
-        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, such as
+        "meta_lp" for more than ten classes or for pictures, the path of
         a file or folder, a hub id ``"owner/name@revision"`` (see
         :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
         ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"deep_sets"``, ``"exchangeable"``,
