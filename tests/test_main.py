@@ -38,6 +38,8 @@ def sklearn_meta_process(*arguments, **options):
         stderr=subprocess.PIPE,
         text=True,
         env=environment,
+        # Where the tests run in a shell's background it is ignored, and processes inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
     )
 
