@@ -4,7 +4,8 @@ import math
 
 from torch import nn
 
-from .backbones import BACKBONES, class_groups
+from . import class_groups
+from .backbones import BACKBONES
 from .few_shot_learner import FewShotLearner
 from .heads import HEADS, AttributeGaussianProcess
 from .memory_learner import MemoryLearner

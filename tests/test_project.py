@@ -36,6 +36,8 @@ MUST_NOT_IMPORT = {
     "backbones": ["sklearn", "skorch", "heads", "tasks", "training", "weights", *ABOVE_TRAINING],
     "heads": ["sklearn", "skorch", "backbones", "tasks", "training", "weights", *ABOVE_TRAINING],
     "learner": ["sklearn", "skorch", "training", *ABOVE_TRAINING],
+    "class_groups": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
+    "means": ["sklearn", "skorch", "backbones", "heads", "tasks", "training", *ABOVE_TRAINING],
     "mixture_learner": ["sklearn", "skorch", "learner", "training", *ABOVE_TRAINING],
     "memory_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "few_shot_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],

@@ -79,8 +79,8 @@ def few_shot(draw):
     return X[: len(y)], y, X[len(y) :]
 
 
-@given(task=few_shot(), transductive=st.booleans(), seed=st.integers(0, 1000))
-def test_permutations_of_rows_columns_and_classes(task, transductive, seed):
+def assert_equivariant(task, transductive, seed):
+    """To permutations of labelled rows, of rows to predict, of columns and of classes."""
     X, y, new = task
     expected = double(transductive).fit(X, y).predict_proba(new)
     rng = np.random.default_rng(seed)
@@ -94,6 +94,11 @@ def test_permutations_of_rows_columns_and_classes(task, transductive, seed):
         .predict_proba(new[np.ix_(new_rows, columns)])
     )
     assert_allclose(found[:, names], expected[new_rows], atol=1e-10)
+
+
+@given(task=few_shot(), transductive=st.booleans(), seed=st.integers(0, 1000))
+def test_permutations_of_rows_columns_and_classes(task, transductive, seed):
+    assert_equivariant(task, transductive, seed)
 
 
 @given(task=few_shot(), chunk_size=st.integers(1, 4))

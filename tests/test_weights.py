@@ -453,6 +453,14 @@ def test_weights_beside_a_checkpoint_that_lost_their_card_are_told_so(tmp_path):
         load_learner(tmp_path)
 
 
+def test_weights_beside_a_checkpoint_whose_save_was_killed_are_read(tmp_path):
+    save_pretrained(small_learner(), tmp_path)
+    (tmp_path / CHECKPOINT).touch()
+    weights = tmp_path / "model.safetensors"
+    weights.rename(store._unfinished(weights))  # as it is found before the last of two moves
+    assert load_learner(tmp_path).card
+
+
 def test_a_card_is_json_as_everybody_reads_it(tmp_path):
     with pytest.raises(ValueError, match="The card takes json values only"):
         save_learner(small_learner(), tmp_path / "nan.safetensors", valid_loss=float("nan"))

@@ -6,8 +6,8 @@ Shape legend as in the other backbones; K is the number of elements of a set, R 
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from ..means import masked_mean
 from ..sizes import check_heads, check_integers
-from .deep_sets import masked_mean
 from .hml import HML
 
 

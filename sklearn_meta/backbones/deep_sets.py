@@ -7,6 +7,7 @@ Shape legend as in the other backbones: B tasks, N rows, M attributes, C label c
 
 from torch import nn
 
+from ..means import masked_mean
 from ..sizes import check_integers
 from .standardisation import moments_of, standardise
 
@@ -21,16 +22,6 @@ def feed_forward(width_in, width):
     for layer in linear:
         nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
     return nn.Sequential(linear[0], nn.ReLU(), linear[1], nn.ReLU(), linear[2])
-
-
-def masked_mean(values, observed, dim, keepdim=False):
-    """Mean over those elements of ``values`` (..., H) that are ``observed`` (...); 0 of none.
-
-    ``dim``, counted from the front, may be one dimension or several.
-    """
-    weights = observed.to(values.dtype)[..., None]
-    count = weights.sum(dim, keepdim).clamp(min=1)
-    return (values * weights).sum(dim, keepdim) / count
 
 
 def observed_cells(x, moments, columns):

@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import leaky_relu
 
+from ..means import masked_mean
 from ..sizes import check_integers
-from .deep_sets import masked_mean, observed_cells
+from .deep_sets import observed_cells
 from .standardisation import moments_of
 
 

@@ -7,7 +7,7 @@ Shape legend as in :mod:`sklearn_meta.backbones.set_transformer`: B sets, N elem
 import torch
 from torch import nn
 
-from .deep_sets import masked_mean
+from ..means import masked_mean
 
 # Encoder layers. Each begins with the activation of the layer before it, so a stack of them after
 # a linear embedding is the FC(ReLU), ..., FC(ReLU), FC(-) of the paper's architecture tables.

@@ -182,6 +182,10 @@ class VSA(nn.Module):
     attribute spaces. 2023.
     """
 
+    #: Classes it can tell: of more it is given groups (see ``class_groups``). Tasks of tables have
+    #: no more where nothing else is asked for, and attention is quadratic in them.
+    most_classes = 10
+
     def __init__(
         self,
         *,
@@ -228,10 +232,6 @@ class VSA(nn.Module):
             Block(mode, w_in, w_out, width, n_heads, head_width, residual, layer_norm)
             for mode, w_in, w_out in zip(modes, widths_in, widths_out, strict=True)
         )
-
-    #: Classes it can tell: of more it is given groups (see ``class_groups``). Tasks of tables have
-    #: no more where nothing else is asked for, and attention is quadratic in them.
-    most_classes = 10
 
     def n_embedding(self, n_columns):
         """Length of the embedding of a row with ``n_columns`` attributes, an int."""

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..means import masked_mean
+
 
 class Head(nn.Module):
     """Base class: ``adapt`` reads labelled rows, a call predicts rows."""
@@ -146,10 +148,7 @@ def squared_distances(a, b, known=None):
     which lies at zero wherever the others are, has no say in it: rows of ``b`` that are not
     ``known``, (B, J) bool. None is all of them.
     """
-    if known is None:
-        known = b.new_ones(b.shape[:2], dtype=torch.bool)
-    count = known.sum(1).clamp(min=1)[:, None, None]
-    origin = b.masked_fill(~known[..., None], 0).sum(1, keepdim=True) / count
+    origin = b.mean(1, keepdim=True) if known is None else masked_mean(b, known, 1, keepdim=True)
     a, b = a - origin, b - origin
     squares = a.square().sum(-1)[..., None] + b.square().sum(-1)[:, None]
     return (squares - 2 * a @ b.transpose(1, 2)).clamp(min=0)

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from ..means import masked_mean
 from ..sizes import check_positive
 from .base import ClassificationHead, known_classes, labelled_rows
 from .gaussian_process import GaussianProcess
@@ -55,10 +56,9 @@ class LinearClassifier(ClassificationHead):
         with torch.autocast(z.device.type, enabled=False):
             z = z.to(dtype)
             rows = labelled_rows(z, labels.to(dtype), classes)
-            count = rows.known.sum(1).clamp(min=1)[:, None, None]
             padding = ~rows.known[..., None]
-            origin = rows.z.sum(1, keepdim=True) / count
-            intercept = rows.labels.sum(1, keepdim=True) / count
+            origin = masked_mean(rows.z, rows.known, 1, keepdim=True)
+            intercept = masked_mean(rows.labels, rows.known, 1, keepdim=True)
             squares = (z.flatten(2) - origin).square().sum(-1).masked_fill(~readable, 0)
             power = squares.sum(1, keepdim=True) / readable.sum(1, keepdim=True).clamp(min=1)
             ridge = self.log_penalty.exp() * power + torch.finfo(dtype).eps

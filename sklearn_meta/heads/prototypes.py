@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from ..means import class_means, masked_mean
 from .base import ClassificationHead, known_classes
 
 
@@ -36,10 +37,7 @@ class Prototypes(ClassificationHead):
     def adapt(self, z, labels, classes, readable):
         """Class means over the labelled rows, (B, C, M * H), and the classes that have one."""
         z = z.flatten(2).to(self.log_temperature.dtype)
-        member = labels.nan_to_num(0).to(z.dtype)
-        weights = member / member.sum(1, keepdim=True).clamp(min=1)
-        with torch.autocast(z.device.type, enabled=False):
-            return weights.transpose(1, 2) @ z, known_classes(labels, classes)
+        return class_means(z, labels), known_classes(labels, classes)
 
     def forward(self, z, state):
         """Logits of Eq. (9): (B, N, M, H) and the result of ``adapt`` to (B, N, C).
@@ -49,9 +47,7 @@ class Prototypes(ClassificationHead):
         the same for every class and is left out, as softmax removes it.
         """
         prototypes, known = state
-        counted = known[..., None].to(prototypes.dtype)
-        count = counted.sum(1, keepdim=True).clamp(min=1)  # none where no row has a label
-        origin = (prototypes * counted).sum(1, keepdim=True) / count
+        origin = masked_mean(prototypes, known, 1, keepdim=True)
         prototypes = prototypes - origin
         z = z.flatten(2).to(prototypes.dtype) - origin
         with torch.autocast(z.device.type, enabled=False):

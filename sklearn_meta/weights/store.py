@@ -184,14 +184,14 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
         return _load_once(FOLDER / f"{name}.safetensors")
     if hub_id is not None:
         return _load_from_hub(hub_id, cache_dir, local_files_only)
-    checkpoint = path / CHECKPOINT if path.is_dir() else path
-    if path.is_dir():
+    is_folder = path.is_dir()
+    if is_folder:
         path = path / WEIGHTS
-    is_there = path.is_file() and path != checkpoint  # weights beside a checkpoint
-    has_card = checkpoint.with_suffix(".json").is_file()
-    if checkpoint.name == CHECKPOINT and checkpoint.is_file() and not (is_there or has_card):
+    is_there = path.is_file() or _unfinished(path).is_file()
+    state = path.with_name(CHECKPOINT) if is_folder and not is_there else path
+    if state.name == CHECKPOINT and state.is_file() and not state.with_suffix(".json").is_file():
         raise ValueError(
-            f"{checkpoint} is the state of a run of meta_fit, and no weights to load: call "
+            f"{state} is the state of a run of meta_fit, and no weights to load: call "
             "meta_fit as before, which goes on from it, and save_pretrained afterwards."
         )
     if path.suffix == ".json" and path.is_file():
@@ -199,7 +199,7 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
             f"{path} is a card: give the weights that it tells of, "
             f"{path.with_suffix('.safetensors')}."
         )
-    if not path.is_file() and not _unfinished(path).is_file():
+    if not is_there:
         raise ValueError(
             f"No weights {name!r}: neither a name in {available_weights()} nor the path of a "
             f".safetensors file or of a folder with a {WEIGHTS}, nor a hub id, "

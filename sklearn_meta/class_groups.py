@@ -7,7 +7,9 @@ H embedding width of an attribute.
 import torch
 from torch.nn import functional as F
 
-from .standardisation import moments_of, standardise
+from .backbones.standardisation import moments_of, standardise
+from .heads.base import known_classes
+from .means import class_means, masked_mean
 
 #: How often classes are gathered into groups, each time others.
 N_GROUPINGS = 2
@@ -74,14 +76,12 @@ def group_classes(x, labels, readable, columns, classes, n_groups):
     """
     moments = moments_of(x, readable)
     x = standardise(x, moments).masked_fill(~(columns & moments.varied)[:, None], 0).nan_to_num(0)
-    member = labels.nan_to_num(0).to(x.dtype)
-    known = member.any(1) & classes
+    known = known_classes(labels, classes)
     n_known = known.sum(1, keepdim=True)
-    with torch.autocast(x.device.type, enabled=False):
-        means = (member / member.sum(1, keepdim=True).clamp(min=1)).transpose(1, 2) @ x
-        centre = means.sum(1, keepdim=True) / n_known[..., None].clamp(min=1)
-        means = (means - centre).masked_fill(~known[..., None], 0)
-        axes, lengths, _ = torch.linalg.svd(means, full_matrices=False)
+    means = class_means(x, labels)
+    means = means - masked_mean(means, known, 1, keepdim=True)
+    means = means.masked_fill(~known[..., None], 0)
+    axes, lengths, _ = torch.linalg.svd(means, full_matrices=False)
     scores = axes * lengths[:, None]  # (B, C, axes)
     scores = scores * torch.where(scores.pow(3).sum(1, keepdim=True) < 0, -1, 1)  # svd has no sign
     rounding = torch.finfo(x.dtype).eps * max(means.shape[1:])
