@@ -30,6 +30,15 @@ def text_as_objects(values):
     return values
 
 
+def whole_labels(y):
+    """Integers and booleans of pandas' own dtypes as numpy's: scikit-learn makes floats of them.
+
+    Anything else is returned as it is.
+    """
+    values = np.asarray(y) if hasattr(y, "dtype") else np.empty(0)
+    return values if values.dtype.kind in "iub" else y
+
+
 def concat_frames(first, second):
     """Rows of two DataFrames of the same kind, one below the other.
 

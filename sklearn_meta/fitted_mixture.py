@@ -4,6 +4,8 @@ import numpy as np
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .table_validation import as_cells
+
 #: Standardised points are cut off here: beyond, squares of distances leave float64.
 FARTHEST = 1e140
 
@@ -127,7 +129,7 @@ class FittedMixture(DensityMixin):
     def _standardised(self, X):
         """Points in the units of the mixture that is kept."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, as_cells(X), reset=False, dtype=np.float64)
         with np.errstate(over="ignore"):
             return self._units.standardise(X).clip(-FARTHEST, FARTHEST)
 

@@ -13,6 +13,7 @@ from .fitted_mixture import FittedMixture
 from .heads.gaussian_mixture import COVARIANCE_TYPES
 from .mixture_jobs import Job, Units, fit_jobs
 from .mixture_learner import MixtureLearner
+from .table_validation import as_cells
 from .tasks import MixtureSampler
 from .tasks.mixtures import as_point_sets
 
@@ -303,7 +304,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
 
     def _points(self, X):
         """Validated points that a mixture is to be fitted to, standardised, and their units."""
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        X = validate_data(self, as_cells(X), dtype=np.float64, ensure_min_samples=2)
         if self.n_components != "auto" and len(X) < self.n_components:
             raise ValueError(
                 "Expected n_samples >= n_components but got "

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_X_y, validate_data
 from torch import nn
 
 from .base import MetaEstimator, as_text
+from .cells import whole_labels
 from .table_validation import as_cells, encode
 from .tasks import TableEncoder, as_dataset, rows_as_they_are
 
@@ -75,6 +76,7 @@ class RowEstimator(MetaEstimator):
             self._drawn = self._seed_of_all()
         X = as_cells(X)
         table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
+        y = whole_labels(y) if is_classifier(self) else y
         numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
         if hasattr(X, "iloc") and table:  # DataFrames stay as they are
             validate_data(self, X, reset=reset, skip_check_array=True)

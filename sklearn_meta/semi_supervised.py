@@ -268,17 +268,19 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 def _as_labels(y):
     """Labels as scikit-learn takes them; of what is no label, say how to mark a row without one.
 
-    Integers and booleans that are objects become integers.
+    Integers and booleans that are objects become integers, those of pandas and torch numpy's.
     """
     values = np.asarray(as_cells(y))
-    if y is None or values.dtype.kind in "iubUS":
+    if y is None or values.dtype.kind in "US":
         return y
+    if values.dtype.kind in "iub":
+        return values
     if is_missing(values.ravel()).any():
         raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
     if not hasattr(y, "dtype") or any(isinstance(value, str) for value in values.flat):
         return y
     whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)
-    return values.astype(int) if whole else y
+    return values.astype(int) if whole else values
 
 
 def _are_unlabelled(y):

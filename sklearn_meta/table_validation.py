@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import torch
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
@@ -49,9 +50,12 @@ def as_cells(X):
     """A list of rows of text and numbers as an array of objects: numpy would make all of it text.
 
     Frames of other libraries, as polars and pyarrow have them, become pandas', since an array has
-    one dtype. Anything else is returned as it is, a Series as an array: scikit-learn says what is
-    wrong.
+    one dtype, and tensors arrays, since scikit-learn leaves them as they are where it is set to
+    array API dispatch. Anything else is returned as it is, a Series as an array: scikit-learn says
+    what is wrong.
     """
+    if isinstance(X, torch.Tensor):
+        return X.numpy(force=True)
     X = in_pandas(X)
     if hasattr(X, "iloc") and X.ndim != 2:
         return np.asarray(X)

@@ -8,6 +8,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import as_text
+from ..cells import whole_labels
 from ..heads import HEADS
 from ..table_validation import check_classes
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, draw_words
@@ -323,7 +324,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         known = {} if reset else self._slots
         declared = [] if reset else [self.classes_]
         if classes is not None:
-            declared.append(column_or_1d(classes))
+            declared.append(column_or_1d(whole_labels(classes)))
         slots = self._learn_labels(y, known, declared)
         if reset:
             self._begin(X.shape[1])

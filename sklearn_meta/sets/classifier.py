@@ -7,6 +7,7 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
+from ..cells import whole_labels
 from .base import SetEstimator
 
 
@@ -111,7 +112,7 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
             more or fewer labels than sets, or only one class.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
-        sets, y = self._validate(X, y)
+        sets, y = self._validate(X, whole_labels(y))
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:

@@ -1,6 +1,7 @@
 """Sets as users have them: lists of arrays, or one array with padding."""
 
 import numpy as np
+import torch
 from sklearn.utils import check_array
 
 
@@ -24,6 +25,8 @@ def as_sets(X):
     ValueError
         If there is no set, a set is empty or unlike the others, or a cell is missing or infinite.
     """
+    if isinstance(X, torch.Tensor):  # which stays one by array API dispatch
+        X = X.numpy(force=True)
     if isinstance(X, list | tuple) or _holds_objects(X):
         sets = [_as_set(elements, i) for i, elements in enumerate(X)]
     else:
@@ -55,6 +58,8 @@ def _as_set(elements, i):
     try:
         if _holds_objects(elements):  # arrays of one element each, as lists are read from parquet
             elements = list(elements)
+        if isinstance(elements, torch.Tensor):
+            elements = elements.numpy(force=True)
         # Of a list check_array leaves None as it is, of an array it makes NaN.
         elements = elements if hasattr(elements, "dtype") else np.asarray(elements)
         elements = check_array(

@@ -1,0 +1,86 @@
+"""Labels of pandas' own dtypes, and tensors where scikit-learn is set to array API dispatch."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+
+from sklearn_meta import (
+    FewShotTransformerClassifier,
+    MANNClassifier,
+    MetaLSTMClassifier,
+    MetaSemiSupervisedClassifier,
+)
+from sklearn_meta.sets import SetTransformerClassifier
+
+X, Y = load_iris(return_X_y=True)
+FEW = np.r_[0:5, 50:55, 100:105]
+WHOLE = pd.Series(Y[FEW], dtype="Int64")
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "int64[pyarrow]"])
+def test_whole_labels_of_pandas_stay_whole(dtype):
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    y = pd.Series(Y[FEW] > 0).astype(dtype)
+    expected = bool if dtype == "boolean" else np.int64
+    few = MetaSemiSupervisedClassifier().fit(X[FEW], y)
+    (batch,) = few.predict_batch([(X[FEW], y, X)])
+    assert few.classes_.dtype == few.predict(X).dtype == batch.dtype == expected
+    as_frame = MetaSemiSupervisedClassifier().fit(pd.DataFrame(X[FEW]), y)
+    assert as_frame.classes_.dtype == expected
+    for kind in (FewShotTransformerClassifier, MANNClassifier):
+        assert kind().fit(X[FEW], y).classes_.dtype == expected
+
+
+def test_whole_labels_of_streams_texts_and_sets_stay_whole():
+    stream = MANNClassifier().partial_fit(X[FEW], WHOLE, classes=pd.array([0, 1, 2, 7]))
+    assert stream.classes_.tolist() == [0, 1, 2, 7] and stream.classes_.dtype == np.int64
+    assert MANNClassifier().predict_online(X[FEW], WHOLE).dtype == np.int64
+    texts, y = ["a good film", "a bad film"] * 5, pd.array([1, 0] * 5)
+    assert MetaLSTMClassifier(width=4, max_epochs=1).fit(texts, y).classes_.dtype == np.int64
+    sets = np.random.default_rng(0).normal(size=(10, 4, 2))
+    assert SetTransformerClassifier(width=4, max_epochs=1).fit(sets, y).classes_.dtype == np.int64
+
+
+# scikit-learn allows the dispatch only where scipy was told of it before it was imported.
+DISPATCHED = """
+import numpy as np, sklearn, torch
+from sklearn.datasets import load_iris
+from sklearn_meta import *
+from sklearn_meta.sets import SetTransformerRegressor
+
+X, y = load_iris(return_X_y=True)
+few = np.arange(0, 150, 10)
+sets = np.random.default_rng(0).normal(size=(10, 4, 2))
+
+def answers(as_given):
+    rows, labels = as_given(X[few]), as_given(y[few])
+    for kind in (MetaSemiSupervisedClassifier, FewShotTransformerClassifier, MANNClassifier):
+        yield kind().fit(rows, labels).predict_proba(as_given(X))
+    yield MetaSemiSupervisedClassifier().fit(rows, labels.to(float)).predict(as_given(X))
+    yield MetaSemiSupervisedClassifier().predict_proba_batch([(rows, labels, as_given(X))])[0]
+    yield MetaGPRegressor().fit(rows, labels).predict(as_given(X))
+    yield AmortizedGMM(2).fit(rows).predict_proba(as_given(X))
+    yield AmortizedOutlierDetector().fit(rows).score_samples(as_given(X))
+    regressor = SetTransformerRegressor(width=4, max_epochs=1, random_state=0)
+    yield regressor.fit(as_given(sets), np.arange(10.0)).predict([as_given(one) for one in sets])
+
+expected = list(answers(torch.as_tensor))
+with sklearn.config_context(array_api_dispatch=True):
+    for one, other in zip(expected, answers(torch.as_tensor), strict=True):
+        assert isinstance(other, np.ndarray)
+        np.testing.assert_array_equal(other, one)
+"""
+
+
+def test_tensors_are_read_as_arrays_though_scikit_learn_would_leave_them():
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", DISPATCHED], env=environment, capture_output=True, text=True
+    )
+    assert not done.returncode, done.stderr
