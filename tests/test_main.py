@@ -491,6 +491,17 @@ def test_what_cannot_be_fetched_is_tried_once(openml_options, capsys):
         (["evaluate", "tables", "--n-rows", "9,2"], "smallest and largest"),
         (["evaluate", "tables", "--peers", "2-NN"], "no peers ['2-NN']: choose from Label"),
         (["fetch"], "a suite or --tasks is needed"),
+        # What is left of a variable that is not set would name the current folder.
+        (["meta-fit", "", "--output", "a.safetensors"], "collection: a name is needed, got ''"),
+        (["meta-fit", "@0.5", "--output", "a.safetensors"], "a name is needed, got ''"),
+        (["meta-fit", "prior", "--validation", ""], "--validation: a name is needed, got ''"),
+        (["meta-fit", "prior", "--checkpoint-dir", ""], "--checkpoint-dir: a name is needed"),
+        (["meta-fit", "prior", "--cache-directory="], "--cache-directory: a name is needed"),
+        (["evaluate", ""], "collection: a name is needed, got ''"),
+        (["evaluate", "#split=test"], "collection: a name is needed, got ''"),
+        (["evaluate", "openml:"], "collection: a name is needed, got ''"),
+        (["fetch", "openml:"], "suite: a name is needed, got ''"),
+        (["fetch", "99", "--server", ""], "--server: a name is needed, got ''"),
     ],
 )
 def test_wrong_arguments_end_with_2(capsys, arguments, message):

@@ -48,6 +48,13 @@ def names(text):
     return text.split(",")
 
 
+def given(text):
+    """Type of a path or a name, which may not be empty: that would mean the current folder."""
+    if not text:
+        raise ArgumentTypeError("a name is needed, got '': is a variable of the shell not set?")
+    return text
+
+
 class Spec(NamedTuple):
     """What a text says of a collection.
 
@@ -101,15 +108,15 @@ def _spec(text):
     if text == "prior":
         return Spec("prior", text, {})
     if text.startswith("openml:"):
-        return Spec("openml", text.removeprefix("openml:"), {})
-    if expanded(text).is_dir():
+        return Spec("openml", given(text.removeprefix("openml:")), {})
+    if expanded(given(text)).is_dir():
         return Spec("folder", text, {})
     place, _, wanted = text.partition("#")
     pairs = [pair.partition("=") for pair in wanted.split(",")] if wanted else []
     for key, _, value in pairs:
         if key not in ("split", "task") or not value:
             raise ArgumentTypeError(f"after # comes split=NAME or task=NAME, got {text!r}")
-    return Spec("folder", place, {key: value for key, _, value in pairs})
+    return Spec("folder", given(place), {key: value for key, _, value in pairs})
 
 
 def add_collection_arguments(parser):
@@ -126,8 +133,8 @@ def add_collection_arguments(parser):
 def add_openml_arguments(parser):
     """How OpenML is asked for tables."""
     add = parser.add_argument_group("OpenML").add_argument
-    add("--server", metavar="URL", help="of the REST interface")
-    add("--cache-directory", metavar="FOLDER", help="where tables are kept")
+    add("--server", type=given, metavar="URL", help="of the REST interface")
+    add("--cache-directory", type=given, metavar="FOLDER", help="where tables are kept")
     add("--timeout", type=float, default=30.0, metavar="S", help="seconds of silence [%(default)s]")
     add("--n-retries", type=int, default=3, metavar="N", help="after a failure [%(default)s]")
     add("--offline", action="store_true", help="take the cache for all there is")
@@ -227,8 +234,8 @@ def read_recipe(path, parser):
         elif value is not False and value is not None and values:
             flag = f"--{key.replace('_', '-')}"
             flags.append(flag if value is True else f"{flag}={','.join(values)}")
-    given = parser.parse_args([*flags, *collections])
-    return {key: value for key, value in vars(given).items() if key in settings}
+    parsed = parser.parse_args([*flags, *collections])
+    return {key: value for key, value in vars(parsed).items() if key in settings}
 
 
 def _as_argument(value):

@@ -6,7 +6,7 @@ where there is a network for machines without. What cannot be had is told on std
 
 import json
 
-from .arguments import add_openml_arguments, integers, open_openml
+from .arguments import add_openml_arguments, given, integers, open_openml
 
 SUMMARY = "download the tables of OpenML suites into the cache"
 
@@ -20,20 +20,22 @@ examples:
 
 def add_arguments(parser):
     """Arguments of the command."""
-    parser.add_argument("suite", nargs="*", help="number or alias, with or without openml:")
+    suite = "number or alias, with or without openml:"
+    parser.add_argument("suite", nargs="*", type=_suite, help=suite)
     parser.add_argument("--tasks", type=integers, metavar="ID,...", help="single tasks")
     parser.add_argument("--refresh", action="store_true", help="ask for the suites' lists anew")
     add_openml_arguments(parser)
+
+
+def _suite(text):
+    return given(text.removeprefix("openml:"))
 
 
 def run(args):
     """Fetch and print what there is."""
     if not args.suite and not args.tasks:
         args.parser.error("a suite or --tasks is needed")
-    collections = {
-        f"openml:{suite}": open_openml(suite, args)
-        for suite in (suite.removeprefix("openml:") for suite in args.suite)
-    }
+    collections = {f"openml:{suite}": open_openml(suite, args) for suite in args.suite}
     if args.tasks:
         collections["tasks"] = open_openml(None, args, args.tasks)
     result = {}
