@@ -37,11 +37,13 @@ class Hub:
     """The server; ``with Hub() as hub`` runs it at ``hub.url``.
 
     ``repositories`` maps "owner/name" to a Repository, ``requests`` lists (method, path) of all
-    there have been, and ``broken`` is a status that every request is answered with, if any.
+    there have been, ``broken`` is a status that every request is answered with, if any, and ``busy``
+    the number of requests to come that are answered with 503.
     """
 
     def __init__(self):
         self.repositories, self.requests, self.broken = {}, [], None
+        self.busy = 0
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.hub, self.server.daemon_threads = self, True
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -75,6 +77,9 @@ class Handler(BaseHTTPRequestHandler):
         hub.requests.append((self.command, path))
         if hub.broken:
             return self.reply(hub.broken)
+        if hub.busy:
+            hub.busy -= 1
+            return self.reply(503)
         for view in views:
             if match := re.fullmatch(ROUTES[view.__name__], path):
                 return view(**{key: unquote(value) for key, value in match.groupdict().items()})

@@ -8,7 +8,9 @@ import multiprocessing
 import os
 import pickle
 import runpy
+import socket
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
 from pathlib import Path
@@ -294,7 +296,7 @@ def test_card_and_weights_are_of_one_commit_though_the_branch_moves(hub, client,
 
     hub.repositories[NAME] = Moving()
     first = hub.repositories[NAME].commit(files_of(small_learner(3), tmp_path / "3"))
-    learner = client(load_learner, NAME, cache_dir=tmp_path / "cache")
+    learner = client(load_learner, f"hub:{NAME}", cache_dir=tmp_path / "cache")
     assert is_learner(learner, 3) and learner.card["hub"] == f"hub:{NAME}@{first}"
     assert hub.repositories[NAME].refs["main"] != first
 
@@ -397,6 +399,26 @@ def test_without_an_answer_the_cache_serves(hub, client, tmp_path):
     with pytest.raises(OSError, match=f"hub:{NAME}@v1 is not in the cache.*may not be asked"):
         client(load_learner, f"{NAME}@v1", cache_dir=tmp_path, local_files_only=True)
     assert not hub.requests
+
+
+def test_a_mistyped_path_is_told_at_once_where_there_is_no_hub(tmp_path):
+    with socket.socket() as closed:  # bound, and nobody listens
+        closed.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        client = Client(HF_ENDPOINT=nowhere, HF_HOME=str(tmp_path))
+        try:
+            start = time.monotonic()
+            with pytest.raises(OSError, match="weights/mine.*the hub fails.*Nor is there a path"):
+                client(load_learner, "weights/mine", cache_dir=tmp_path)
+        finally:
+            client.pool.shutdown()
+    assert time.monotonic() - start < 8  # the client's own tries take 23 seconds
+
+
+def test_a_hub_that_is_busy_is_asked_again_for_a_name_that_may_be_a_path(hub, client, tmp_path):
+    hub.busy = 2
+    assert is_learner(client(load_learner, NAME, cache_dir=tmp_path), 1)
+    assert not hub.busy
 
 
 def test_offline_mode_takes_the_cache_and_asks_nobody(hub, client, tmp_path):

@@ -54,7 +54,7 @@ def as_hub_id(name):
     return HubId(match["repo"], match["revision"])
 
 
-def fetch(hub_id, names, *, cache_dir=None, local_files_only=False):
+def fetch(hub_id, names, *, cache_dir=None, local_files_only=False, guessed=False):
     """Fetch files of one commit into the cache of ``huggingface_hub``.
 
     The environment variables of that package hold: ``HF_HUB_OFFLINE``, ``HF_ENDPOINT``,
@@ -70,6 +70,9 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False):
         Where to keep them, None for the usual place.
     local_files_only : bool, default=False
         Whether to take what is in the cache and ask nobody.
+    guessed : bool, default=False
+        Whether the id may as well be a path that is not there: then a hub that cannot be reached is
+        not tried again and again.
 
     Returns
     -------
@@ -87,6 +90,8 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False):
     """
     with _errors_that_say_what_to_do(hub_id, "fetch it") as client:
         revision = hub_id.revision
+        if guessed and not local_files_only:
+            _ask_once(client, hub_id, names[0], cache_dir)
         for name in names:
             path = client.hf_hub_download(
                 hub_id.repo,
@@ -100,6 +105,20 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False):
             # commit of the first, even if the branch moves in between.
             revision = Path(path).parent.name
     return Path(path).parent
+
+
+def _ask_once(client, hub_id, name, cache_dir):
+    """Raise the client's own error of a hub that cannot be reached, without its half a minute."""
+    file = {"repo_id": hub_id.repo, "filename": name, "revision": hub_id.revision}
+    if isinstance(client.try_to_load_from_cache(**file, cache_dir=cache_dir), str):
+        return
+    url = client.hf_hub_url(**file)
+    try:
+        client.get_hf_file_metadata(url, library_name="sklearn_meta")
+    except (client.errors.HfHubHTTPError, client.errors.OfflineModeIsEnabled):
+        return  # an answer, of which the client tells, or which it knows to be worth a second try
+    except Exception as error:
+        raise client.errors.LocalEntryNotFoundError(str(error)) from error
 
 
 def upload(hub_id, files, message):

@@ -134,7 +134,8 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
     3. a string ``owner/name`` or ``owner/name@revision``: that repository of the Hugging Face
        hub, at that branch, tag or commit.
 
-    ``hub:owner/name`` and ``hub:owner/name@revision`` mean the hub whatever paths exist. A
+    ``hub:owner/name`` and ``hub:owner/name@revision`` mean the hub whatever paths exist, and are
+    asked for again where it cannot be reached; what may be a mistyped path is asked for once. A
     ``pathlib.Path``, and a string that ends in ``.safetensors``, without the prefix never do; a
     ``Path`` is no name of weights of the package either.
 
@@ -183,7 +184,8 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
     if shipped:
         return _load_once(FOLDER / f"{name}.safetensors")
     if hub_id is not None:
-        return _load_from_hub(hub_id, cache_dir, local_files_only)
+        guessed = not name.startswith(hub.PREFIX)
+        return _load_from_hub(hub_id, cache_dir, local_files_only, guessed)
     is_folder = path.is_dir()
     if is_folder:
         path = path / WEIGHTS
@@ -208,8 +210,8 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
     return _load(path)
 
 
-def _load_from_hub(hub_id, cache_dir, local_files_only):
-    options = {"cache_dir": cache_dir, "local_files_only": local_files_only}
+def _load_from_hub(hub_id, cache_dir, local_files_only, guessed):
+    options = {"cache_dir": cache_dir, "local_files_only": local_files_only, "guessed": guessed}
     folder = hub.fetch(hub_id, (CARD, WEIGHTS), **options)
     hub_id = hub_id._replace(revision=folder.name)
     try:
