@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -306,6 +307,26 @@ def test_a_save_between_reading_card_and_weights_is_noticed(saved, monkeypatch):
 
     monkeypatch.setattr(store, "read_card", read_then_save)
     assert weights_and_note(saved) == 1
+
+
+def test_saves_one_after_the_other_do_not_make_weights_look_damaged(saved, monkeypatch):
+    read_card, savers = store.read_card, []
+
+    def read_while_saved(path):
+        card = read_card(path)
+        seed = len(savers) + 1
+        arguments, note = (seeded(seed), saved), {"note": f"seed {seed}"}
+        if threading.current_thread() is threading.main_thread():  # a save looks, too
+            savers.append(threading.Thread(target=save_learner, args=arguments, kwargs=note))
+            savers[-1].start()
+            savers[-1].join(timeout=1)  # done, or it waits until the files have been read
+        return card
+
+    monkeypatch.setattr(store, "read_card", read_while_saved)
+    assert weights_and_note(saved) == 1
+    monkeypatch.undo()
+    savers[-1].join()
+    assert len(savers) == 2 and weights_and_note(saved) == 2
 
 
 def test_what_the_card_says_of_the_weights_is_the_stores_own(tmp_path):

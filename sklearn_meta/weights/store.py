@@ -226,7 +226,11 @@ def _load_from_hub(hub_id, cache_dir, local_files_only, guessed):
 
 
 def _load(path):
-    _, raw, card = _read_pair(path)
+    try:
+        _, raw, card = _read_pair(path)
+    except ValueError:  # another process may be saving: look again when it is done
+        with locked(path.parent):
+            _, raw, card = _read_pair(path)
     config = card["config"]
     try:
         state = load_tensors(raw)
@@ -306,13 +310,12 @@ def _write_pair(path, weights, card):
 
 def _read_pair(path):
     """Where the weights are that the card describes, their bytes, and the card."""
-    for _ in range(2):  # between card and weights another process may have saved
-        card = read_card(path)
-        for place in (path, _unfinished(path)):
-            with suppress(FileNotFoundError):
-                raw = place.read_bytes()
-                if hashlib.sha256(raw).hexdigest() == card["sha256"]:
-                    return place, raw, card
+    card = read_card(path)
+    for place in (path, _unfinished(path)):
+        with suppress(FileNotFoundError):
+            raw = place.read_bytes()
+            if hashlib.sha256(raw).hexdigest() == card["sha256"]:
+                return place, raw, card
     raise ValueError(
         f"{path} is damaged or not the file its card describes: its sha256 differs. Fetch both "
         "files again, or reinstall the package."
