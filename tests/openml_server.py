@@ -76,7 +76,8 @@ class OpenMLServer:
         """Answer requests whose path begins so with a fault.
 
         "error" (status 500), "missing" (a page of status 404), "page" (one of status 200), "busy"
-        (OpenML's code 107), "garble" (other bytes, the same length),
+        (OpenML's code 107), "other" (what stands at the next number), "garble" (other bytes, the
+        same length),
         "cut" (half of the body, then the end), "stall" (half of it, then nothing), "trickle"
         (byte after byte) or "silence" (no answer).
         """
@@ -159,6 +160,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         if status := {"error": 500, "missing": 404, "page": 200}.get(fault):
             return self.send("text/html", b"<html>A page<br></html>", status=status)
+        if fault == "other":
+            start, _, number = path.rpartition("/")
+            path = f"{start}/{int(number) + 1}"
         kind, body = (None, 107) if fault == "busy" else server.body(path)
         if kind is None:
             error = document("error", ("code", body), ("message", f"Error number {body}"))

@@ -161,8 +161,8 @@ def test_meta_training_on_a_suite(collect):
     "path, how",
     [
         *[(f"{API}/study/99", how) for how in ("error", "cut")],
-        (f"{API}/task/1", "busy"),
-        (f"{API}/data/11", "cut"),
+        *[(f"{API}/task/1", how) for how in ("busy", "other")],
+        *[(f"{API}/data/11", how) for how in ("cut", "other")],
         (f"{API}/data/features/11", "error"),
         *[(PARQUET.format(11), how) for how in ("error", "silence")],
         *[(ARFF.format(12), how) for how in ("error", "cut", "garble", "silence")],

@@ -112,6 +112,8 @@ def ask_description(openml, task_id):
     """
     task = openml.tasks.get_task(task_id)
     dataset = openml.datasets.get_dataset(task.dataset_id)
+    if (task.task_id, dataset.dataset_id) != (task_id, task.dataset_id):
+        raise OSError("an answer to another question, as of a stale cache on the way")
     target = getattr(task, "target_name", None)
     if not target:
         raise ValueError(f"its dataset {dataset.name!r} has no target in this task")
