@@ -71,6 +71,12 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         z, _ = self._read_together(X, self.encoder_) if self.transductive else self._read_rows(X)
         return z.flatten(1).double().cpu().numpy()
 
+    @property
+    def _n_features_out(self):
+        """Of the weights in use, which may be others than those of ``fit``."""
+        n_label_columns = self._context_labels()[1]
+        return self._learner().n_embedding(self.encoder_.n_columns_out_, n_label_columns)
+
     def __getstate__(self):
         """Without the encoded context: it is larger than the rows and made from them."""
         state = super().__getstate__()
@@ -99,8 +105,6 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if np.isnan(encoded).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         self.X_ = X.copy()
-        n_label_columns = self._context_labels()[1]
-        self._n_features_out = self.learner_.n_embedding(encoded.shape[1], n_label_columns)
         if not self.transductive:
             self._context_in_use(encoded)
 
