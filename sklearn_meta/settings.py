@@ -48,6 +48,13 @@ def check_settings(given):
             "callbacks must be a list of skorch callbacks, got a "
             f"{type(given['callbacks']).__name__}."
         )
+    for one in given["callbacks"] or ():
+        callback = one[1] if isinstance(one, tuple) and len(one) == 2 else one
+        if callback is not None and not hasattr(callback, "on_epoch_end"):
+            raise ValueError(
+                f"callbacks must be skorch callbacks, such as EarlyStopping(), or pairs of a name "
+                f"and one, got {one!r}."
+            )
 
 
 def check_setting(name, value):

@@ -286,7 +286,7 @@ NUMBERS = {
     "n_workers": (1.5, -1),
     "patience": (0, -1),
     "ema_decay": ("a", 1.0, 2),
-    "callbacks": (Callback(), "log.csv"),
+    "callbacks": (Callback(), "log.csv", ["log.csv"], [("log", print)], [None, 5]),
 }
 
 
@@ -297,6 +297,18 @@ def test_settings_are_checked_before_training(name, value):
     settings = {"max_steps": 1, "batch_size": 1, "verbose": False} | {name: value}
     with pytest.raises(ValueError, match=f"^{name} (==|must be).*"):
         small().meta_fit({"iris": IRIS}, validation_datasets={"iris": IRIS}, **settings)
+
+
+def test_callbacks_may_be_classes_and_have_names_as_in_skorch():
+    seen = []
+
+    class See(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            seen.append(len(net.history))
+
+    callbacks = [See, ("see", See()), ("again", See), None]
+    small().meta_fit({"iris": IRIS}, max_steps=1, callbacks=callbacks, verbose=False)
+    assert seen == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
