@@ -37,8 +37,8 @@ class Hub:
     """The server; ``with Hub() as hub`` runs it at ``hub.url``.
 
     ``repositories`` maps "owner/name" to a Repository, ``requests`` lists (method, path) of all
-    there have been, ``broken`` is a status that every request is answered with, if any, and ``busy``
-    the number of requests to come that are answered with 503.
+    there have been, ``broken`` is a status that every request is answered with, if any, and
+    ``busy`` the number of requests to come that are answered with 503.
     """
 
     def __init__(self):

@@ -62,7 +62,7 @@ SETTINGS = {
     "patience": (positive, 10, "validations without a better loss before the end"),
     "ema_decay": (float, None, "of a moving average of the weights, such as 0.999, to be kept"),
     "n_workers": (int, 0, "processes that prepare tasks"),
-    "checkpoint_dir": (given, None, "folder of the checkpoint, from which the same command goes on"),
+    "checkpoint_dir": (given, None, "folder of the checkpoint, from which the command goes on"),
 }
 
 # Other arguments that decide what is learned, and so belong on the card.
