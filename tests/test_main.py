@@ -152,6 +152,14 @@ def test_a_name_that_excludes_nothing_is_told(here, capsys):
     assert "--exclude irsi: tables has nothing of that name\n" in capsys.readouterr().err
 
 
+def test_names_may_have_spaces_between_them(here, capsys):
+    command = ("evaluate", "tables", "--exclude", "nothing, wine", "--peers", "1-NN, RandomForest")
+    assert call(*command, "--n-episodes", "1", "--n-shots", "1", "--json") == 0
+    captured = capsys.readouterr()
+    assert "left out: wine: excluded" in captured.err
+    assert {"1-NN", "RandomForest"} < {r["estimator"] for r in json.loads(captured.out)["records"]}
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [

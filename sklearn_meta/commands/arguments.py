@@ -44,8 +44,8 @@ def positive(text):
 
 
 def names(text):
-    """Type of an argument such as ``iris,wine``."""
-    return text.split(",")
+    """Type of an argument such as ``iris,wine``, with spaces or without."""
+    return [part.strip() for part in text.split(",")]
 
 
 def given(text):
