@@ -8,7 +8,7 @@ import warnings
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -186,13 +186,18 @@ def evaluate(
             f"collection is a mapping of names to (X, y), got {type(collection).__name__}: name "
             "each table, as in {'iris': (X, y)}."
         )
+    if not isinstance(estimators, Mapping):
+        raise ValueError(
+            "estimators is a mapping of names to estimators, got "
+            f"{type(estimators).__name__}: name each of them."
+        )
     for name, estimator in estimators.items():
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(
                 f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "
                 "in sklearn.calibration.CalibratedClassifierCV, or leave it out."
             )
-    n_shots = (n_shots,) if isinstance(n_shots, Integral) else dict.fromkeys(n_shots)
+    n_shots = (n_shots,) if np.ndim(n_shots) == 0 else dict.fromkeys(n_shots)
     splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
     records, failures = [], []
     with tqdm(total=len(collection), desc="evaluate", unit="table", disable=not verbose) as bar:

@@ -221,6 +221,17 @@ def test_a_split_depends_on_the_family_alone(names, seed, data):
     assert sorted(map(len, split(together, seed=seed))) == [0, 0, len(names)]
 
 
+def test_what_is_no_collection_no_pair_and_no_share_is_told():
+    tables = {"iris": load_iris(return_X_y=True)}
+    with pytest.raises(ValueError, match="mapping of names to tables, got list"):
+        select([tables["iris"]])
+    for bounds in (5, (5,), (1, 2, 3)):
+        with pytest.raises(ValueError, match="n_rows must be a pair of least and most"):
+            select(tables, n_rows=bounds)
+    with pytest.raises(ValueError, match="shares must be"):
+        split(tables, (np.nan, 1))
+
+
 def test_a_split_has_its_shares():
     sizes = [len(part) for part in split(dict.fromkeys(map(str, range(2000))))]
     np.testing.assert_allclose(sizes, [1200, 200, 600], atol=60)
@@ -258,6 +269,25 @@ def test_rows_with_names_and_lines_that_end_in_a_comma(tmp_path):
     (tmp_path / "comma.csv").write_text("a,b,y\n1,2,u,\n3,4,None,\n")
     X, y, _ = Folder(tmp_path)["comma"]
     assert X["a"].tolist() == [1, 3] and y.tolist() == ["u", "None"]
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_numbers_of_rows_without_a_name_are_no_column(tmp_path, start):
+    frame = frame_of()
+    frame.loc[2, "c"] = np.nan  # text with a gap is read in another way
+    frame.set_index(np.arange(start, 9 + start)).to_csv(tmp_path / "one.csv")  # as R's write.csv
+    assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
+    frame.set_index(frame.pop("a")).rename_axis(None).to_csv(tmp_path / "one.csv")
+    assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
+    frame.set_index(np.arange(9)[::-1]).to_csv(tmp_path / "one.csv")
+    assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
+
+
+def test_a_table_that_an_index_has_twice_is_refused(indexed):
+    twice = pd.concat([INDEX, INDEX.head(1).assign(split="test")])
+    twice.to_csv(indexed / "index.csv", index=False)
+    with pytest.raises(ValueError, match="index.csv has two rows of 'one'"):
+        Folder(indexed, split="test")
 
 
 def test_an_index_with_empty_cells(tmp_path):

@@ -196,6 +196,10 @@ def test_wrong_arguments_are_errors():
         evaluate(NEAREST, {"iris": IRIS}, n_unlabelled=0)
     with pytest.raises(ValueError, match="collection is a mapping of names to"):
         evaluate(NEAREST, [IRIS])
+    with pytest.raises(ValueError, match="estimators is a mapping of names to"):
+        evaluate([*NEAREST.values()], {"iris": IRIS})
+    with pytest.raises(ValueError, match="n_shots.*Got 1.5"):
+        evaluate(NEAREST, {"iris": IRIS}, n_shots=1.5)
     with pytest.warns(UserWarning, match="inconsistent numbers of samples"):
         found = evaluate(NEAREST, {"short": (IRIS[0], IRIS[1][:-1])})
     assert not found.records

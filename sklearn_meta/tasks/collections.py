@@ -41,7 +41,10 @@ def _read_csv(file):
         again = pd.read_csv(file, **options)
         for j in text:
             frame.isetitem(j, again.iloc[:, j].array)
-    return frame
+    # As pandas and R write the numbers of rows, which of sorted ones tell the class.
+    first = frame.iloc[:, 0]
+    is_unnamed = first.name == "Unnamed: 0" and first.dtype.kind == "i"
+    return frame.iloc[:, 1:] if is_unnamed and (first.diff()[1:] == 1).all() else frame
 
 
 def _read_arff(file):
@@ -72,7 +75,8 @@ class Folder(Mapping):
     """Tables in the files of a folder: parquet, CSV or ARFF, the last column the target.
 
     Of CSV, cells are separated by commas, and "None" and "null" are text in a column of text: empty
-    cells and "NA", "N/A" or "NaN" are its gaps. Needs pandas, and pyarrow for parquet:
+    cells and "NA", "N/A" or "NaN" are its gaps; a first column without a name that numbers the rows
+    is left out. Needs pandas, and pyarrow for parquet:
     ``pip install 'sklearn_meta[tables]'``; and for ARFF liac-arff, which comes with
     ``'sklearn_meta[openml]'``.
 
@@ -95,8 +99,8 @@ class Folder(Mapping):
     FileNotFoundError
         If there is no such folder, or no table in it.
     ValueError
-        If ``split`` or ``task`` is asked for and the index does not have it, or two files share
-        a name.
+        If ``split`` or ``task`` is asked for and the index does not have it, or two files, or two
+        rows of the index, share a name.
     ImportError
         If what reads a file is not installed.
     """
@@ -145,6 +149,9 @@ class Folder(Mapping):
         as_text = pd.read_csv(file, index_col=False, dtype=str, keep_default_na=False)
         for key in {"name", "split", "task", "family"} & set(index):  # one may be called "NA"
             index[key] = as_text[key]
+        if (twice := index["name"].duplicated()).any():  # in a train and a test split, say
+            name = index["name"][twice].iloc[0]
+            raise ValueError(f"{file} has two rows of {name!r}: remove one.")
         for key, value in wanted.items():
             index = index[index[key] == value]
         rows = index.to_dict("records")
@@ -258,7 +265,20 @@ def select(
     Selection
         ``rejected`` says why each of the other tables, among them those that could not be
         loaded, was not taken.
+
+    Raises
+    ------
+    ValueError
+        If the collection is no mapping, or bounds are no pair.
     """
+    if not isinstance(collection, Mapping):
+        raise ValueError(
+            f"collection is a mapping of names to tables, got {type(collection).__name__}."
+        )
+    pairs = {"n_columns": n_columns, "n_rows": n_rows, "n_classes": n_classes}
+    for key, bounds in pairs.items():
+        if bounds is not None and np.shape(bounds) != (2,):
+            raise ValueError(f"{key} must be a pair of least and most, got {bounds!r}.")
     exclude = {exclude} if isinstance(exclude, str) else {str(item) for item in exclude}
     tables, rejected, families = {}, {}, {}
     for name in collection:
@@ -335,7 +355,7 @@ def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
         If the shares are negative or do not sum to one.
     """
     bounds = np.cumsum(shares)
-    if min(shares) < 0 or abs(bounds[-1] - 1) > 1e-9:
+    if not (min(shares) >= 0 and abs(bounds[-1] - 1) <= 1e-9):  # nor NaN
         raise ValueError(f"shares must be non-negative and sum to 1, got {tuple(shares)}.")
     parts = [[] for _ in shares]
     for name in collection:
