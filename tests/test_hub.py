@@ -112,6 +112,13 @@ def folder(tmp_path):
     return tmp_path / "mine"
 
 
+def test_a_file_does_not_say_from_which_hub_it_came(folder):
+    card = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**card, "hub": f"hub:{NAME}@{'0' * 40}"}))
+    estimator = MetaSemiSupervisedClassifier.from_pretrained(folder)
+    assert estimator.backbone == folder and "hub" not in estimator.learner_.card
+
+
 def test_round_trip_through_a_folder(folder, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
     estimator = fitted(folder, transductive=False)
