@@ -221,6 +221,13 @@ def test_a_split_depends_on_the_family_alone(names, seed, data):
     assert sorted(map(len, split(together, seed=seed))) == [0, 0, len(names)]
 
 
+def test_a_table_stays_on_its_side_in_later_versions():
+    names = ["iris", "wine", "vehicle", "segment", "glass", "sonar", "letter", "yeast"]
+    train, valid, test = map(list, split(dict.fromkeys(names)))
+    assert train == ["iris", "wine", "segment", "glass", "sonar"]
+    assert valid == ["yeast"] and test == ["vehicle", "letter"]
+
+
 def test_what_is_no_collection_no_pair_and_no_share_is_told():
     tables = {"iris": load_iris(return_X_y=True)}
     with pytest.raises(ValueError, match="mapping of names to tables, got list"):
