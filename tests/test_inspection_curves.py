@@ -124,6 +124,22 @@ def test_intervals_are_drawn_side_by_side_and_again():
     assert labels(one.ax_) == ["another"]
 
 
+def test_widths_are_drawn_whole_and_over_their_own_coverage():
+    y, mean, std = np.random.default_rng(0).standard_normal((3, 50))
+    std = np.abs(std)
+    show = IntervalCalibrationDisplay.from_predictions
+    figure, (left, right) = plt.subplots(1, 2, sharex=True)
+    narrow = show(y, mean, std, ax=left, show_width=True)
+    wide = show(y, mean, 5 * std, ax=left, show_width=True)
+    low, high = wide.width_ax_.get_ylim()
+    assert low == 0 and high > wide.width.max()
+    other = show(y, mean, std, ax=right, show_width=True)  # its x axis is the left one's
+    assert len(figure.axes) == 4
+    for display in (narrow, wide, other):
+        place = display.width_ax_.get_position().bounds
+        assert place == display.ax_.get_position().bounds
+
+
 @pytest.mark.parametrize(
     ("y", "mean", "std", "levels", "message"),
     [

@@ -199,13 +199,22 @@ class IntervalCalibrationDisplay:
         ax.set(xlabel="nominal coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1))
         self.width_ax_ = self.width_line_ = None
         if show_width:
-            beside = ax.get_shared_x_axes().get_siblings(ax)
-            same = [other for other in beside if other.get_ylabel() == WIDTH]
-            self.width_ax_ = same[0] if same else ax.twinx()
+            self.width_ax_ = _width_ax(ax) or ax.twinx()
             colour = self.line_.get_color()
             (self.width_line_,) = self.width_ax_.plot(self.nominal, self.width, "--", color=colour)
             self.width_ax_.set_ylabel(WIDTH)
+            self.width_ax_.autoscale(axis="y")  # a display before ended that
             self.width_ax_.set_ylim(bottom=0)
         if ax.get_legend_handles_labels()[1]:
             ax.legend(loc="upper left")
         return self
+
+
+def _width_ax(ax):
+    """The axes of the width that a display before has put over these, or None."""
+    place = ax.figure, *ax.get_position(original=True).bounds
+    for other in ax.get_shared_x_axes().get_siblings(ax):  # panels of sharex=True are some, too
+        same = (other.figure, *other.get_position(original=True).bounds) == place
+        if same and other.get_ylabel() == WIDTH:
+            return other
+    return None
