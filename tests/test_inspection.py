@@ -20,7 +20,7 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.semi_supervised import LabelSpreading
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from sklearn_meta import MetaSemiSupervisedClassifier, inspection
 from sklearn_meta.inspection import EmbeddingDisplay, UnlabelledEffectDisplay
@@ -227,12 +227,13 @@ def test_effect_grid_points_are_no_unlabelled_rows(moons, in_pipeline):
     assert not hasattr(inner, "classes_")
 
 
+@pytest.mark.filterwarnings("ignore:y contains no unlabeled samples")  # on the left
 def test_effect_of_a_frame_with_text_labels():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(12, 2)), columns=["length", "width"])
     y = np.array(["b", "a", "c"] * 2 + [-1] * 6, dtype=object)
     X.iloc[:6] += 10 * np.array([[0, 0], [1, 0], [0, 1]] * 2)
-    neighbour = KNeighborsClassifier(1)
+    neighbour = SelfTrainingClassifier(KNeighborsClassifier(1))
     display = UnlabelledEffectDisplay.from_estimator(neighbour, X, y, grid_resolution=5)
     assert display.classes.tolist() == ["a", "b", "c"]
     assert display.target.tolist() == [1, 0, 2, 1, 0, 2, *[-1] * 6]

@@ -13,6 +13,7 @@ from sklearn.datasets import load_diabetes, load_iris, make_moons
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelSpreading
@@ -127,6 +128,21 @@ def test_effect_needs_numeric_columns(moons, dtype):
 def test_effect_needs_a_classifier(moons):
     with pytest.raises(TypeError, match=r"must be a classifier, got Ridge\(\)"):
         show_effect(Ridge(), *moons)
+
+
+@pytest.mark.parametrize(
+    "supervised",
+    [
+        KNeighborsClassifier(),
+        make_pipeline(StandardScaler(), KNeighborsClassifier()),
+        Transductive(KNeighborsClassifier()),
+        MANNClassifier(),
+    ],
+    ids=["itself", "step", "transductive", "of this package"],
+)
+def test_effect_needs_an_estimator_that_knows_the_mark(moons, supervised):
+    with pytest.raises(ValueError, match="took -1 for a class, not for 'no label'"):
+        show_effect(supervised, *moons, grid_resolution=3)
 
 
 @pytest.mark.parametrize("cell", [np.nan, np.inf])

@@ -8,7 +8,7 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_consistent_length
 
 from ..model_selection.splitters import encode_labels
-from ..model_selection.transductive import Transductive
+from ..model_selection.transductive import Transductive, refuse_mark_as_class
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -118,7 +118,8 @@ class UnlabelledEffectDisplay:
             If the estimator is no classifier, or `grid_resolution` no int.
         ValueError
             If `X` has not two columns, one of them is not numeric or has no finite cell, there is
-            no labelled or no unlabelled row, or `grid_resolution` is less than 2.
+            no labelled or no unlabelled row, the estimator takes -1 for a class, or
+            `grid_resolution` is less than 2.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         if not is_classifier(estimator):
@@ -155,6 +156,7 @@ class UnlabelledEffectDisplay:
         regions = []
         for seen in (labelled, np.full(len(target), True)):
             inductive = _inductive(estimator).fit(X[seen], target[seen])
+            refuse_mark_as_class(inductive)  # the palette would give it the colour of the last
             regions.append(inductive.predict(grid).reshape(xx0.shape))
         display = cls(
             xx0=xx0,

@@ -170,11 +170,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         rows = stack(self.X_, X)
         codes = np.concatenate([self.y_, np.full(rows.shape[0] - len(self.y_), -1)])
         model = clone(self.estimator).fit(rows, codes)
-        if -1 in getattr(model, "classes_", ()):
-            raise ValueError(
-                f"{type(model).__name__} took -1 for a class, not for 'no label': wrap a "
-                "semi-supervised classifier, such as SelfTrainingClassifier around this one"
-            )
+        refuse_mark_as_class(model)
         return model, rows
 
     def _probabilities(self, weights):
@@ -206,6 +202,15 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if wrapped.classifier_tags is not None:
             tags.classifier_tags = wrapped.classifier_tags
         return tags
+
+
+def refuse_mark_as_class(model):
+    """Raise if a classifier that was fitted on codes took -1 for one of them."""
+    if -1 in getattr(model, "classes_", ()):
+        raise ValueError(
+            f"{type(model).__name__} took -1 for a class, not for 'no label': wrap a "
+            "semi-supervised classifier, such as SelfTrainingClassifier around this one"
+        )
 
 
 def _innermost(model):
