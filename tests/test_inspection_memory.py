@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.colors import to_rgba
+from matplotlib.colors import LogNorm, to_rgba
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_iris
@@ -300,6 +300,13 @@ def test_panels_show_the_weights_and_the_labels_of_the_rows(stream):
     assert len(display.figure_.axes) == 2
     with pytest.raises(ValueError, match="two matplotlib Axes, got 1"):
         display.plot(ax=axes[0])
+
+
+def test_weights_may_be_shown_on_a_scale_of_ones_own(stream):
+    scale = LogNorm(1e-3, 1)
+    display = MemoryDisplay.from_estimator(network(), *stream, norm=scale)
+    assert [image.norm for image in display.images_] == [scale, scale]
+    assert display.plot(norm=None).images_[0].get_clim()[0] == 0
 
 
 def test_many_rows_and_targets_have_no_labels():

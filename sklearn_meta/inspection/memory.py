@@ -152,7 +152,9 @@ class MemoryDisplay:
         self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         from matplotlib.ticker import MaxNLocator
 
-        style = {"aspect": "auto", "interpolation": "nearest", "vmin": 0} | kwargs
+        style = {"aspect": "auto", "interpolation": "nearest"} | kwargs
+        if style.get("norm") is None:  # which has bounds of its own
+            style.setdefault("vmin", 0)
         panels = {
             "write weights (sum over heads)": self.write_weights,
             "read weights (mean over heads)": self.read_weights,
