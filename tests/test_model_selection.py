@@ -217,6 +217,42 @@ def test_folds_of_a_regression_refuse(y, message):
 
 
 @pytest.mark.parametrize(
+    "y",
+    [[0, 1, -1] * 3, [2.0, 7.0, -1.0] * 3, [[3], [-1]] * 3, pd.Series([0, -1] * 3, dtype="Int64")],
+    ids=["numbers", "floats", "column", "nullable"],
+)
+def test_folds_of_a_regression_warn_of_classes_without_a_label(y):
+    with pytest.warns(UserWarning, match="split classes, of which -1 is none, by SemiSup"):
+        folds = list(SemiSupervisedKFold(3).split(np.zeros((len(y), 1)), y))
+    assert sum(len(test) for _, test in folds) == len(y)  # which they are not refused
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        [0, 1, 2] * 3,
+        [-2, -1, 0] * 3,
+        [-1.0, 0.5, 1.0] * 3,
+        [np.nan, -1, 0] * 3,
+        [-1, 0, 1, 2, 3, 4, 5],
+    ],
+    ids=["none is -1", "less than -1", "fractions", "NaN", "mostly different"],
+)
+def test_folds_of_a_regression_have_nothing_to_warn_of(y, recwarn):
+    list(SemiSupervisedKFold(2).split(np.zeros((len(y), 1)), y))
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    "splitter", [SemiSupervisedSplit(2), SemiSupervisedKFold(2), FewShotSplit(1, n_shots=1)]
+)
+def test_groups_are_ignored_with_a_warning(splitter):
+    ignored = f"The groups parameter is ignored by {type(splitter).__name__}"
+    with pytest.warns(UserWarning, match=ignored):
+        next(splitter.split(np.zeros((6, 1)), [0, 1] * 3, groups=[0, 0, 1, 1, 2, 2]))
+
+
+@pytest.mark.parametrize(
     "load, scoring", [(load_wine, "roc_auc_ovr"), (load_breast_cancer, "roc_auc")]
 )
 def test_grid_search_with_roc_auc(load, scoring):

@@ -1,5 +1,6 @@
 """Splitters that keep rows without a label in every train set, and out of every test set."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -76,7 +77,7 @@ class SemiSupervisedSplit(StratifiedKFold):
         y : array-like of shape (n_samples,)
             Labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
         groups : None
-            Ignored, exists for API compatibility.
+            Ignored with a warning, exists for API compatibility.
 
         Yields
         ------
@@ -93,7 +94,7 @@ class SemiSupervisedSplit(StratifiedKFold):
         check_consistent_length(X, y)
         _, codes = encode_labels(y)
         labelled = np.flatnonzero(codes != -1)
-        for _, fold in super().split(labelled, codes[labelled]):
+        for _, fold in super().split(labelled, codes[labelled], groups):
             test = labelled[fold]
             yield np.setdiff1d(np.arange(len(codes)), test), test
 
@@ -136,7 +137,7 @@ class SemiSupervisedKFold(KFold):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets; NaN or None marks a row without one.
         groups : None
-            Ignored, exists for API compatibility.
+            Ignored with a warning, exists for API compatibility.
 
         Yields
         ------
@@ -149,6 +150,12 @@ class SemiSupervisedKFold(KFold):
         ------
         ValueError
             If fewer than `n_splits` rows have a target, or a target is no number.
+
+        Warns
+        -----
+        UserWarning
+            If `y` looks like classes, among which -1 means "no label": it holds a few whole
+            numbers from -1 on, and no NaN.
         """
         check_consistent_length(X, y)
         y = np.asarray(y)
@@ -161,10 +168,23 @@ class SemiSupervisedKFold(KFold):
         without = np.isnan(y.reshape(len(y), -1)).any(axis=1)
         if without.all():
             raise ValueError(f"y has no row with a target: every one of its {len(y)} rows is NaN")
+        if not without.any() and _may_be_classes(y):
+            warnings.warn(
+                "Every row has a target, and -1 is one of them: mark rows without a target by NaN, "
+                "and split classes, of which -1 is none, by SemiSupervisedSplit.",
+                stacklevel=2,
+            )
         labelled = np.flatnonzero(~without)
-        for _, fold in super().split(labelled):
+        for _, fold in super().split(labelled, groups=groups):
             test = labelled[fold]
             yield np.setdiff1d(np.arange(len(y)), test), test
+
+
+def _may_be_classes(y):
+    """Whether targets are a few whole numbers from -1 on, as classes with unlabelled rows are."""
+    values = np.unique(y)
+    whole = (values == np.floor(values)).all()
+    return values[0] == -1 and whole and 2 * len(values) <= len(y)
 
 
 class FewShotSplit(BaseCrossValidator):
@@ -224,7 +244,7 @@ class FewShotSplit(BaseCrossValidator):
         y : array-like of shape (n_samples,)
             Labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
         groups : None
-            Ignored, exists for API compatibility.
+            Ignored with a warning, exists for API compatibility.
 
         Yields
         ------
@@ -239,6 +259,9 @@ class FewShotSplit(BaseCrossValidator):
             If no row is labelled, or a class has too few rows.
         """
         self._check()
+        if groups is not None:  # as scikit-learn's have it
+            name = type(self).__name__
+            warnings.warn(f"The groups parameter is ignored by {name}", UserWarning, stacklevel=2)
         check_consistent_length(X, y)
         classes, codes = encode_labels(y)
         n_test = 1 if self.n_unlabelled is None else self.n_unlabelled
