@@ -35,7 +35,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_meta import MetaGPRegressor
+from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
 from sklearn_meta.model_selection import (
     FewShotSplit,
     SemiSupervisedKFold,
@@ -202,6 +202,15 @@ def test_gaps_of_any_kind_are_rows_without_a_target():
     assert len(train) == 2  # of text and numbers numpy makes text
 
 
+def test_a_row_with_one_of_two_targets_is_in_no_test_set():
+    y = np.arange(24.0).reshape(12, 2)
+    y[3, 0] = y[7, 1] = np.nan
+    folds = list(SemiSupervisedKFold(5, random_state=0).split(y, y))
+    tested = np.sort(np.concatenate([test for _, test in folds]))
+    assert_array_equal(tested, np.setdiff1d(np.arange(12), [3, 7]))
+    assert all({3, 7} < set(train) for train, _ in folds)
+
+
 @pytest.mark.parametrize(
     "y, message",
     [
@@ -214,6 +223,8 @@ def test_gaps_of_any_kind_are_rows_without_a_target():
 def test_folds_of_a_regression_refuse(y, message):
     with pytest.raises(ValueError, match=message):
         list(SemiSupervisedKFold().split(np.zeros((6, 1)), y))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        list(SemiSupervisedKFold().split(np.zeros((7, 1)), y))
 
 
 @pytest.mark.parametrize(
@@ -403,17 +414,20 @@ def test_equals_the_model_fitted_by_hand(model, wine):
     assert_allclose(ours.predict_proba(X_query), by_hand.label_distributions_[len(X) :], rtol=1e-12)
 
 
-@pytest.mark.parametrize("threshold", [0.3, 0.9])  # without, and with, rows never taken in
+@pytest.mark.parametrize("threshold", [0.3, 0.5])  # without, and with, rows never taken in
 def test_self_training_labels_every_row(threshold, wine):
     X, y, X_query, _ = wine
+    X, X_query = X[:, :2], X_query[:, :2]  # too few to be sure of
     model = SelfTrainingClassifier(
         make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), threshold=threshold
     )
     ours = Transductive(model).fit(X, y)
     by_hand = clone(model).fit(np.vstack([X, X_query]), np.r_[y, [-1] * len(X_query)])
     transduced = by_hand.transduction_[len(X) :]
-    assert (transduced == -1).any() == (threshold == 0.9)
-    expected = np.where(transduced == -1, by_hand.predict(X_query), transduced)
+    final = by_hand.predict(X_query)
+    assert (transduced == -1).any() == (threshold == 0.5)
+    assert ((transduced != final) & (transduced != -1)).any()  # the classifier changed its mind
+    expected = np.where(transduced == -1, final, transduced)
     assert_array_equal(ours.predict(X_query), expected)
     assert_allclose(ours.predict_proba(X_query), by_hand.predict_proba(X_query), rtol=1e-12)
 
@@ -544,6 +558,28 @@ def test_sparse_rows(wine):
     sparse = Transductive(LabelSpreading(kernel="knn")).fit(sp.csr_array(X), y)
     assert_array_equal(sparse.predict(sp.csr_array(X_query)), dense.predict(X_query))
     assert_array_equal(sparse.predict(X_query), dense.predict(X_query))
+
+
+def test_rows_are_refused_at_fit_where_the_wrapped_estimator_would(wine):
+    X, y, X_query, _ = wine
+    dense = Transductive(MetaSemiSupervisedClassifier())
+    with pytest.raises(TypeError, match="Sparse data was passed"):
+        dense.fit(sp.csr_array(X), y)
+    X, X_query = (np.where(rows > rows.mean(0), rows, np.nan) for rows in (X, X_query))
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        Transductive(LabelSpreading()).fit(X, y)
+    of_this_package = MetaSemiSupervisedClassifier().fit(X, y)
+    assert_array_equal(dense.fit(X, y).predict(X_query), of_this_package.predict(X_query))
+
+
+def test_text_in_an_array_reaches_the_first_step(wine):
+    X, y, X_query, _ = wine
+    encode = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), [0]))
+    of_fit, query = (np.where(rows[:, [0]] > 13, "strong", "light") for rows in (X, X_query))
+    model = make_pipeline(encode, LabelSpreading(kernel="knn", n_neighbors=5))
+    by_hand = clone(model).fit(np.vstack([of_fit, query]), np.r_[y, [-1] * len(query)])
+    found = Transductive(model).fit(of_fit.astype(object), y).predict(query.astype(object))
+    assert_array_equal(found, by_hand[-1].transduction_[len(y) :])
 
 
 def test_tags_follow_the_wrapped_estimator(wine):

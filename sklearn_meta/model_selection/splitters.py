@@ -135,7 +135,7 @@ class SemiSupervisedKFold(KFold):
         X : array-like of shape (n_samples, n_features)
             Only its length is used.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets; NaN or None marks a row without one.
+            Targets; NaN or None marks a row without one; of several targets one is enough.
         groups : None
             Ignored with a warning, exists for API compatibility.
 
