@@ -57,7 +57,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass; steps of EM are in float64.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``sample`` and, an int or None, of ``meta_fit``. ``fit`` has no randomness.
+        Seed of ``sample``, and of ``meta_fit``, where None is 0. ``fit`` has no randomness.
 
     Attributes
     ----------

@@ -72,7 +72,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     Notes
     -----
     A column that is constant in the set says nothing of other rows, as in
-    :class:`sklearn.ensemble.IsolationForest`.
+    :class:`sklearn.ensemble.IsolationForest`. A category that the set does not have is a missing
+    cell, and no sign of an odd row.
 
     References
     ----------

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from labels import label_matrix
 
 from sklearn_meta.heads import HEADS, Prototypes
+from sklearn_meta.means import class_means
 
 
 def probabilities(z, y, n_classes, temperature=1.0):
@@ -106,3 +107,13 @@ def test_near_prototypes_are_told_apart_far_from_the_origin():
     found = predict(Prototypes().double(), z, y, torch.ones(1, 2, dtype=torch.bool))[0]
     expected = probabilities(z[0, :, 0].numpy(), y[0].numpy(), 2)
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_means_of_classes_are_in_full_precision_under_autocast():
+    rows = 100 + torch.rand(1, 50, 4, generator=torch.Generator().manual_seed(0))
+    labels = label_matrix(torch.arange(50)[None] % 3 - 1, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        means = class_means(rows, labels)
+    expected = [rows[0, k + 1 :: 3].mean(0) for k in range(2)]
+    torch.testing.assert_close(means[0, :2], torch.stack(expected))
+    assert not means[0, 2].any()  # of no row

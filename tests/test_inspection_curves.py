@@ -62,6 +62,11 @@ def test_coverage_is_the_share_of_targets_within_their_interval(seed, shape):
     plt.close(display.figure_)
 
 
+def test_a_certain_prediction_that_is_right_is_within_its_interval():
+    certain = IntervalCalibrationDisplay.from_predictions([1, 2], [1, 3], [0, 0])
+    assert set(certain.observed) == {0.5} and set(certain.width) == {0}
+
+
 def test_true_intervals_lie_on_the_diagonal_and_wide_ones_above():
     rng = np.random.default_rng(0)
     mean, std = rng.standard_normal(20_000), rng.lognormal(size=20_000)

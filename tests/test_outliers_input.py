@@ -83,6 +83,13 @@ def test_lists_text_and_objects():
     assert_allclose(found, detector().fit(X_GOOD).score_samples(X_GOOD))
 
 
+def test_a_category_that_the_set_does_not_have_is_a_missing_cell():
+    table = pd.DataFrame({"a": X_GOOD[:, 0], "b": ["x", "y"] * 10})
+    rows = pd.DataFrame({"a": [0.5, 0.5], "b": ["z", None]})
+    unseen, missing = detector().fit(table).score_samples(rows)
+    assert unseen == missing
+
+
 # -- errors ---------------------------------------------------------------------------------------
 
 
