@@ -97,6 +97,9 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     ``weights_``, ``means_`` and the other parameters are told and not read: setting them changes
     no answer.
 
+    The units are those of all points: where one is thousands of times farther off than others are
+    from each other, these look like one component. Leave such points out.
+
     References
     ----------
     Set Transformer (paper 001), section 4.3, Eq. (14) and (15).

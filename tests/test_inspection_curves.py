@@ -258,6 +258,12 @@ def test_without_validation_there_is_one_panel():
     assert display.plot(ax=ax).ax_[0] is ax
 
 
+def test_an_epoch_without_validation_leaves_a_gap():
+    history = [{"train_loss": 3.0}, {"train_loss": 2.0, "valid_loss": 2.5}]
+    display = MetaLearningCurveDisplay.from_history(history)
+    assert_array_equal(display.loss_lines_[1].get_ydata(), [np.nan, 2.5])
+
+
 def test_a_number_of_rows_that_some_epochs_lack_leaves_a_gap():
     history = [{"train_loss": 1.0, f"valid_mse_{k}_shots": 0.5} for k in (20, 5, 20)]
     display = MetaLearningCurveDisplay.from_history(history)

@@ -94,6 +94,12 @@ def test_a_component_without_points_has_no_ellipse():
     assert sorted(map(len, display.ellipses_)) == [0, 0, 2, 2]
 
 
+def test_a_component_of_few_points_has_ellipses():
+    X = np.r_[np.random.default_rng(0).normal(size=(999, 2)), [[40, 40]]]
+    display = MixtureDisplay.from_estimator(GaussianMixture(2, random_state=0).fit(X), X)
+    assert min(display.weights) < 0.01 and list(map(len, display.ellipses_)) == [2, 2]
+
+
 def test_many_components_have_colours(points):
     display = MixtureDisplay.from_estimator(double(12).fit(points), points)
     edges = {ellipse.get_edgecolor() for own in display.ellipses_ for ellipse in own}
