@@ -87,8 +87,10 @@ def test_embedding_panels_show_labelled_circles_and_unlabelled_crosses(wine):
         np.testing.assert_array_equal(circles.get_offsets(), points[display.labelled])
         np.testing.assert_array_equal(crosses.get_offsets(), points[~display.labelled])
         assert (len(circles.get_offsets()), len(crosses.get_offsets())) == (9, 33)
-        shown = circles.get_facecolors()
-        np.testing.assert_allclose(shown, [to_rgba(f"C{k}") for k in y[y >= 0]])
+        for marks, rows in ((circles, display.labelled), (crosses, ~display.labelled)):
+            due = [to_rgba(f"C{k}") for k in display.target[rows]]
+            np.testing.assert_allclose(marks.get_facecolors(), due)
+    assert display.target[display.labelled].tolist() == y[y >= 0].tolist()
     assert not np.allclose(display.original, display.embedding)
     texts = [text.get_text() for text in display.ax_[1].get_legend().get_texts()]
     assert texts == ["0", "1", "2", "labelled", "unlabelled"]
@@ -203,6 +205,7 @@ def test_effect_panels_are_the_fits_without_and_with_unlabelled_rows(moons):
         crosses, circles = scatters(ax)
         np.testing.assert_array_equal(circles.get_offsets(), X[y >= 0])
         np.testing.assert_array_equal(crosses.get_offsets(), X[y < 0])
+        assert (crosses.get_facecolors() == to_rgba("0.35")).all()  # of no class
         (mesh,) = [c for c in ax.collections if isinstance(c, QuadMesh)]
         pale = np.array([to_rgba("C0", 0.35), to_rgba("C1", 0.35)])[region]
         over_white = 1 - pale[:, 3:] * (1 - pale[:, :3])
