@@ -145,6 +145,9 @@ def test_reductions_repeat_with_their_seed(wine):
         EmbeddingDisplay.from_estimator(classifier, X_new, random_state=3) for _ in range(2)
     )
     np.testing.assert_array_equal(first.embedding, again.embedding)
+    own = PCA(2)
+    EmbeddingDisplay.from_estimator(classifier, X_new, reduction=own)
+    assert not hasattr(own, "components_")  # clones were fitted
     many = np.random.default_rng(0).standard_normal((510, 60))  # of which PCA takes random parts
     np.testing.assert_array_equal(*(_to_two(many, "pca", 3) for _ in range(2)))
 

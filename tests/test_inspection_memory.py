@@ -142,6 +142,8 @@ def test_accuracies_of_a_memory_are_those_of_its_online_predictions():
     expected = show([y for _, y in episodes], predicted, max_instance=2)
     assert_array_equal(display.accuracy, expected.accuracy)
     assert len(display.accuracy) == 2 and not hasattr(classifier, "n_samples_seen_")
+    named = InstanceAccuracyDisplay.from_estimator(classifier, episodes, name="mine")
+    assert (display.name, named.name) == ("MANNClassifier", "mine")
 
 
 def test_accuracies_are_drawn_side_by_side_and_again():
