@@ -40,6 +40,12 @@ def test_constant_and_empty_columns_change_nothing():
     expected = double().fit(X_GOOD).score_samples(X_GOOD)
     X = np.column_stack([np.full(20, 7.0), X_GOOD, np.full(20, np.nan)])
     assert_allclose(double().fit(X).score_samples(X), expected, atol=1e-9)
+    shares = np.random.default_rng(0).dirichlet(np.ones(4), 60)
+    total = shares.sum(axis=1)  # one, but for rounding
+    assert len(np.unique(total)) > 2
+    expected = double().fit(shares).score_samples(shares)
+    X = np.column_stack([shares, total])
+    assert_allclose(double().fit(X).score_samples(X), expected, atol=1e-9)
 
 
 def test_duplicated_rows():

@@ -21,7 +21,8 @@ class Moments(NamedTuple):
         attribute scale is the distance of the two (a rare category would otherwise outweigh all
         others), for a constant one it is 1.
     varied : bool tensor of shape (B, M)
-        Attributes of which readable rows hold two values or more.
+        Attributes of which readable rows hold two values or more that differ by more than
+        rounding: sums of shares, say, are all one.
     """
 
     median: torch.Tensor
@@ -45,10 +46,11 @@ def moments_of(x, readable):
     Moments
     """
     observed = ~x.isnan() & readable[..., None]
-    levels = torch.tensor([0.25, 0.5, 0.75], dtype=x.dtype, device=x.device)
+    levels = torch.tensor([0, 0.25, 0.5, 0.75, 1], dtype=x.dtype, device=x.device)
     cells = x.masked_fill(~observed, math.nan)
-    low, median, high = torch.nanquantile(cells, levels, dim=1, keepdim=True)
+    least, low, median, high, most = torch.nanquantile(cells, levels, dim=1, keepdim=True)
     spread = high - low
+    rounding = 4 * torch.finfo(x.dtype).eps * torch.maximum(least.abs(), most.abs())
     x = bend(x, median, spread)
     count = observed.sum(1, keepdim=True).clamp(min=1)
     mean = x.masked_fill(~observed, 0.0).sum(1, keepdim=True) / count
@@ -58,7 +60,8 @@ def moments_of(x, readable):
     high = x.masked_fill(~observed, -math.inf).amax(1, keepdim=True)
     two_valued = (~observed | (x == low) | (x == high)).all(1, keepdim=True)
     scale = torch.where(two_valued, high - low, scale)
-    varied = high > low  # the deviation of a constant attribute may be off zero by rounding
+    # The deviation of a constant attribute may be off zero by rounding, and bent values agree.
+    varied = (high > low) & (most - least > rounding)
     return Moments(median, spread, mean, scale.masked_fill(~varied, 1.0), varied[:, 0])
 
 
