@@ -369,6 +369,9 @@ def test_parameters_that_are_set_later_count_from_the_next_fit():
     expected = classifier.predict_proba(sets)
     classifier.set_params(embedding=None)
     np.testing.assert_array_equal(classifier.predict_proba(sets), expected)
+    assert hasattr(classifier.fit(sets, y > 5), "scale_")
+    classifier.set_params(embedding=network).fit(sets, y > 5)  # which reads elements as they are
+    np.testing.assert_array_equal(classifier.predict_proba(sets), expected)
 
 
 def test_epochs_that_were_complete_are_counted():
