@@ -101,6 +101,15 @@ def test_constant_columns(covariance_type):
     )
 
 
+def test_a_column_that_differs_by_rounding_is_constant():
+    rounding = 1e5 * (1 + 2.0**-52 * (np.arange(30) % 3))
+    assert len(np.unique(rounding)) == 3
+    X = np.c_[X_GOOD, rounding]
+    plain, mixture = double(3).fit(X_GOOD), double(3).fit(X)
+    assert_allclose(mixture.covariances_[:, 3, 3], 1e-6)
+    assert_allclose(mixture.predict_proba(X), plain.predict_proba(X_GOOD), atol=1e-9)
+
+
 @ALL_TYPES
 @pytest.mark.parametrize("scale", [1e12, 1e-12, 1e100, 1e-100])
 def test_huge_and_tiny_scales(covariance_type, scale):
