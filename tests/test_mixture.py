@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import AmortizedGMM
 from sklearn_meta.heads.gaussian_mixture import COVARIANCE_TYPES
-from sklearn_meta.mixture_jobs import first_ranks
+from sklearn_meta.mixture_jobs import Job, first_ranks, groups_of_like_size
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import MixturePrior, MixtureSets
 from sklearn_meta.weights import save_learner
@@ -152,6 +152,21 @@ def test_batches_equal_one_by_one(drawn, covariance_type, steps):
         assert_allclose(one.predict_proba(X), alone.predict_proba(X), atol=1e-6)
         assert one.get_params() == mixture.get_params()
         assert one.n_features_in_ == X.shape[1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(2, 40), st.integers(1, 2), st.integers(1, 2)), max_size=12),
+    st.integers(1, 400),
+)
+def test_groups_of_sets_pad_little_and_are_bounded(sizes, max_cells):
+    jobs = [Job(np.zeros((n, d)), None, k) for n, d, k in sizes]
+    groups = list(groups_of_like_size(jobs, max_cells))
+    assert sorted(sum(groups, [])) == list(range(len(jobs)))  # each once
+    for group in groups:
+        own = [sizes[i] for i in group]
+        points = [n for n, _, _ in own]
+        assert len({(d, k) for _, d, k in own}) == 1 and max(points) <= 1.25 * min(points)
+        assert len(group) == 1 or len(group) * np.prod(max(own)) <= max_cells
 
 
 @given(drawn_sets(), KINDS)
