@@ -101,6 +101,14 @@ def test_constant_columns(covariance_type):
     )
 
 
+def test_a_constant_column_has_its_share_in_a_spherical_variance():
+    X = np.insert(X_GOOD, 0, 7.0, axis=1)
+    theirs = GaussianMixture(1, covariance_type="spherical").fit(X)
+    ours = double(1, "spherical", refine_steps=1).fit(X)
+    assert_allclose(ours.covariances_, theirs.covariances_, rtol=1e-5)
+    assert_allclose(ours.score(X), theirs.score(X), rtol=1e-6)
+
+
 def test_a_column_that_differs_by_rounding_is_constant():
     rounding = 1e5 * (1 + 2.0**-52 * (np.arange(30) % 3))
     assert len(np.unique(rounding)) == 3
