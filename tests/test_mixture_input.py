@@ -101,6 +101,13 @@ def test_constant_columns(covariance_type):
     )
 
 
+def test_a_constant_column_may_be_as_large_as_float64_is():
+    X = np.insert(X_GOOD, 0, 1.5e308, axis=1)
+    mixture = double(2).fit(X)
+    assert_array_equal(mixture.means_[:, 0], [1.5e308] * 2)
+    assert_sound(mixture, X)
+
+
 def test_a_constant_column_has_its_share_in_a_spherical_variance():
     X = np.insert(X_GOOD, 0, 7.0, axis=1)
     theirs = GaussianMixture(1, covariance_type="spherical").fit(X)
