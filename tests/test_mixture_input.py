@@ -154,6 +154,9 @@ def test_small_spread_on_a_large_offset(covariance_type):
     mixture = double(2, covariance_type, refine_steps=1).fit(X_GOOD + 1.7e9)
     assert_allclose(mixture.score(X_GOOD + 1.7e9), expected.score(X_GOOD), rtol=1e-5)
     assert_allclose(mixture.covariances_, expected.covariances_, rtol=1e-4, atol=1e-6)
+    far = X_GOOD + 1e13  # of which some digits are left, so that it is not constant
+    found = double(2, covariance_type, refine_steps=1).fit(far).predict(far)
+    assert_array_equal(found, expected.predict(X_GOOD))
 
 
 @ALL_TYPES
