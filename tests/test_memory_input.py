@@ -11,6 +11,7 @@ from sklearn.utils import shuffle
 
 from sklearn_meta import AmortizedGMM, MANNClassifier, MANNRegressor
 from sklearn_meta.memory import base
+from sklearn_meta.memory_learner import MemoryLearner
 from sklearn_meta.tasks import Drawings, TablePrior
 
 X, Y = shuffle(*load_iris(return_X_y=True), random_state=0)
@@ -65,6 +66,44 @@ def test_a_piece_that_fails_changes_nothing():
     with pytest.raises(ValueError, match="Targets must be numbers"):
         regressor.partial_fit(X_NUMBERS[:20], ["a"] * 20)
     assert_array_equal(regressor.predict(X_NUMBERS), before)
+
+
+def interrupt_after(n_rows, monkeypatch):
+    """Let the network be interrupted, as by Ctrl-C, after some rows."""
+    present, left = MemoryLearner.present, iter(range(n_rows))
+
+    def interrupted(self, *args):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return present(self, *args)
+
+    monkeypatch.setattr(MemoryLearner, "present", interrupted)
+
+
+@pytest.mark.parametrize("make", [MANNClassifier, MANNRegressor])
+def test_an_interrupt_among_the_rows_leaves_a_stream_as_it_was(make, monkeypatch):
+    estimator, untouched = (make(n_estimators=2).fit(X[:40], Y[:40] > 0) for _ in range(2))
+    with monkeypatch.context() as patch:
+        interrupt_after(5, patch)
+        with pytest.raises(KeyboardInterrupt):
+            estimator.partial_fit(X[40:80], Y[40:80] + 7)
+    assert estimator.n_samples_seen_ == 40
+    assert_array_equal(estimator.predict(X), untouched.predict(X))
+    for one in (estimator, untouched):
+        one.partial_fit(X[40:80], Y[40:80] > 0)
+    assert_array_equal(estimator.predict(X), untouched.predict(X))
+
+
+@pytest.mark.parametrize("make", [MANNClassifier, MANNRegressor])
+@pytest.mark.parametrize("learn", ["fit", "partial_fit"])
+def test_a_stream_of_which_a_part_was_read_is_not_fitted(make, learn, monkeypatch):
+    estimator = make(n_estimators=2)
+    with monkeypatch.context() as patch:
+        interrupt_after(5, patch)
+        with pytest.raises(KeyboardInterrupt):
+            getattr(estimator, learn)(X[:40], Y[:40])
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ class OnlineEstimator(RowEstimator):
                 [projection(n_columns, learner.n_inputs, self._seed(0, e)) for e in range(n)]
             )
         self._previous = torch.full((n, 1, self._label_size), learner.no_label)
-        self.n_samples_seen_ = 0
+        self._forget()
 
     @property
     def _settings(self):
@@ -123,7 +123,7 @@ class OnlineEstimator(RowEstimator):
 
     @torch.inference_mode()
     def _present(self, X, labels):
-        """Read rows and, after each, its label; the state goes on.
+        """Read rows and, after each, its label; the state goes on, once all of them are read.
 
         Rows go through the network one by one, whatever comes at a time: sums of another shape
         are rounded in another way, and a stream in pieces is to give the very same answers.
@@ -139,20 +139,21 @@ class OnlineEstimator(RowEstimator):
             What was answered for each row before its label was shown.
         """
         module = self._module(self.learner_)
-        self._state = self._state_here()
+        state, known, previous = self._state_here(), self._moments, self._previous
         outputs = []
         for t in range(X.shape[1]):
             now = t % MOMENTS_AT_ONCE
             if now == 0:
                 rows = X[:, t : t + MOMENTS_AT_ONCE]
                 if self._rotations is not None:
-                    moments = running_moments(rows, self._moments)
-                    rows, self._moments = standardise(rows, moments), last(moments)
+                    moments = running_moments(rows, known)
+                    rows, known = standardise(rows, moments), last(moments)
             x = self._vectors(rows[:, now : now + 1])
-            output, self._state = module.present(x, self._label(self._previous), self._state)
+            output, state = module.present(x, self._label(previous), state)
             outputs.append(output)
-            self._previous = labels[:, t : t + 1].clone()  # a view would keep all labels
-        self.n_samples_seen_ += X.shape[1]
+            previous = labels[:, t : t + 1].clone()  # a view would keep all labels
+        self._state, self._moments, self._previous = state, known, previous
+        self.n_samples_seen_ = vars(self).get("n_samples_seen_", 0) + X.shape[1]
         return torch.cat(outputs, 1).double().cpu()
 
     @torch.inference_mode()

@@ -151,10 +151,11 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         """
         self._forget()  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
-        slots = self._learn_labels(y, {}, ())
+        slots, *labels = self._with_labels(y, {}, ())
         self._begin(X.shape[1])
         orders = self._orders(len(y))
         self._present(X[orders], self._words_of(slots[orders]))
+        self._slots, self.classes_ = labels
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -325,15 +326,17 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         declared = [] if reset else [self.classes_]
         if classes is not None:
             declared.append(column_or_1d(whole_labels(classes)))
-        slots = self._learn_labels(y, known, declared)
+        slots, *labels = self._with_labels(y, known, declared)
         if reset:
             self._begin(X.shape[1])
         n = self._settings.n_members
         words = self._words_of(np.tile(slots, (n, 1)))
-        return self._present(np.repeat(X[None], n, 0), words), slots
+        outputs = self._present(np.repeat(X[None], n, 0), words)
+        self._slots, self.classes_ = labels
+        return outputs, slots
 
-    def _learn_labels(self, y, known, declared):
-        """Give each new label a slot, in the order in which they come; the slot of each row."""
+    def _with_labels(self, y, known, declared):
+        """The slot of each row, slots with one for each new label, as they come, and classes."""
         named = [label for labels in (*declared, y) for label in labels.tolist()]
         if is_missing(np.array(named, dtype=object)).any():
             raise ValueError("Input y contains NaN or None: every row of a stream has a label.")
@@ -364,8 +367,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
                 f"There are {len(classes)} classes, and backbone={as_text(self.backbone)} has "
                 f"labels for {n_words}{more}."
             )
-        self._slots, self.classes_ = slots, classes
-        return np.array([slots[label] for label in labels.tolist()])[codes]
+        return np.array([slots[label] for label in labels.tolist()])[codes], slots, classes
 
     def _words_of(self, slots):
         """Words of the classes in slots (E, ...), another binding for each member: (E, ..., L)."""
