@@ -230,6 +230,13 @@ def test_rows_that_are_no_squares_are_refused():
         Drawings()(np.zeros((1, 785), np.uint8), np.zeros(1, int), rng_of(0))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, bool])
+def test_pixels_that_are_no_bytes_are_refused(dtype):
+    """Ink of 1, as networks read it, would become 1/255."""
+    with pytest.raises(ValueError, match="uint8, ink being 255, got (float|bool).*255"):
+        Drawings()(np.ones((1, 784), dtype), np.zeros(1, int), rng_of(0))
+
+
 # Files
 
 

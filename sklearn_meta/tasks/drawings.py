@@ -64,8 +64,12 @@ class Drawings:
         Raises
         ------
         ValueError
-            If rows of ``X`` are no square pictures.
+            If rows of ``X`` are no square pictures, or no bytes.
         """
+        if X.dtype != np.uint8:  # of ink that is 1 hardly anything would be left
+            raise ValueError(
+                f"X must be uint8, ink being 255, got {X.dtype}: give np.uint8(255 * X), if ink is 1."
+            )
         side = math.isqrt(X.shape[1])
         if side * side != X.shape[1]:
             raise ValueError(f"Rows of X must be square pictures, got {X.shape[1]} pixels.")
