@@ -11,7 +11,7 @@ from torch import nn
 
 from .base import MetaEstimator, as_text
 from .cells import whole_labels
-from .table_validation import as_cells, encode
+from .table_validation import as_cells, check_labels, encode
 from .tasks import TableEncoder, as_dataset, rows_as_they_are
 
 
@@ -78,6 +78,8 @@ class RowEstimator(MetaEstimator):
         table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
         y = whole_labels(y) if is_classifier(self) else y
         numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
+        if has_y and y is not None and is_classifier(self):
+            check_labels(y)
         if hasattr(X, "iloc") and table:  # DataFrames stay as they are
             validate_data(self, X, reset=reset, skip_check_array=True)
             checked = check_array(np.zeros(X.shape), estimator=self)

@@ -4,12 +4,12 @@ import warnings
 
 import numpy as np
 import torch
-from sklearn.utils import check_array
+from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from .cells import text_as_objects
-from .tasks.encoding import in_pandas
+from .tasks.encoding import in_pandas, is_missing
 
 
 def check_classes(y):
@@ -17,6 +17,18 @@ def check_classes(y):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         check_classification_targets(y)
+
+
+def check_labels(y):
+    """Refuse labels of which one is missing, or some are text and others are not.
+
+    Of a list of both numpy makes text, "nan" of NaN: a class of its own, without a word.
+    """
+    labels = column_or_1d(text_as_objects(y))
+    if is_missing(labels).any():
+        raise ValueError("Input y contains NaN or None: every row has a label.")
+    if len({isinstance(label, str) for label in labels.tolist()}) > 1:
+        raise ValueError("Labels are strings and numbers: they must be all of one kind.")
 
 
 def validated_table(estimator, X, *, reset=True, **checks):

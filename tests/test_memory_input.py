@@ -9,7 +9,12 @@ from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import shuffle
 
-from sklearn_meta import AmortizedGMM, MANNClassifier, MANNRegressor
+from sklearn_meta import (
+    AmortizedGMM,
+    FewShotTransformerClassifier,
+    MANNClassifier,
+    MANNRegressor,
+)
 from sklearn_meta.memory import base
 from sklearn_meta.memory_learner import MemoryLearner
 from sklearn_meta.tasks import Drawings, TablePrior
@@ -47,6 +52,24 @@ def test_a_label_that_is_missing():
     for learn in ("fit", "partial_fit", "predict_online"):
         with pytest.raises(ValueError, match="Input y contains NaN or None"):
             getattr(classifier(), learn)(X[:40], labels)
+
+
+@pytest.mark.parametrize("make", [MANNClassifier, FewShotTransformerClassifier])
+@pytest.mark.parametrize(
+    "labels, message",
+    [
+        (["a", np.nan] * 3, "Input y contains NaN or None"),
+        (["a", None] * 3, "Input y contains NaN or None"),
+        (pd.Series(["a", pd.NA] * 3, dtype="string"), "Input y contains NaN or None"),
+        (["a", 1] * 3, "strings and numbers"),
+        (np.array(["a", 1] * 3, dtype=object), "strings and numbers"),
+    ],
+)
+def test_a_list_of_text_and_others_is_not_made_text(make, labels, message):
+    """As numpy makes it: "nan" of NaN, which would be one more class."""
+    for rows in (X[:6], pd.DataFrame(X[:6])):
+        with pytest.raises(ValueError, match=message):
+            make(n_estimators=1).fit(rows, labels)
 
 
 def test_a_fit_that_fails_leaves_nothing_of_the_one_before():

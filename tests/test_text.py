@@ -668,6 +668,8 @@ def test_labels_are_required(estimator):
     "labels, message",
     [
         (["a", None], "NaN or None: every text"),
+        (["a", np.nan], "NaN or None: every text"),  # of which numpy makes "nan"
+        (["a", 1], "all strings or all numbers.*int and str"),
         (np.array(["a", np.nan], dtype=object), "NaN or None: every text"),
         (pd.Series(["a", pd.NA], dtype="string"), "NaN or None: every text"),
         ([0.0, np.nan], "NaN or None: every text"),

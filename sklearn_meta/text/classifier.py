@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
-from ..cells import whole_labels
+from ..cells import text_as_objects, whole_labels
 from ..tasks.encoding import is_missing
 from ..tasks.texts import check_texts, tokens_of
 from ..wide import OwnLinear, fit_shared
@@ -330,7 +330,7 @@ class MetaLSTMClassifier(
 
     def _checked_labels(self, X, y, n_classes=2):
         check_texts(X, y, self)
-        y = column_or_1d(whole_labels(y), warn=True)
+        y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
         if is_missing(y).any():
             raise ValueError("Input y contains NaN or None: every text has a label.")
         if not any(all(isinstance(label, kind) for label in y) for kind in (str, Real, np.bool_)):
