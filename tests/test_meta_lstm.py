@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import PackedSequence, pack_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_packed_sequence
 
 from sklearn_meta.backbones import text_sharing
 from sklearn_meta.backbones.meta_lstm import BasicLSTM, MetaLSTM, compose, generated
@@ -381,6 +381,27 @@ def test_taggers_read_both_ways():
             other = words.clone()
             other[0, changed] = 5
             assert not torch.isclose(learner(other, lengths, 0).scores, first).all(-1).any()
+
+
+@pytest.mark.parametrize("backbone", TEXT_BACKBONES)
+def test_what_is_said_of_a_word_is_what_comes_before_and_after_it(backbone):
+    learner = learner_of("text_tagging", backbone).double()  # in training, where there are penalties
+    words, lengths = torch.tensor([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8], [2, 0, 0, 0, 0]]), [3, 5, 1]
+    outputs, texts, order, penalty = learner.read(words, torch.tensor(lengths), 1)
+    outputs = pad_packed_sequence(outputs, batch_first=True)[0][order]
+    vectors = [learner.embedding(text[:n]) for text, n in zip(words, lengths)]
+    expected = []
+    for reader, axes in zip(learner.backbones, ([], [0])):
+        x = pack_sequence([text.flip(axes) for text in vectors], enforce_sorted=False)
+        said, of_texts, of_reader = reader(PackedSequence(x.data, x.batch_sizes), 1)
+        said = pad_packed_sequence(x._replace(data=said), batch_first=True)[0]
+        said = [text[:n].flip(axes) for text, n in zip(said, lengths)]
+        expected.append((said, of_texts[x.unsorted_indices], of_reader))
+    ahead, back = expected
+    for of_text, *halves, n in zip(outputs, ahead[0], back[0], lengths):
+        torch.testing.assert_close(of_text[:n], torch.cat(halves, 1))
+    torch.testing.assert_close(texts, torch.cat([ahead[1], back[1]], 1))
+    torch.testing.assert_close(penalty, ahead[2] + back[2])
 
 
 @pytest.mark.parametrize("task", ["text_classification", "text_tagging"])
