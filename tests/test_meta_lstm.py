@@ -383,6 +383,20 @@ def test_taggers_read_both_ways():
             assert not torch.isclose(learner(other, lengths, 0).scores, first).all(-1).any()
 
 
+@pytest.mark.parametrize("task", ["text_classification", "text_tagging"])
+@pytest.mark.parametrize("share", [0.0, 0.7])
+def test_training_drops_a_share_of_word_vectors_and_of_what_heads_read(task, share):
+    learner = learner_of(task, "lstm", dropout=share)
+    read = {}
+    learner.backbones[0].register_forward_pre_hook(lambda _, args: read.update(words=args[0].data))
+    learner.heads[0].register_forward_pre_hook(lambda _, args: read.update(outputs=args[0]))
+    words = torch.randint(1, 9, (400, 5), generator=torch.Generator().manual_seed(0))
+    for training in (True, False):
+        learner.train(training)(words, torch.full((400,), 5), 0)
+        for part in read.values():
+            assert abs(float((part == 0).float().mean()) - share * training) < 0.05
+
+
 @pytest.mark.parametrize("backbone", TEXT_BACKBONES)
 def test_what_is_said_of_a_word_is_what_comes_before_and_after_it(backbone):
     learner = learner_of("text_tagging", backbone).double()  # in training, where there are penalties
