@@ -20,6 +20,8 @@ from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
 from sklearn_meta.tasks.spelling import N_FEATURES, N_NUMBERS, spelling, spellings
 from sklearn_meta.tasks.texts import MiniBatches, TextTask, tokens_of, vocabulary, word_numbers
 from sklearn_meta.tasks.word_vectors import read_word_vectors, with_vectors
+from sklearn_meta.text import base as text_base
+from sklearn_meta.training import meta_train
 
 GOOD, BAD = ["good", "fine", "warm", "bright"], ["bad", "dull", "cold", "dark"]
 SMALL = {"embedding_size": 12, "width": 12, "meta_width": 6, "rank": 6, "dropout": 0.0}
@@ -117,6 +119,24 @@ def test_fine_tuning_leaves_what_is_shared_as_it_is():
     X, _ = tasks["book"]
     probabilities = (e.estimators_["book"].predict_proba(X) for e in (first, tuned))
     assert not np.allclose(*probabilities)
+
+
+def test_what_has_been_learned_before_is_trained_at_a_lower_rate(learned, monkeypatch):
+    """As documented: half of it where fit begins as another task, a tenth in fine-tuning."""
+    rates = []
+
+    def note(*args, learning_rate, **settings):
+        rates.append(learning_rate)
+        return meta_train(*args, learning_rate=learning_rate, **settings)
+
+    monkeypatch.setattr(text_base, "meta_train", note)
+    X, y = reviews(40, "toy")
+    once = clone(learned).set_params(max_epochs=1, learning_rate=0.01, wide=False)
+    assert once.fit(X, y).begun_as_ is not None
+    assert once.fit(X, y == "yes").begun_as_ is None
+    once.set_params(backbone="lstm").fit(X, y)
+    once.meta_fit({"toy": (X, y)}, fine_tune_epochs=1, verbose=False)
+    assert_allclose(rates, [0.005, 0.01, 0.01, 0.01, 0.001])
 
 
 def test_predictions_do_not_depend_on_each_other(learned):
