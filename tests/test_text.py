@@ -21,6 +21,7 @@ from sklearn_meta.tasks.spelling import N_FEATURES, N_NUMBERS, spelling, spellin
 from sklearn_meta.tasks.texts import MiniBatches, TextTask, tokens_of, vocabulary, word_numbers
 from sklearn_meta.tasks.word_vectors import read_word_vectors, with_vectors
 from sklearn_meta.text import base as text_base
+from sklearn_meta.text import classifier as text_classifier
 from sklearn_meta.training import meta_train
 
 GOOD, BAD = ["good", "fine", "warm", "bright"], ["bad", "dull", "cold", "dark"]
@@ -604,6 +605,30 @@ def test_interrupted_joint_training_is_not_fine_tuned():
         return tagger.learner_.heads[0].output.weight
 
     assert torch.equal(head(ended), head(not_tuned)) and not torch.equal(head(ended), head(whole))
+
+
+def test_a_meta_fit_that_is_interrupted_leaves_the_one_before(monkeypatch):
+    estimator = MetaLSTMClassifier(**QUICK)
+    tasks = {topic: reviews(20, topic) for topic in ("book", "film")}
+    estimator.meta_fit(tasks, max_steps=2, verbose=False)
+    before = dict(vars(estimator))
+
+    def interrupted(*args, **settings):
+        raise KeyboardInterrupt
+
+    def interrupted_fine_tuning(learner, source, *args, **settings):
+        return (interrupted if len(source.tasks) == 1 else meta_train)(
+            learner, source, *args, **settings
+        )
+
+    for module, name, part in (
+        (text_base, "meta_train", interrupted_fine_tuning),
+        (text_classifier, "fit_shared", interrupted),
+    ):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(module, name, part)
+            estimator.meta_fit(tasks, max_steps=4, fine_tune_epochs=1, verbose=False)
+    assert all(vars(estimator)[name] is before[name] for name in estimator._learned)
 
 
 def test_spelling_tells_words_apart_that_are_not_known():

@@ -183,7 +183,7 @@ class TextEstimator(MetaEstimator):
             if unknown := [name for name in held_out if name not in read]:
                 raise ValueError(f"validation_tasks has {unknown[0]!r}, which is not in tasks.")
             validation = self._prepared(learner, held_out, "Validation task")
-        self.history_ = self._train(
+        history = self._train(
             learner,
             prepared,
             n_steps,
@@ -195,18 +195,18 @@ class TextEstimator(MetaEstimator):
             start=weights_digest(learner),
             verbose=verbose,
         )
-        n_done = eval_every * sum("train_loss" in epoch for epoch in self.history_)
-        stopped = Patience(validation and patience).is_over(self.history_)
+        n_done = eval_every * sum("train_loss" in epoch for epoch in history)
+        stopped = Patience(validation and patience).is_over(history)
         if fine_tune_epochs and (n_done >= n_steps or stopped):  # otherwise it was interrupted
             for parameter in learner.shared_parameters():
                 parameter.requires_grad_(False)
             for task in prepared:
                 own = self._n_steps([task], fine_tune_epochs)
                 self._train(learner, [task], own, rate=FINE_TUNING * self.learning_rate)
+        learner.requires_grad_(False).cpu().eval().card = None
+        estimators = self._of_each_task(learner, read)
         self._forget()
-        self.learner_ = learner.requires_grad_(False).cpu().eval()
-        self.learner_.card = None
-        self.estimators_ = self._of_each_task(read)
+        self.history_, self.learner_, self.estimators_ = history, learner, estimators
         return self
 
     def _fit(self, X, y, labels):
@@ -329,13 +329,13 @@ class TextEstimator(MetaEstimator):
             **settings,
         )
 
-    def _of_each_task(self, read):
+    def _of_each_task(self, learner, read):
         """The fitted estimators of the tasks (tokens, labels) of ``meta_fit``, a dict."""
         fitted = {name: type(self)(**self.get_params(deep=False)) for name in read}
         for place, (name, estimator) in enumerate(fitted.items()):
-            estimator.learner_ = estimator.module_ = self.learner_
+            estimator.learner_ = estimator.module_ = learner
             estimator._task_place = place
-            estimator._set_labels(self.learner_.tasks[name])
+            estimator._set_labels(learner.tasks[name])
         return fitted
 
     def _read_tasks(self, what, tasks, n_classes=2):

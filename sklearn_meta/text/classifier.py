@@ -347,16 +347,16 @@ class MetaLSTMClassifier(
             )
         return y
 
-    def _of_each_task(self, read):
-        fitted = super()._of_each_task(read)
+    def _of_each_task(self, learner, read):
+        fitted = super()._of_each_task(learner, read)
         if not self.wide:
             return fitted
         tasks = {}
         for name, (tokens, y) in read.items():
-            labels = self.learner_.tasks[name]
+            labels = learner.tasks[name]
             tokens = tokens_of(tokens, self.lowercase)
             tasks[name] = (tokens, np.array(self._targets(y, labels)), labels)
-        self.learner_.wide, scores = fit_shared(tasks, self._seed)
+        learner.wide, scores = fit_shared(tasks, self._seed)
         for name, (tokens, y, _) in tasks.items():
             fitted[name].linear_ = OwnLinear(tokens, y, scores[name])
         return fitted
