@@ -607,6 +607,18 @@ def test_interrupted_joint_training_is_not_fine_tuned():
     assert torch.equal(head(ended), head(not_tuned)) and not torch.equal(head(ended), head(whole))
 
 
+def test_the_last_weights_are_kept_unless_there_is_patience():
+    X, y = reviews(40, "toy")
+    worse = {"toy": (X, np.where(y == "yes", "no", "yes"))}  # what is learned makes it worse
+    ways = {"max_steps": 60, "eval_every": 20, "verbose": False}
+    plain, last, best = (
+        MetaLSTMClassifier(**QUICK, wide=False).meta_fit({"toy": (X, y)}, **ways | more)
+        for more in ({}, {"validation_tasks": worse}, {"validation_tasks": worse, "patience": 9})
+    )
+    weights = [e.learner_.heads[0].output.weight for e in (plain, last, best)]
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
 def test_a_meta_fit_that_is_interrupted_leaves_the_one_before(monkeypatch):
     estimator = MetaLSTMClassifier(**QUICK)
     tasks = {topic: reviews(20, topic) for topic in ("book", "film")}
@@ -765,6 +777,11 @@ def test_sentences_of_one_length_may_be_an_array():
     assert arrays.score(np.array(X), np.array(y)) == tagger.score(X, y)
     with pytest.raises(ValueError, match="got a ndarray of 2 dimensions"):
         MetaLSTMClassifier(**QUICK).fit(np.array(X), [0, 1] * (len(X) // 2))
+
+
+def test_one_text_is_enough_for_its_words_to_be_known():
+    tagger = MetaLSTMTagger(**QUICK | {"min_df": 2}).fit([["Ann", "sees"]], [["B-PER", "O"]])
+    assert tagger.module_.words == ["ann", "sees"]
 
 
 def test_tagger_of_empty_and_of_long_sentences():
