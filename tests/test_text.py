@@ -617,6 +617,16 @@ def test_the_last_weights_are_kept_unless_there_is_patience():
     )
     weights = [e.learner_.heads[0].output.weight for e in (plain, last, best)]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+    impatient = ways | {"max_steps": 100, "validation_tasks": worse, "patience": 1}
+    ended, tuned = (
+        MetaLSTMClassifier(**QUICK, wide=False).meta_fit(
+            {"toy": (X, y)}, fine_tune_epochs=n, **impatient
+        )
+        for n in (0, 1)
+    )
+    assert len(ended.history_) == len(tuned.history_) < 5
+    weights = [e.learner_.heads[0].output.weight for e in (ended, tuned)]
+    assert not torch.equal(*weights)  # where patience ends it, fine-tuning comes next
 
 
 def test_a_meta_fit_that_is_interrupted_leaves_the_one_before(monkeypatch):
