@@ -1,5 +1,6 @@
 """MetaLSTMClassifier and MetaLSTMTagger as a scikit-learn user meets them."""
 
+import copy
 import pickle
 import re
 
@@ -101,6 +102,13 @@ def test_a_new_task_begins_as_the_nearest_of_the_same_labels(learned):
     assert clone(learned).set_params(**one_step).fit(X, turned).begun_as_ is None
     assert clone(learned).set_params(**one_step).fit(X, y == "yes").begun_as_ is None
     assert MetaLSTMClassifier(**QUICK | one_step).fit(X, y).begun_as_ is None
+
+
+def test_a_learner_that_is_given_stays_in_training(learned):
+    own = copy.deepcopy(learned.learner_).train()
+    estimator = MetaLSTMClassifier(own, max_epochs=1, batch_size=40, wide=False)
+    assert estimator.fit(*reviews(40, "toy")).begun_as_ is not None  # for which it was asked
+    assert all(module.training for module in own.modules())
 
 
 def test_a_new_task_is_learned_from_few_texts():
