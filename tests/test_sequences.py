@@ -12,6 +12,7 @@ from sklearn_meta.tasks import (
     Curriculum,
     GaussianProcessPrior,
     ProjectedColumns,
+    TableEpisodes,
     TablePrior,
     Tables,
     TargetSequences,
@@ -134,6 +135,25 @@ def test_rows_of_a_class_share_a_word():
     sequence = sampler.draw(dataset, np.random.default_rng(0))
     seen = {(tuple(x), tuple(word)) for x, word in zip(sequence.x, sequence.shown)}
     assert len(seen) == 4
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_share_of_tasks_is_of_some_of_the_columns(share):
+    """Which of them a task has is told by the rank of its rows."""
+    X = np.random.default_rng(0).normal(size=(60, 6))
+    vectors = ProjectedColumns(16, column_subset=share)
+    episodes = TableEpisodes(16, n_queries=20, n_known=(10,), column_subset=share)
+    dataset = as_dataset(X, np.arange(60) % 4)
+    for ranks in (
+        [np.linalg.matrix_rank(vectors(X, None, np.random.default_rng(i)), 1e-4) for i in range(99)],
+        [
+            np.linalg.matrix_rank(np.vstack([episode.support, episode.query]), 1e-4)
+            for episode in (episodes.draw(dataset, np.random.default_rng(i)) for i in range(99))
+        ],
+    ):
+        found = set(map(int, ranks))
+        assert found == ({6} if share == 0 else {2, 3, 4, 5, 6})
+        assert abs(np.mean(np.array(ranks) < 6) - 0.8 * share) < 0.15  # 2 to 6, alike often
 
 
 def test_vectors_of_another_length_are_refused():
