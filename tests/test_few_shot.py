@@ -97,6 +97,19 @@ def test_episodes_hold_labelled_rows_and_other_queries(counts, n_ways, n_shots, 
         assert {dataset.y[row]} == of[code]
 
 
+def test_queries_are_of_any_class_and_row():
+    rng = np.random.default_rng(0)
+    dataset = table(rng, [5] * 3, 4)
+    episodes = [NWayKShot(Vectors(4), n_ways=3, n_queries=2).draw(dataset, rng) for _ in range(600)]
+    for places, n in (
+        (np.concatenate([episode.target for episode in episodes]), 3),
+        (np.concatenate([episode.query[:, 0] for episode in episodes]).astype(int), 15),
+        (np.concatenate([episode.support[:, 0] for episode in episodes]).astype(int), 15),
+    ):
+        shares = np.bincount(places, minlength=n) / len(places)
+        assert_allclose(shares, 1 / n, atol=0.06)  # four standard errors
+
+
 def test_episodes_are_batched_and_told_apart_by_their_ways():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="n_known must be a whole number"):
