@@ -1,6 +1,7 @@
 """The wide part of MetaLSTMClassifier: linear models beside the network."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -114,6 +115,29 @@ def test_few_texts_of_a_new_task_profit_whatever_its_labels_are_called(learned, 
     assert_array_equal(learned.fit(X, y).predict(asked), truth)
     without = MetaLSTMClassifier(**TINY).fit(X, y).linear_.predict_proba(tokens_of(asked))
     assert_allclose(without[0], without[1])
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_linear_models_read_capitals_as_the_network_does(lowercase):
+    """Weights keep how they read, whatever the estimator says that is given them."""
+    X, y = texts(40, "book")
+    settings = TINY | {"random_state": 0}
+    capitals = [text.upper() for text in X]
+    mixed = [*X[::2], *capitals[1::2]]
+    y = np.concatenate([y[::2], y[1::2]])
+    estimator = MetaLSTMClassifier(**settings, lowercase=lowercase)
+    estimator.meta_fit({"book": (mixed, y)}, max_steps=2, verbose=False)
+    another = MetaLSTMClassifier(estimator.learner_, **settings, lowercase=not lowercase)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that lowercase has no effect
+        fitted = [another.fit(mixed, y), estimator.estimators_["book"]]
+    for one in fitted:
+        small, large = (
+            one.linear_.predict_proba(*one._read_by_linear(given)) for given in (X, capitals)
+        )
+        assert np.allclose(small, large) == lowercase
+    ngrams = estimator.learner_.wide.ngrams
+    assert any(ngram.isupper() for ngram in ngrams) != lowercase
 
 
 def test_tasks_that_contradict_each_other_have_their_own_part():
