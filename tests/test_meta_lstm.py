@@ -399,7 +399,7 @@ def test_training_drops_a_share_of_word_vectors_and_of_what_heads_read(task, sha
 
 @pytest.mark.parametrize("backbone", TEXT_BACKBONES)
 def test_what_is_said_of_a_word_is_what_comes_before_and_after_it(backbone):
-    learner = learner_of("text_tagging", backbone).double()  # in training, where there are penalties
+    learner = learner_of("text_tagging", backbone).double()  # in training: with penalties
     words, lengths = torch.tensor([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8], [2, 0, 0, 0, 0]]), [3, 5, 1]
     outputs, texts, order, penalty = learner.read(words, torch.tensor(lengths), 1)
     outputs = pad_packed_sequence(outputs, batch_first=True)[0][order]

@@ -144,15 +144,14 @@ def test_a_share_of_tasks_is_of_some_of_the_columns(share):
     vectors = ProjectedColumns(16, column_subset=share)
     episodes = TableEpisodes(16, n_queries=20, n_known=(10,), column_subset=share)
     dataset = as_dataset(X, np.arange(60) % 4)
-    for ranks in (
-        [np.linalg.matrix_rank(vectors(X, None, np.random.default_rng(i)), 1e-4) for i in range(99)],
-        [
-            np.linalg.matrix_rank(np.vstack([episode.support, episode.query]), 1e-4)
-            for episode in (episodes.draw(dataset, np.random.default_rng(i)) for i in range(99))
-        ],
+    rngs = list(map(np.random.default_rng, range(99)))
+    drawn = [episodes.draw(dataset, rng) for rng in rngs]
+    for tables in (
+        [vectors(X, None, rng) for rng in rngs],
+        [np.vstack([episode.support, episode.query]) for episode in drawn],
     ):
-        found = set(map(int, ranks))
-        assert found == ({6} if share == 0 else {2, 3, 4, 5, 6})
+        ranks = [int(np.linalg.matrix_rank(rows, 1e-4)) for rows in tables]
+        assert set(ranks) == ({6} if share == 0 else {2, 3, 4, 5, 6})
         assert abs(np.mean(np.array(ranks) < 6) - 0.8 * share) < 0.15  # 2 to 6, alike often
 
 

@@ -68,7 +68,8 @@ class Drawings:
         """
         if X.dtype != np.uint8:  # of ink that is 1 hardly anything would be left
             raise ValueError(
-                f"X must be uint8, ink being 255, got {X.dtype}: give np.uint8(255 * X), if ink is 1."
+                f"X must be uint8, ink being 255, got {X.dtype}: give np.uint8(255 * X), if "
+                "ink is 1."
             )
         side = math.isqrt(X.shape[1])
         if side * side != X.shape[1]:
