@@ -129,6 +129,9 @@ def test_online_predictions_are_those_before_each_row(stream):
     for i in range(1, len(X)):
         assert stepwise.predict(X[i : i + 1])[0] == found[i]
         stepwise.partial_fit(X[i : i + 1], y[i : i + 1])
+    half = len(X) // 2
+    begun = classifier(dtype="float64").partial_fit(X[:half], y[:half], classes=np.unique(y))
+    assert_array_equal(begun.predict_online(X[half:], y[half:]), found[half:])
 
 
 @given(stream=streams())

@@ -46,6 +46,12 @@ def test_declared_classes_are_a_list_of_labels(classes):
         classifier().partial_fit(X[:40], Y[:40], classes=classes)
 
 
+@pytest.mark.parametrize("more, message", [(np.nan, "NaN or None"), (3, "strings and numbers")])
+def test_declared_text_beside_others_is_not_made_text(more, message):
+    with pytest.raises(ValueError, match=message):
+        classifier().partial_fit(X[:40], NAMES[:40], classes=[*np.unique(NAMES), more])
+
+
 def test_a_label_that_is_missing():
     labels = NAMES[:40].astype(object)
     labels[3] = None

@@ -10,9 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import as_text
 from ..cells import whole_labels
 from ..heads import HEADS
-from ..table_validation import check_classes
+from ..table_validation import check_classes, check_labels
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, draw_words
-from ..tasks.encoding import is_missing
 from .base import OnlineEstimator
 
 
@@ -325,6 +324,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         known = {} if reset else self._slots
         declared = [] if reset else [self.classes_]
         if classes is not None:
+            check_labels(classes)
             declared.append(column_or_1d(whole_labels(classes)))
         slots, *labels = self._with_labels(y, known, declared)
         if reset:
@@ -338,8 +338,6 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     def _with_labels(self, y, known, declared):
         """The slot of each row, slots with one for each new label, as they come, and classes."""
         named = [label for labels in (*declared, y) for label in labels.tolist()]
-        if is_missing(np.array(named, dtype=object)).any():
-            raise ValueError("Input y contains NaN or None: every row of a stream has a label.")
         if len({isinstance(label, str) for label in named}) > 1:
             raise ValueError(
                 "Labels are strings and numbers: of one stream they must be all of one kind."
