@@ -24,6 +24,7 @@ from sklearn_meta.tasks import (
     Dataset,
     GaussianProcessPrior,
     Tables,
+    TargetSequences,
     Vectors,
     as_dataset,
 )
@@ -187,6 +188,38 @@ def test_more_members_are_an_average_of_one_and_others():
     order = [members._slots[label] for label in members.classes_.tolist()]
     assert_allclose(alone[0][:, order], proba[0], rtol=1e-4)
     assert_allclose(torch.stack(alone).mean(0)[:, order], proba[1], rtol=1e-6)
+
+
+def test_a_target_is_shown_as_meta_training_shows_it():
+    """Among those up to it, itself among them; asked for it is among those before it."""
+    X, _ = blobs(n_columns=6)
+    y = 7 + 50 * X[:, 0]
+    sampler = TargetSequences(Vectors(6), n_rows=40)
+    sequence = sampler.draw(Dataset("blobs", X, y), np.random.default_rng(0))
+    order = [int(np.flatnonzero((X.astype(np.float32) == x).all(1))[0]) for x in sequence.x]
+    stream, shown = regressor(), []
+    for i in order:
+        stream.partial_fit(X[[i]], y[[i]])
+        shown.append(stream._previous[:, 0])
+    found = torch.stack(shown).numpy()
+    sign = np.sign(found[1, 0] * sequence.shown[1])  # it turns half of the sequences round
+    assert_allclose(found, sign * sequence.shown[:, None].repeat(2, 1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("inputs", ["vectors", "tables"])
+def test_a_deviation_is_that_of_the_mixture_of_members(inputs):
+    """Which is larger where members disagree; of tables each has its own units of the target."""
+    X, _ = blobs(n_columns=6)
+    y = 7 + 50 * X[:, 0] if inputs == "tables" else X[:, 0]
+    members = regressor(inputs, n_estimators=3).fit(X, y)
+    means, deviations = members.learner_.head.moments(members._ask(X))
+    if inputs == "tables":
+        means, deviations = means * y.std() + y.mean(), deviations * y.std()
+    mean, std = members.predict(X, return_std=True)
+    assert_allclose(mean, means.mean(0), rtol=1e-6)
+    of_mixture = (deviations**2 + means**2).mean(0) - means.mean(0) ** 2
+    assert_allclose(std, of_mixture.sqrt(), rtol=1e-6)
+    assert (std**2 > 1.01 * (deviations**2).mean(0).numpy()).any()
 
 
 def test_random_state_decides():
