@@ -174,6 +174,14 @@ def test_each_member_binds_classes_to_other_labels():
     assert all(len(set(own)) == 3 for own in words.tolist())
 
 
+def test_each_member_has_an_order_of_rows_and_a_rotation_of_its_own():
+    estimator = classifier(n_estimators=3).fit(*blobs())
+    orders = estimator._orders(40)
+    assert_array_equal(np.sort(orders), np.tile(np.arange(40), (3, 1)))
+    assert len(np.unique(orders, axis=0)) == len(np.unique(estimator._rotations, axis=0)) == 3
+    assert (estimator.set_params(shuffle=False)._orders(40) == np.arange(40)).all()
+
+
 def test_more_members_are_an_average_of_one_and_others():
     X, y = blobs()
     proba = [classifier(n_estimators=n, shuffle=False).fit(X, y).predict_proba(X) for n in (1, 3)]
