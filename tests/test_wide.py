@@ -166,6 +166,13 @@ def test_what_is_kept_between_predictions_is_not_pickled(learned):
     assert_array_equal(pickle.loads(pickle.dumps(shared)).scores([["good"], []]), expected)
 
 
+@pytest.mark.parametrize("n", [2, 4])
+def test_of_fewer_texts_than_parts_each_is_one(n):
+    X, y = texts(2 * n, "book")
+    shared, scores = fit_shared({"book": as_task(X, y)})
+    assert shared is not None and scores["book"].shape == (2 * n, 1)
+
+
 def test_a_label_of_one_text_is_shared_with_nobody():
     X, y = texts(12, "book")
     rare = np.array([2, *y[1:]])
