@@ -670,6 +670,8 @@ def test_spelling_tells_words_apart_that_are_not_known():
     assert spelling("Anna")[0] == spelling("Ben")[0] != spelling("anna")[0]  # one shape
     assert spelling("Anna")[1:] == spelling("anna")[1:]  # the same letters
     assert spelling("walking")[-1] == spelling("Talking")[-1]
+    _, *ends = spelling("anna")
+    assert len(set(ends)) == len(ends)  # a letter in front is none behind
 
 
 def test_tagger_knows_names_by_their_capitals():
