@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from sklearn_meta.backbones import FEW_SHOT_BACKBONES, SNAIL, FewShotTransformer
-from sklearn_meta.backbones.few_shot_transformer import VARIANTS, sequences
+from sklearn_meta.backbones.few_shot_transformer import VARIANTS, Layer, sequences
 from sklearn_meta.backbones.image_encoder import IMAGE_ENCODERS, ImageEncoder, ResidualImageEncoder
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.heads import LabelAttention
@@ -259,6 +259,18 @@ def test_snail_reaches_the_first_row_by_convolutions_alone():
     x = torch.zeros(1, 6, 8 + 5 + 4, requires_grad=True)
     convolutions(x, torch.arange(6), 5)[0, -1, 17:].sum().backward()
     assert (x.grad[0] != 0).any(1).all()
+
+
+def test_dropout_is_of_attention_and_of_the_network_behind_it():
+    layer = Layer(torch.nn.Identity(), 8, 8, dropout=1.0)
+    x = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
+    for norm in layer.norms:
+        norm.register_forward_pre_hook(lambda _, args: sums.append(args[0]))
+    sums = []
+    dropped = layer(x)
+    torch.testing.assert_close(sums[0], x)  # nothing is added
+    torch.testing.assert_close(sums[1], layer.norms[0](x))
+    assert not torch.allclose(dropped, layer.eval()(x))
 
 
 def test_snail_has_the_sizes_of_the_original():

@@ -128,6 +128,16 @@ def test_labels_are_shuffled_from_episode_to_episode():
     np.testing.assert_allclose(shares, 1 / 3, atol=0.12)  # four standard errors
 
 
+def test_lengths_of_sequences():
+    rng = np.random.default_rng(0)
+    few = ClassSequences(OneHotLabels(), Vectors(3), n_instances=(10,), max_rows=7)
+    assert {len(few.draw(table(), rng).x) for _ in range(20)} == {7}
+    sampler = TargetSequences(Vectors(3), n_rows=(10, 40))  # log-uniformly: half are up to 20
+    lengths = [len(sampler.draw(table(), rng).x) for _ in range(400)]
+    assert min(lengths) == 10 and max(lengths) == 40
+    assert abs(np.mean(np.array(lengths) <= 20) - 0.5) < 0.1
+
+
 def test_rows_of_a_class_share_a_word():
     head = StringLabels()
     dataset = as_dataset(np.eye(4)[np.arange(40) % 4], np.arange(40) % 4)

@@ -474,6 +474,14 @@ def test_names_of_tasks_are_text(name):
 
 
 @pytest.mark.filterwarnings("ignore:No word of the texts has a vector")
+@pytest.mark.parametrize("scale", [1e-3, 50.0])
+def test_words_without_a_vector_are_of_the_others_size(scale):
+    vectors = scale * np.random.default_rng(0).normal(size=(40, 50))
+    known = [f"known{i}" for i in range(40)]
+    words, found = with_vectors([f"new{i}" for i in range(40)] + known[:1], (known, vectors))
+    assert_allclose([found[:40].std(), found[40].std()], 0.3, rtol=0.3)
+
+
 def test_words_that_have_a_vector_are_known():
     """As many as there is room for, in the order of the file, behind those of the texts."""
     vectors = np.arange(8.0).reshape(4, 2)
