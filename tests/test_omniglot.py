@@ -192,6 +192,7 @@ def test_a_class_is_turned_as_one_by_any_multiple_of_90_degrees(monkeypatch):
         seen.append(quarters[:, 0])
     assert np.bincount(np.ravel(seen), minlength=4).min() >= 8  # of 64, 16 are expected of each
     assert len(np.unique(seen, axis=0)) > 1
+    assert all(len(set(of_episode)) > 1 for of_episode in seen)  # not all classes alike
 
 
 def undo_quarter(place, expected):
