@@ -3,7 +3,7 @@
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -230,7 +230,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     def _get_fitted_attr_html(self, doc_link=""):
         """What a notebook lists: the attributes that are stored, since two read all rows of fit."""
-        stored = TableEstimator()  # which has no such properties
+        stored = BaseEstimator()  # which has no such properties
         vars(stored).update(vars(self))
         html = stored._get_fitted_attr_html(doc_link)
         html.estimator_class = type(self)
