@@ -4,8 +4,8 @@
 
 Meta-trained on a synthetic prior mixed with the `train` tables of a folder (less scikit-learn's
 own sets), watched on its `valid` tables: first on tasks of few labelled rows, most with as many
-rows of each class, as in paper 000; then for a third of the time on tasks as tables have them, with
-up to 40 labelled rows a class. Run again after a kill, it goes on.
+rows of each class, as in paper 000; then on tasks as tables have them, with up to 40 labelled rows
+a class; last with tables of drawings and texts among them. Run again after a kill, it goes on.
 """
 
 import argparse
@@ -13,7 +13,8 @@ import json
 from pathlib import Path
 
 import torch
-from arguments import data_folder
+from arguments import add_folder, data_folder
+from clustered_tables import DrawingTables, TextTables
 from recipe import last_look, save, start_from
 
 from sklearn_meta.fingerprint import weights_digest
@@ -68,31 +69,56 @@ def backbone_config(args):
     }
 
 
-#: Of the first stage: those of paper 000, and some tasks whose rows are as the table has them.
-FIRST_STAGE = {
-    "max_steps": 18_000,
-    "learning_rate": 1e-3,
-    "shots": (1, 3, 5, 10),
-    "imbalanced": 0.2,
+#: What each stage of training draws, and for how long. The first is paper 000's, with some tasks
+#: whose rows are as the table has them; drawings and texts are a share of the tables of the last.
+STAGES = {
+    "first": {
+        "max_steps": 18_000,
+        "learning_rate": 1e-3,
+        "shots": (1, 3, 5, 10),
+        "imbalanced": 0.2,
+        "max_cells": 3000,
+    },
+    "second": {
+        "max_steps": 6500,
+        "learning_rate": 5e-4,
+        "shots": (1, 1, 3, 3, 5, 5, 10, 10, 20, 40),
+        "imbalanced": 0.6,
+        "max_cells": 3000,
+    },
+    "third": {
+        "max_steps": 6000,
+        "learning_rate": 7e-4,
+        "shots": (1, 1, 3, 3, 5, 5, 10, 10, 20, 40),
+        "imbalanced": 0.6,
+        "max_cells": 4000,
+        "drawings": 0.2,
+        "texts": 0.1,
+    },
 }
 
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(
-        parser, "default", max_steps=6500, batch_size=16, learning_rate=5e-4, optimizer="adamw"
+        parser, "default", max_steps=None, batch_size=16, learning_rate=None, optimizer="adamw"
     )
     add = parser.add_argument
     add("--backbone", default="vsa", help="or another of BACKBONES, to compare with")
     add("--backbone-config", type=json.loads, default={}, help="of that other one, as JSON")
     add("--head", default="prototypes")
-    add("--start", help="weights to start from; none: those of the first stage, which is run")
-    add("--shots", type=int, nargs="+", default=(1, 1, 3, 3, 5, 5, 10, 10, 20, 40))
-    add("--imbalanced", type=float, default=0.6, help="of EpisodeSampler")
-    add("--max-cells", type=int, default=3000, help="rows x columns of a task")
+    add("--start", help="weights to start from")
+    add("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="those to run [all]")
+    add_folder(parser, "--omniglot", "omniglot", "of the drawings of the last stage")
+    add_folder(parser, "--texts", "text", "of its texts")
     add("--threads", type=int, default=1)
     add("--workers", type=int, default=0)
     args = parser.parse_args(arguments)
+    args.stages = {stage: STAGES[stage] for stage in STAGES if stage in args.stages}
+    for name in ("max_steps", "learning_rate"):
+        if (given := getattr(args, name)) is not None:
+            args.stages = {stage: told | {name: given} for stage, told in args.stages.items()}
+        delattr(args, name)  # the card has the stages
     if args.backbone == "vsa":
         if args.backbone_config:
             parser.error("--backbone-config is of another --backbone: give --width and --n-layers")
@@ -104,45 +130,60 @@ def parse_arguments(arguments=None):
     return args
 
 
+def source_of(args, settings):
+    """The tables of a stage: a share of drawings, one of texts, and the rest of all others."""
+    drawings, texts = (settings.get(name, 0) for name in ("drawings", "texts"))
+    sources = [
+        tables(args.folder, "train", retarget=0.3),
+        tables(args.folder, "train", "regression", retarget=0.3),
+        TablePrior(n_columns=(2, 40)),
+    ]
+    shares = [share * (1 - drawings - texts) for share in (0.5, 0.2, 0.3)]
+    if drawings:
+        sources.append(DrawingTables(args.omniglot))
+        shares.append(drawings)
+    if texts:
+        sources.append(TextTables(args.texts))
+        shares.append(texts)
+    return Mixture(sources, shares)
+
+
 def main(arguments=None):
     args = parse_arguments(arguments)
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    source = Mixture(
-        [
-            tables(args.folder, "train", retarget=0.3),
-            tables(args.folder, "train", "regression", retarget=0.3),
-            TablePrior(n_columns=(2, 40)),
-        ],
-        weights=[0.5, 0.2, 0.3],
-    )
     config = backbone_config(args) if args.backbone == "vsa" else args.backbone_config
     learner = Learner(args.backbone, args.head, backbone_config=config)
     begun = start_from(learner, args.start)
-    if not begun:
-        train(learner, source, args, "first", **FIRST_STAGE)
-        begun = {"start": FIRST_STAGE}
-    second = {name: getattr(args, name) for name in FIRST_STAGE}
-    history = train(learner, source, args, "second", **second)
+    datasets = {}
+    for stage, settings in args.stages.items():
+        source = source_of(args, settings)
+        datasets |= dict.fromkeys(names_in(source))
+        history = train(learner, source, args, stage, settings)
     data = (
         "TablePrior; classification and regression tables of the split `train` of the data pack "
         "(targets of regression tables and, for 30 % of draws, a numeric column in place of the "
         "target cut into classes); without scikit-learn's own sets"
     )
+    if "third" in args.stages:
+        data += (
+            "; vectors of drawings (Omniglot) and of texts (movie_reviews, pros_cons and "
+            "product_reviews of NLTK) of the splits `train`"
+        )
     validation = last_look(learner, history, tables="split `valid`")
-    datasets = names_in(source)
-    save(learner, args, __file__, data=data, validation=validation, datasets=datasets, **begun)
+    told = {"data": data, "validation": validation, "datasets": list(datasets)}
+    save(learner, args, __file__, **told, **begun)
 
 
-def train(learner, source, args, stage, *, max_steps, learning_rate, shots, imbalanced):
-    """Train in one of the two stages, or go on; the history."""
+def train(learner, source, args, stage, settings):
+    """Train in one of the stages, or go on; the history."""
     sampler = EpisodeSampler(
-        shots,
+        settings["shots"],
         n_unlabelled=(5, 60),
         max_rows=250,
-        max_cells=args.max_cells,
+        max_cells=settings["max_cells"],
         inductive=0.2,
-        imbalanced=imbalanced,
+        imbalanced=settings["imbalanced"],
         column_subset=0.4,
         missing=0.1,
     )
@@ -151,9 +192,9 @@ def train(learner, source, args, stage, *, max_steps, learning_rate, shots, imba
         source,
         sampler,
         validation_source=tables(args.folder, "valid"),
-        max_steps=max_steps,
+        max_steps=settings["max_steps"],
         batch_size=args.batch_size,
-        learning_rate=learning_rate,
+        learning_rate=settings["learning_rate"],
         optimizer=args.optimizer,
         n_warmup=500,
         eval_every=500,

@@ -19,6 +19,7 @@ import meta_train_mixtures
 import meta_train_regression
 import meta_train_texts
 import omniglot_splits
+from clustered_tables import DrawingTables, TextTables
 from test_omniglot import official  # noqa: F401
 
 from sklearn_meta.tasks import as_source
@@ -167,32 +168,40 @@ def test_the_default_card_lists_the_tables_of_training_and_no_others(name, prior
     if not (folder / "index.csv").is_file():
         pytest.skip("the real tables are not here")
     index = pd.read_csv(folder / "index.csv", dtype=str, keep_default_na=False)
-    assert set(listed) - {prior} <= set(index["name"][index["split"] == "train"])
+    clustered = {*DrawingTables.names, *TextTables.names}
+    assert set(listed) - {prior} - clustered <= set(index["name"][index["split"] == "train"])
     assert not set(listed) & set(index["name"][index["split"] != "train"])
     assert len(listed) > n_least
 
 
-def test_the_default_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, monkeypatch):
+def test_the_default_recipe_is_three_stages_or_goes_on_from_weights(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(meta_train_default, "tables", small_tables)
+    for name in ("DrawingTables", "TextTables"):
+        monkeypatch.setattr(meta_train_default, name, lambda folder: TABLES["classification"])
     run = []
 
     def meta_train(learner, source, sampler, **settings):
-        run.append((settings["max_steps"], sampler.imbalanced, max(sampler.n_shots)))
+        shares = [round(float(share), 2) for share in source.weights]
+        run.append((settings["max_steps"], sampler.imbalanced, max(sampler.n_shots), *shares))
         return [{"valid_loss": 1.5, "valid_accuracy": 0.6}]
 
     monkeypatch.setattr(meta_train_default, "meta_train", meta_train)
     few = ["--width", "8", "--n-layers", "1"]
-    meta_train_default.main([*few, "--output", "first.safetensors"])
-    assert run == [(18_000, 0.2, 10), (6500, 0.6, 40)]
-    more = ["--start", "first.safetensors", "--output", "second.safetensors", "--max-steps", "500"]
-    meta_train_default.main([*few, *more])
-    assert run[2:] == [(500, 0.6, 40)]
-    first, second = (load_learner(f"{name}.safetensors") for name in ("first", "second"))
-    assert all(map(torch.equal, first.state_dict().values(), second.state_dict().values()))
-    assert first.card["recipe"]["start"]["max_steps"] == 18_000
-    assert second.card["recipe"]["start"] == first.card["recipe"]
-    assert {"TablePrior", "rain", "sun"} <= set(first.card["datasets"])
+    meta_train_default.main([*few, "--stages", "second", "first", "--output", "two.safetensors"])
+    assert run == [(18_000, 0.2, 10, 0.5, 0.2, 0.3), (6500, 0.6, 40, 0.5, 0.2, 0.3)]
+    more = ["--start", "two.safetensors", "--output", "third.safetensors", "--stages", "third"]
+    meta_train_default.main([*few, *more, "--max-steps", "500"])
+    assert run[2:] == [(500, 0.6, 40, 0.35, 0.14, 0.21, 0.2, 0.1)]
+    two, third = (load_learner(f"{name}.safetensors") for name in ("two", "third"))
+    assert all(map(torch.equal, two.state_dict().values(), third.state_dict().values()))
+    assert [*two.card["recipe"]["stages"]] == ["first", "second"]
+    assert third.card["recipe"]["start"] == two.card["recipe"]
+    assert third.card["recipe"]["stages"]["third"]["max_steps"] == 500
+    assert {"TablePrior", "rain", "sun"} <= set(two.card["datasets"])
+    assert "drawings" in third.card["data"] and "drawings" not in two.card["data"]
+    meta_train_default.main(few)
+    assert [told[0] for told in run[3:]] == [18_000, 6500, 6000]
 
 
 @pytest.mark.parametrize(
@@ -211,15 +220,18 @@ def test_the_default_recipe_refuses_what_another_backbone_has(given, told, capsy
 
 
 def test_the_default_recipe_is_that_of_the_card():
+    """Its first two stages are told as that recipe had them which was of two stages."""
+    stages = json.loads(json.dumps(meta_train_default.STAGES))
     told = load_learner("default").card["recipe"]
-    first = {key: told["start"][key] for key in meta_train_default.FIRST_STAGE}
-    assert first == json.loads(json.dumps(meta_train_default.FIRST_STAGE))
+    assert told["stages"] == {"third": stages["third"]}
+    second, first = told["start"], told["start"]["start"]
+    for name, settings in (("first", first), ("second", second)):
+        known = stages[name].keys() - ({"max_cells"} if name == "first" else set())
+        assert {key: settings[key] for key in known} == {key: stages[name][key] for key in known}
     args = vars(meta_train_default.parse_arguments([]))
-    settings = told.keys() - {"command", "start"}
-    assert {"max_steps", "learning_rate", "shots", "imbalanced", "max_cells"} <= settings
-    assert json.loads(json.dumps({key: args[key] for key in settings})) == {
-        key: told[key] for key in settings
-    }
+    settings = told.keys() - {"command", "start", "stages"}
+    assert {"batch_size", "optimizer", "width"} <= settings
+    assert {key: args[key] for key in settings} == {key: told[key] for key in settings}
 
 
 def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_path, monkeypatch):
