@@ -277,7 +277,10 @@ def _as_labels(y):
         return values
     if is_missing(values.ravel()).any():
         raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
-    if not hasattr(y, "dtype") or any(isinstance(value, str) for value in values.flat):
+    kinds = {isinstance(value, str) for value in values.flat if value != -1}
+    if len(kinds) > 1:
+        raise ValueError("Labels are strings and numbers: they must be of one kind, but for -1.")
+    if not hasattr(y, "dtype") or True in kinds:
         return y
     whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)
     return values.astype(int) if whole else values

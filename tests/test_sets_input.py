@@ -222,6 +222,16 @@ def test_bad_targets(y, message):
         SetTransformerRegressor(**QUICK).fit(SETS, y)
 
 
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [(np.nan, "NaN or None"), (None, "NaN or None"), (1, "strings and numbers")],
+)
+def test_what_is_no_name_beside_names_is_no_class(other, message):
+    for y in (["a", other] * 12, np.array(["a", other] * 12, dtype=object)):
+        with pytest.raises(ValueError, match=message):
+            SetTransformerClassifier(**QUICK).fit(SETS, y)
+
+
 @pytest.mark.parametrize("value", [-1.0, 0.5, -3.2])
 def test_bad_counts(value):
     y = np.arange(24.0)

@@ -176,6 +176,17 @@ def test_missing_labels_are_told_how_to_be_marked(nothing):
         classify_batch(X[FEW], X, y=y)
 
 
+@pytest.mark.parametrize("form", [list, lambda y: np.array(y, dtype=object), pd.Series])
+def test_names_beside_numbers_are_refused_but_for_the_mark(form):
+    y = form(["a", 1, "b"] * 5)  # of which numpy makes a class "1", or nothing
+    with pytest.raises(ValueError, match="strings and numbers: they must be of one kind"):
+        MetaSemiSupervisedClassifier().fit(X[FEW], y)
+    with pytest.raises(ValueError, match="Task 0: Labels are strings and numbers"):
+        classify_batch(X[FEW], X, y=y)
+    classifier = MetaSemiSupervisedClassifier().fit(X[FEW], form(["a", -1, "b"] * 5))
+    assert classifier.classes_.tolist() == ["a", "b"]
+
+
 def test_a_gap_in_a_list_of_names_is_no_class():
     y = ["a", float("nan"), "b"] * 5
     with pytest.raises(ValueError, match="Input y contains NaN or None"):

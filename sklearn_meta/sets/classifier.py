@@ -8,6 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
 from ..cells import whole_labels
+from ..table_validation import check_labels
 from .base import SetEstimator
 
 
@@ -112,6 +113,8 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
             more or fewer labels than sets, or only one class.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
+        if y is not None:
+            check_labels(y)
         sets, y = self._validate(X, whole_labels(y))
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
