@@ -55,6 +55,12 @@ def check_settings(given):
                 f"callbacks must be skorch callbacks, such as EarlyStopping(), or pairs of a name "
                 f"and one, got {one!r}."
             )
+        monitor = str(getattr(callback, "monitor", ""))
+        if given["validation_source"] is None and monitor.startswith("valid_"):
+            raise ValueError(
+                f"{type(callback).__name__} watches {monitor!r}, and nothing is validated: give "
+                "validation_datasets, or monitor='train_loss'."
+            )
 
 
 def check_setting(name, value):

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.datasets import load_iris
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, EarlyStopping
 from skorch.history import History
 
 from sklearn_meta import (
@@ -317,12 +317,26 @@ def test_callbacks_may_be_classes_and_have_names_as_in_skorch():
         (TablePrior, r"TablePrior is a class.*TablePrior\(\)"),
         ("tables", r"give Folder\('tables'\)"),
         (Path("tables"), r"give Folder\('tables'\)"),
+        (5, "5 is no source: give datasets"),
     ],
 )
 def test_what_is_no_source_says_what_to_give(datasets, told):
     for estimator in (small(), AmortizedGMM()):
         with pytest.raises(ValueError, match=told):
             estimator.meta_fit(datasets, max_steps=1, verbose=False)
+
+
+def test_what_is_no_part_of_a_mixture_is_told():
+    with pytest.raises(ValueError, match="None is no source: give datasets"):
+        Mixture([None])
+
+
+def test_a_callback_of_validation_needs_some():
+    settings = {"max_steps": 1, "verbose": False, "callbacks": [("stop", EarlyStopping())]}
+    with pytest.raises(ValueError, match="EarlyStopping watches 'valid_loss'.*validation_datasets"):
+        small().meta_fit({"iris": IRIS}, **settings)
+    settings["callbacks"] = [EarlyStopping("train_loss")]
+    small().meta_fit({"iris": IRIS}, **settings)
 
 
 def test_minus_one_beside_one_class_is_explained():

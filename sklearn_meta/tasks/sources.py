@@ -155,7 +155,7 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
 
 
 def refuse_names(datasets):
-    """Refuse what only names a source: a folder's path, or a class."""
+    """Refuse what only names a source, a folder's path or a class, or is none at all."""
     if isinstance(datasets, type):
         raise ValueError(
             f"{datasets.__name__} is a class, and a source is made of it: {datasets.__name__}()."
@@ -165,6 +165,14 @@ def refuse_names(datasets):
             f"{str(datasets)!r} is a name. For the tables of a folder give "
             f"Folder({str(datasets)!r}), which sklearn_meta.tasks has."
         )
+    if not np.iterable(datasets):
+        refuse_drawless(datasets)
+
+
+def refuse_drawless(source):
+    """Refuse what nothing can be drawn from."""
+    if not hasattr(source, "draw"):
+        raise ValueError(f"{source!r} is no source: give datasets, or an object with draw(rng).")
 
 
 def _usable(names, load):
@@ -225,8 +233,7 @@ def suited(source, sampler):
             for part, weight in zip(source._read, source.weights, strict=True)
         ]
         return Mixture(parts, source.weights)
-    if not hasattr(source, "draw"):
-        raise ValueError(f"{source!r} is no source: give datasets, or an object with draw(rng).")
+    refuse_drawless(source)
     return _Checked(source)
 
 
