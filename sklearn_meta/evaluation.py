@@ -197,7 +197,7 @@ def evaluate(
                 f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "
                 "in sklearn.calibration.CalibratedClassifierCV, or leave it out."
             )
-    n_shots = (n_shots,) if np.ndim(n_shots) == 0 else dict.fromkeys(n_shots)
+    n_shots = dict.fromkeys(n_shots) if np.iterable(n_shots) else (n_shots,)
     splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
     records, failures = [], []
     with tqdm(total=len(collection), desc="evaluate", unit="table", disable=not verbose) as bar:

@@ -116,6 +116,7 @@ def test_an_episode_depends_on_name_and_seed_alone():
 
     alone = records({"wine": WINE})
     assert records({"iris": IRIS, "wine": WINE}) == alone
+    assert records({"wine": WINE}, n_shots={1, 3}) == alone
     assert records({"wine": WINE}, random_state=1) != alone
     other = evaluate(NEAREST, {"other": WINE}, **QUICK).records
     assert [{**record, "dataset": "wine"} for record in other] != alone
