@@ -35,7 +35,7 @@ def whole_labels(y):
 
     Anything else is returned as it is.
     """
-    values = np.asarray(y) if hasattr(y, "dtype") else np.empty(0)
+    values = np.asarray(y) if hasattr(y, "__array__") else np.empty(0)
     return values if values.dtype.kind in "iub" else y
 
 

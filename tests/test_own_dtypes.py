@@ -47,6 +47,12 @@ def test_whole_labels_of_streams_texts_and_sets_stay_whole():
     assert SetTransformerClassifier(width=4, max_epochs=1).fit(sets, y).classes_.dtype == np.int64
 
 
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+@pytest.mark.parametrize("kind", [FewShotTransformerClassifier, MANNClassifier])
+def test_whole_labels_in_a_column_of_a_frame_stay_whole(kind):
+    assert kind(n_estimators=1).fit(X[FEW], WHOLE.to_frame()).classes_.dtype == np.int64
+
+
 # scikit-learn allows the dispatch only where scipy was told of it before it was imported.
 DISPATCHED = """
 import numpy as np, sklearn, torch
