@@ -70,5 +70,6 @@ def locked(folder):
         yield
     finally:
         if place is not None:
-            fcntl.flock(place, fcntl.LOCK_UN)  # a child that was forked meanwhile holds it, too
+            with suppress(OSError):  # a child that was forked meanwhile holds it, too
+                fcntl.flock(place, fcntl.LOCK_UN)
             os.close(place)

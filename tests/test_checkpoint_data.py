@@ -466,6 +466,17 @@ def test_a_lock_does_not_outlive_its_block_in_a_child(tmp_path):
         os.close(number)
 
 
+def test_where_there_are_no_locks_nothing_is_locked(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+
+    def refused(*args):
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with locked(tmp_path):
+        (tmp_path / "file").touch()
+
+
 # Numbers of NumPy and torch
 
 
