@@ -286,6 +286,8 @@ def test_numbers_of_rows_without_a_name_are_no_column(tmp_path, start):
     assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
     frame.set_index(frame.pop("a")).rename_axis(None).to_csv(tmp_path / "one.csv")
     assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
+    frame.set_index(np.array([*"abcdefghi"])).to_csv(tmp_path / "one.csv")  # names, as of cars
+    assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
     frame.set_index(np.arange(9)[::-1]).to_csv(tmp_path / "one.csv")
     assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
 

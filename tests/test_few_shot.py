@@ -99,7 +99,7 @@ def test_episodes_hold_labelled_rows_and_other_queries(counts, n_ways, n_shots, 
 
 def test_queries_are_of_any_class_and_row():
     rng = np.random.default_rng(0)
-    dataset = table(rng, [5] * 3, 4)
+    dataset = table(rng, [3] * 5, 4)
     episodes = [NWayKShot(Vectors(4), n_ways=3, n_queries=2).draw(dataset, rng) for _ in range(600)]
     for places, n in (
         (np.concatenate([episode.target for episode in episodes]), 3),
