@@ -63,6 +63,8 @@ from sklearn_meta.sets import SetTransformerRegressor
 X, y = load_iris(return_X_y=True)
 few = np.arange(0, 150, 10)
 sets = np.random.default_rng(0).normal(size=(10, 4, 2))
+padded = sets.copy()
+padded[0, 3] = np.nan
 
 def answers(as_given):
     rows, labels = as_given(X[few]), as_given(y[few])
@@ -74,7 +76,7 @@ def answers(as_given):
     yield AmortizedGMM(2).fit(rows).predict_proba(as_given(X))
     yield AmortizedOutlierDetector().fit(rows).score_samples(as_given(X))
     regressor = SetTransformerRegressor(width=4, max_epochs=1, random_state=0)
-    yield regressor.fit(as_given(sets), np.arange(10.0)).predict([as_given(one) for one in sets])
+    yield regressor.fit(as_given(padded), np.arange(10.0)).predict([as_given(one) for one in sets])
 
 expected = list(answers(torch.as_tensor))
 with sklearn.config_context(array_api_dispatch=True):
