@@ -8,30 +8,21 @@ import warnings
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import rankdata
 from sklearn.base import clone
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessClassifier
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
-from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
-from .cells import in_seconds, is_missing_value, text_as_objects
-from .model_selection import FewShotSplit, Transductive
+from .cells import is_missing_value, text_as_objects
+from .model_selection import FewShotSplit
+from .peers import peers, preparation
 
 __all__ = ["Evaluation", "evaluate", "peers", "preparation"]
 
@@ -98,6 +89,21 @@ class Evaluation(NamedTuple):
             ]
             lines += sorted(block, key=lambda line: -(line["accuracy"] or 0))
         return lines
+
+    def __repr__(self):
+        """The summary as a table, a block for each number of labelled rows: records are many."""
+        summary, text = self.summary(), []
+        titles = [f"labelled rows a class: {line['n_shots']}" for line in summary]
+        width = max(map(len, [*titles, *(line["estimator"] for line in summary)]), default=0) + 2
+        for before, title, line in zip([None, *titles], titles, summary, strict=False):
+            if title != before:
+                text += ["", f"{title:{width}}  accuracy  log loss mean rank  tables"]
+            scores = [line[key] for key in ("accuracy", "log_loss", "rank")]
+            cells = "".join(f"{'-' if s is None else f'{s:.3f}':>10}" for s in scores)
+            text.append(f"{line['estimator']:{width}}{cells}{line['n_datasets']:>8}")
+        if self.failures or not summary:
+            text += ["", f"{len(self.failures)} failures, which describe_failures() tells"]
+        return "\n".join(text)
 
     def describe_failures(self):
         """Failures as lines of text, each reason of a dataset and estimator once.
@@ -213,66 +219,12 @@ def evaluate(
     return found
 
 
-def peers():
-    """Classifiers of scikit-learn that take a table as it comes: categories, gaps and all.
-
-    Each is a :class:`~sklearn_meta.model_selection.Transductive` around :func:`preparation` and
-    the classifier, so that imputers and scalers see the unlabelled rows, too: those of 3 labelled
-    rows alone would harm every one of them. Only label spreading learns from the unlabelled rows.
-
-    Returns
-    -------
-    dict of str to Transductive
-        "LabelSpreading", "GaussianProcess", "LogisticRegression", "RandomForest" and "1-NN".
-        Kernel widths grow with the number of columns, as distances do; all else are scikit-learn's
-        defaults.
-    """
-
-    def peer(*steps):
-        return Transductive(make_pipeline(preparation(), *steps))
-
-    def supervised(classifier):
-        return SelfTrainingClassifier(classifier, max_iter=0)  # fits the labelled rows, that is all
-
-    shrink = FunctionTransformer(_shrink)
-    return {
-        "LabelSpreading": peer(shrink, LabelSpreading(gamma=1.0)),
-        "GaussianProcess": peer(shrink, supervised(GaussianProcessClassifier(optimizer=None))),
-        "LogisticRegression": peer(supervised(LogisticRegression())),
-        "RandomForest": peer(supervised(RandomForestClassifier(random_state=0))),
-        "1-NN": peer(supervised(KNeighborsClassifier(1))),
-    }
-
-
-def preparation():
-    """A transformer from raw tables to finite numbers.
-
-    Columns of numbers: missing cells get the column's mean, then zero mean and unit variance.
-    Others: missing cells get the most frequent category, then one-hot, left as 0 and 1; two
-    categories take one column.
-
-    Returns
-    -------
-    ColumnTransformer
-        Its input is a DataFrame or an ndarray, its output a dense ndarray.
-    """
-    numbers = make_pipeline(
-        FunctionTransformer(_as_float), SimpleImputer(keep_empty_features=True), StandardScaler()
-    )
-    categories = make_pipeline(
-        FunctionTransformer(_as_text),
-        SimpleImputer(strategy="most_frequent", keep_empty_features=True),
-        OneHotEncoder(drop="if_binary", sparse_output=False),
-    )
-    return make_column_transformer((numbers, _numbers), (categories, _categories))
-
-
 def _episodes(collection, splits, random_state, failures, bar):
     """The rows of one episode after another, for all estimators; datasets are loaded one by one."""
     for name in collection:
         # Joblib asks for episodes in threads of its own, which must not end with an exception.
         try:
-            X, y = _labelled_rows(*collection[name])
+            X, y = _labelled_rows(collection[name])
         except Exception as error:
             failures.append(_failure(_where(name), error))
             bar.update()
@@ -289,8 +241,14 @@ def _episodes(collection, splits, random_state, failures, bar):
         bar.update()
 
 
-def _labelled_rows(X, y, metadata=None):
+def _labelled_rows(table):
     """Rows with a label, and the labels as an array of numbers or strings."""
+    if isinstance(table, tuple) and hasattr(table, "X"):  # a Dataset, or a RawTable
+        X, y, metadata = table.X, table.y, getattr(table, "metadata", None)
+    elif isinstance(table, tuple | list) and len(table) in (2, 3):
+        X, y, metadata = (*table, None)[:3]
+    else:
+        raise ValueError(f"it must be a pair (X, y), got {type(table).__name__}.")
     y = column_or_1d(text_as_objects(y), warn=True)
     check_consistent_length(X, y)
     known = [
@@ -345,42 +303,3 @@ def _failure(where, error):
 
 def _mean(values):
     return float(values.mean()) if len(values) else None
-
-
-def _numbers(X):
-    """Positions of the columns that hold numbers, or dates; booleans are categories."""
-    if hasattr(X, "dtypes"):
-        return [j for j, dtype in enumerate(X.dtypes) if getattr(dtype, "kind", "O") in "iufmM"]
-    if X.dtype == object:
-        return [j for j in range(X.shape[1]) if all(map(_is_number, X[:, j]))]
-    return list(range(X.shape[1])) if X.dtype.kind in "iuf" else []
-
-
-def _is_number(value):
-    return value is None or (isinstance(value, Real) and not isinstance(value, bool))
-
-
-def _categories(X):
-    return sorted(set(range(X.shape[1])) - set(_numbers(X)))
-
-
-def _as_float(X):
-    """Numbers of a table; dates and durations in seconds, as our own estimators read them."""
-    if not hasattr(X, "dtypes"):
-        return X.astype(float)
-    columns = [X.iloc[:, j] for j in range(X.shape[1])]
-    return np.column_stack(
-        [in_seconds(c, c.dtype.kind) if c.dtype.kind in "mM" else c.astype(float) for c in columns]
-    )
-
-
-def _as_text(X):
-    """Names of categories, whatever they are; NaN where there is none."""
-    X = np.asarray(X, dtype=object)
-    missing = np.vectorize(is_missing_value, otypes=[bool])(X)
-    return np.where(missing, np.nan, np.vectorize(str, otypes=[object])(X))
-
-
-def _shrink(X):
-    """Distances between rows do not grow with the number of columns."""
-    return X / np.sqrt(X.shape[1])

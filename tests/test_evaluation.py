@@ -17,7 +17,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
 from sklearn_meta.evaluation import Evaluation, evaluate, peers, preparation
-from sklearn_meta.tasks import Folder
+from sklearn_meta.tasks import Dataset, Folder, RawTable
 
 IRIS, WINE = load_iris(return_X_y=True), load_wine(return_X_y=True)
 NEAREST = {"1-NN": KNeighborsClassifier(1)}
@@ -90,6 +90,18 @@ def test_records_hold_accuracy_and_log_loss():
     assert knows["log_loss"] == pytest.approx(-np.log(0.99 + 0.01 / 3))
     assert guesses["accuracy"] == pytest.approx(1 / 3)
     assert guesses["log_loss"] == pytest.approx(np.log(3))
+
+
+def test_items_are_those_of_every_collection_or_told():
+    settings = {"n_shots": 1, "n_unlabelled": 4, "n_episodes": 2}
+    estimators = {"knows": KNeighborsClassifier(1)}
+    X, y = np.float32(WINE[0]), WINE[1]
+    expected = evaluate(estimators, {"wine": (X, y)}, **settings).records
+    for item in (Dataset("wine", X, y), RawTable(X, y, {}), [X, y]):
+        assert evaluate(estimators, {"wine": item}, **settings).records == expected
+    for item in (5, X, (X,)):
+        with pytest.warns(UserWarning, match=r"wine: ValueError: it must be a pair \(X, y\), got"):
+            assert not evaluate(estimators, {"wine": item}, **settings).records
 
 
 def test_labels_may_be_a_column_or_a_list_with_gaps():
@@ -288,12 +300,17 @@ def test_summary_has_means_and_ranks_over_datasets_that_all_did():
     assert lines["a"]["accuracy"] == pytest.approx(0.65)
     assert lines["a"]["log_loss"] == pytest.approx(0.35)
     assert [lines[name]["rank"] for name in "abc"] == [2.25, 1.75, 2.0]
+    shown = repr(Evaluation(records, [{}])).splitlines()  # all records would be a wall of text
+    assert len(shown) == 7 and shown[-1].startswith("1 failures")
+    assert shown[3].split() == ["a", "0.650", "0.350", "2.250", "2"]
 
 
 def test_summary_without_a_dataset_in_common_says_so():
     summary = Evaluation(records_of({("p", "a"): [0.5], ("q", "b"): [0.5]}), []).summary()
     assert [(line["accuracy"], line["n_datasets"]) for line in summary] == [(None, 0)] * 2
+    assert "-" in repr(Evaluation(records_of({("p", "a"): [0.5], ("q", "b"): [0.5]}), []))
     assert Evaluation([], []).summary() == []
+    assert repr(Evaluation([], [])).startswith("\n0 failures")
 
 
 def test_importing_does_not_import_torch():

@@ -93,23 +93,5 @@ def run(args):
         print(json.dumps(result, indent=1))
     else:
         print(f"{args.n_episodes} tasks a table, {args.n_unlabelled} unlabelled rows a class")
-        print(as_table(found.summary()))
+        print(found)
     return 0
-
-
-def as_table(summary):
-    """The lines of a summary as text, a block for each number of labelled rows."""
-    width = max(len(line["estimator"]) for line in summary) + 2
-    width = max(width, len("labelled rows a class: 10") + 2)
-    text = []
-    for before, line in zip([None, *summary], summary):
-        if before is None or before["n_shots"] != line["n_shots"]:
-            title = f"labelled rows a class: {line['n_shots']}"
-            text += ["", f"{title:{width}}accuracy  log loss  mean rank  tables"]
-        accuracy, log_loss, rank = (
-            "-" if line[key] is None else f"{line[key]:.{digits}f}"
-            for key, digits in (("accuracy", 3), ("log_loss", 3), ("rank", 2))
-        )
-        cells = f"{accuracy:>8}{log_loss:>10}{rank:>11}{line['n_datasets']:>8}"
-        text.append(f"{line['estimator']:{width}}{cells}")
-    return "\n".join(text)

@@ -1,0 +1,110 @@
+"""scikit-learn's own classifiers, ready for tables with categories and gaps, to compare with."""
+
+from numbers import Real
+
+import numpy as np
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+
+from .cells import in_seconds, is_missing_value
+from .model_selection import Transductive
+
+
+def peers():
+    """Classifiers of scikit-learn that take a table as it comes: categories, gaps and all.
+
+    Each is a :class:`~sklearn_meta.model_selection.Transductive` around :func:`preparation` and
+    the classifier, so that imputers and scalers see the unlabelled rows, too: those of 3 labelled
+    rows alone would harm every one of them. Only label spreading learns from the unlabelled rows.
+
+    Returns
+    -------
+    dict of str to Transductive
+        "LabelSpreading", "GaussianProcess", "LogisticRegression", "RandomForest" and "1-NN".
+        Kernel widths grow with the number of columns, as distances do; all else are scikit-learn's
+        defaults.
+    """
+
+    def peer(*steps):
+        return Transductive(make_pipeline(preparation(), *steps))
+
+    def supervised(classifier):
+        return SelfTrainingClassifier(classifier, max_iter=0)  # fits the labelled rows, that is all
+
+    shrink = FunctionTransformer(_shrink)
+    return {
+        "LabelSpreading": peer(shrink, LabelSpreading(gamma=1.0)),
+        "GaussianProcess": peer(shrink, supervised(GaussianProcessClassifier(optimizer=None))),
+        "LogisticRegression": peer(supervised(LogisticRegression())),
+        "RandomForest": peer(supervised(RandomForestClassifier(random_state=0))),
+        "1-NN": peer(supervised(KNeighborsClassifier(1))),
+    }
+
+
+def preparation():
+    """A transformer from raw tables to finite numbers.
+
+    Columns of numbers: missing cells get the column's mean, then zero mean and unit variance.
+    Others: missing cells get the most frequent category, then one-hot, left as 0 and 1; two
+    categories take one column.
+
+    Returns
+    -------
+    ColumnTransformer
+        Its input is a DataFrame or an ndarray, its output a dense ndarray.
+    """
+    numbers = make_pipeline(
+        FunctionTransformer(_as_float), SimpleImputer(keep_empty_features=True), StandardScaler()
+    )
+    categories = make_pipeline(
+        FunctionTransformer(_as_text),
+        SimpleImputer(strategy="most_frequent", keep_empty_features=True),
+        OneHotEncoder(drop="if_binary", sparse_output=False),
+    )
+    return make_column_transformer((numbers, _numbers), (categories, _categories))
+
+
+def _numbers(X):
+    """Positions of the columns that hold numbers, or dates; booleans are categories."""
+    if hasattr(X, "dtypes"):
+        return [j for j, dtype in enumerate(X.dtypes) if getattr(dtype, "kind", "O") in "iufmM"]
+    if X.dtype == object:
+        return [j for j in range(X.shape[1]) if all(map(_is_number, X[:, j]))]
+    return list(range(X.shape[1])) if X.dtype.kind in "iuf" else []
+
+
+def _is_number(value):
+    return value is None or (isinstance(value, Real) and not isinstance(value, bool))
+
+
+def _categories(X):
+    return sorted(set(range(X.shape[1])) - set(_numbers(X)))
+
+
+def _as_float(X):
+    """Numbers of a table; dates and durations in seconds, as our own estimators read them."""
+    if not hasattr(X, "dtypes"):
+        return X.astype(float)
+    columns = [X.iloc[:, j] for j in range(X.shape[1])]
+    return np.column_stack(
+        [in_seconds(c, c.dtype.kind) if c.dtype.kind in "mM" else c.astype(float) for c in columns]
+    )
+
+
+def _as_text(X):
+    """Names of categories, whatever they are; NaN where there is none."""
+    X = np.asarray(X, dtype=object)
+    missing = np.vectorize(is_missing_value, otypes=[bool])(X)
+    return np.where(missing, np.nan, np.vectorize(str, otypes=[object])(X))
+
+
+def _shrink(X):
+    """Distances between rows do not grow with the number of columns."""
+    return X / np.sqrt(X.shape[1])
