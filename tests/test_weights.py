@@ -314,9 +314,9 @@ def test_saves_one_after_the_other_do_not_make_weights_look_damaged(saved, monke
 
     def read_while_saved(path):
         card = read_card(path)
-        seed = len(savers) + 1
-        arguments, note = (seeded(seed), saved), {"note": f"seed {seed}"}
         if threading.current_thread() is threading.main_thread():  # a save looks, too
+            seed = len(savers) + 1  # drawn here alone: threads share torch's generator
+            arguments, note = (seeded(seed), saved), {"note": f"seed {seed}"}
             savers.append(threading.Thread(target=save_learner, args=arguments, kwargs=note))
             savers[-1].start()
             savers[-1].join(timeout=1)  # done, or it waits until the files have been read
