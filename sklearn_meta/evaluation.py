@@ -243,12 +243,11 @@ def _episodes(collection, splits, random_state, failures, bar):
 
 def _labelled_rows(table):
     """Rows with a label, and the labels as an array of numbers or strings."""
-    if isinstance(table, tuple) and hasattr(table, "X"):  # a Dataset, or a RawTable
-        X, y, metadata = table.X, table.y, getattr(table, "metadata", None)
-    elif isinstance(table, tuple | list) and len(table) in (2, 3):
-        X, y, metadata = (*table, None)[:3]
-    else:
+    if not isinstance(table, tuple | list) or len(table) not in (2, 3):
         raise ValueError(f"it must be a pair (X, y), got {type(table).__name__}.")
+    if hasattr(table, "name"):  # a Dataset
+        table = table[1:]
+    X, y, metadata = (*table, None)[:3]
     y = column_or_1d(text_as_objects(y), warn=True)
     check_consistent_length(X, y)
     known = [

@@ -11,7 +11,7 @@ from sklearn.utils import check_array, check_consistent_length
 from ..cells import text_as_objects
 from .dataset import Dataset
 from .encoding import is_missing
-from .sources import Mixture, Tables, refuse_names
+from .sources import Mixture, Tables, check_source
 
 #: In the order of their codes in a batch.
 COVARIANCE_TYPES = ("diag", "full", "spherical")
@@ -269,7 +269,7 @@ def as_point_sets(datasets):
     ValueError
         If there is no set, or one is not a finite array of two dimensions and two points.
     """
-    refuse_names(datasets)
+    check_source(datasets)
     if isinstance(datasets, Mixture):
         return datasets.read_by(as_point_sets)
     if hasattr(datasets, "draw"):

@@ -77,7 +77,7 @@ class Mixture:
     def __init__(self, sources, weights=None):
         self.sources = []
         for part in sources:
-            refuse_names(part)
+            check_source(part)
             lasting = hasattr(part, "draw") or isinstance(part, Mapping | list | tuple)
             self.sources.append(part if lasting else list(part))  # it may be read again
         weights = np.ones(len(self.sources)) if weights is None else np.asarray(weights, float)
@@ -141,7 +141,7 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
         If no dataset is left.
     """
     make = make or as_dataset
-    refuse_names(datasets)
+    check_source(datasets)
     if isinstance(datasets, Mixture):
         return datasets.read_by(lambda part: as_source(part, task=task, make=make))
     if hasattr(datasets, "draw"):
@@ -154,8 +154,8 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
     return Tables(tables, retarget=retarget)
 
 
-def refuse_names(datasets):
-    """Refuse what only names a source, a folder's path or a class, or is none at all."""
+def check_source(datasets):
+    """Refuse what is no source: what only names one, a folder's path or a class, or a number."""
     if isinstance(datasets, type):
         raise ValueError(
             f"{datasets.__name__} is a class, and a source is made of it: {datasets.__name__}()."
@@ -166,10 +166,10 @@ def refuse_names(datasets):
             f"Folder({str(datasets)!r}), which sklearn_meta.tasks has."
         )
     if not np.iterable(datasets):
-        refuse_drawless(datasets)
+        check_draws(datasets)
 
 
-def refuse_drawless(source):
+def check_draws(source):
     """Refuse what nothing can be drawn from."""
     if not hasattr(source, "draw"):
         raise ValueError(f"{source!r} is no source: give datasets, or an object with draw(rng).")
@@ -233,7 +233,7 @@ def suited(source, sampler):
             for part, weight in zip(source._read, source.weights, strict=True)
         ]
         return Mixture(parts, source.weights)
-    refuse_drawless(source)
+    check_draws(source)
     return _Checked(source)
 
 
