@@ -145,7 +145,7 @@ def evaluate(
     estimators : dict of str to classifier
         Each with ``predict_proba``; scikit-learn's semi-supervised ones within a
         :class:`~sklearn_meta.model_selection.Transductive`. See :func:`peers`.
-    collection : mapping of str to (X, y) or RawTable
+    collection : mapping of str to (X, y), RawTable or Dataset
         The tables, such as a :class:`sklearn_meta.tasks.Folder`, loaded one by one in this
         process; workers are sent the rows of their episodes. Rows whose label is missing or -1
         are left out.
