@@ -145,6 +145,25 @@ def test_several_kernels_are_weighed_by_their_evidence(context, seed):
         np.testing.assert_allclose(cov[b, 0], total, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", HEADS["regression"])
+def test_sets_of_hyperparameters_are_read_a_few_at_a_time(name, monkeypatch):
+    """Kernels of thousands of labelled rows would not be held for all sets together."""
+    head = shaken(HEADS["regression"][name](n_kernels=5))
+    sizes = []
+    kernel = type(head).kernel
+    monkeypatch.setattr(
+        type(head), "kernel", lambda *args: sizes.append(len((k := kernel(*args))[0])) or k
+    )
+    z = torch.randn(2, 9, 3, 2, generator=torch.Generator().manual_seed(0)).double()
+    labels, classes = z[..., :1, 0].clone(), torch.ones(2, 1, dtype=torch.bool)
+    labels[:, 6:] = math.nan
+    whole = head.joint(z, labels, classes, None)
+    assert sizes == [5, 5]
+    monkeypatch.setattr("sklearn_meta.heads.gaussian_process.AT_ONCE", 2 * (2 * 6 * 6))
+    torch.testing.assert_close(head.joint(z, labels, classes, None), whole)
+    assert sizes[2:] == [2, 2, 1] + [1] * 5
+
+
 @given(drawn_contexts("classification"), st.integers(0, 99))
 def test_label_propagation_is_its_closed_form(context, seed):
     head = shaken(LabelPropagation(length_scale=2.0), seed)

@@ -8,6 +8,10 @@ from torch import nn
 from ..sizes import check_integers, check_positive
 from .base import RegressionHead, factorise, labelled_rows, squared_distances
 
+#: Entries of kernel matrices that are made at once: on the way to one, its size is needed several
+#: times, which of thousands of rows is too much for all sets of hyperparameters together.
+AT_ONCE = 2**24
+
 
 class GaussianProcess(RegressionHead):
     """Gaussian process regression with an RBF kernel on embeddings, Eq. (11) of paper 000.
@@ -61,14 +65,15 @@ class GaussianProcess(RegressionHead):
         self.log_noise = nn.Parameter(math.log(noise) + steps)
         self.log_prior = nn.Parameter(torch.zeros(n_kernels))
 
-    def kernel(self, a, b, known=None):
+    def kernel(self, a, b, known=None, sets=slice(None)):
         """RBF kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J).
 
-        ``known`` (B, J) is False at rows of ``b`` that are padding; None is all of them.
+        ``known`` (B, J) is False at rows of ``b`` that are padding; None is all of them. K are
+        the given ``sets`` of hyperparameters.
         """
         distances = squared_distances(a.flatten(2), b.flatten(2), known)[:, None]
-        distances = distances / self._square(self.log_length_scale)
-        return torch.exp(-0.5 * distances) * self.log_amplitude.exp()[:, None, None]
+        distances = distances / self._square(self.log_length_scale[sets])
+        return torch.exp(-0.5 * distances) * self.log_amplitude[sets].exp()[:, None, None]
 
     def prior_variance(self, z):
         """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""
@@ -100,14 +105,8 @@ class GaussianProcess(RegressionHead):
         with torch.autocast(z.device.type, enabled=False):
             rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
             labelled = rows.z.unflatten(-1, z.shape[2:])
-            pairs = (rows.known[:, :, None] & rows.known[:, None])[:, None]
-            covariance = self.kernel(labelled, labelled, rows.known).masked_fill(~pairs, 0)
-            # A padded row has variance one and nothing to do with the others: its log is zero.
-            diagonal = torch.where(rows.known[:, None], self.noise()[:, None], 1.0)
-            # Rounding of large entries, as linear kernels have them, may exceed the jitter.
-            largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True).detach()
-            diagonal = diagonal + torch.finfo(dtype).eps * diagonal.shape[-1] * largest
-            factor = factorise(covariance + torch.diag_embed(diagonal))
+            sets = self._sets_at_once(len(z) * labelled.shape[1] ** 2)
+            factor = torch.cat([self._factor(labelled, rows.known, some) for some in sets], dim=1)
             targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
             weights = torch.cholesky_solve(targets, factor)
             # log p(y): the term in 2 pi is the same for every set of hyperparameters.
@@ -117,12 +116,28 @@ class GaussianProcess(RegressionHead):
             log_posterior = (self.log_prior - 0.5 * (fit + n_targets * log_det)).log_softmax(-1)
         return labelled, factor, weights, log_posterior, rows.known
 
+    def _factor(self, labelled, known, sets):
+        """Cholesky factors of the labelled rows' kernel matrices, (B, K, L, L)."""
+        pairs = (known[:, :, None] & known[:, None])[:, None]
+        covariance = self.kernel(labelled, labelled, known, sets).masked_fill(~pairs, 0)
+        # A padded row has variance one and nothing to do with the others: its log is zero.
+        diagonal = torch.where(known[:, None], self.noise()[sets, None], 1.0)
+        # Rounding of large entries, as linear kernels have them, may exceed the jitter.
+        largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True).detach()
+        diagonal = diagonal + torch.finfo(diagonal.dtype).eps * diagonal.shape[-1] * largest
+        return factorise(covariance + torch.diag_embed(diagonal))
+
     def forward(self, z, state):
         """Mean and variance of Eq. (11), noise included: (B, N, M, H) to (B, N, C, 2)."""
         with torch.autocast(z.device.type, enabled=False):
-            means, explained, share = self._posterior(z, state)
-            left = self.prior_variance(z.to(means.dtype)) - explained.square().sum(-2)
+            parts = []
+            for sets in self._sets_at_once(len(z) * z.shape[1] * state[0].shape[1]):
+                means, explained = self._predict(z, state, sets)
+                parts.append((means, explained.square().sum(-2)))
+            means, explained = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+            left = self.prior_variance(z.to(means.dtype)) - explained
             variances = (left.clamp(min=0) + self.noise()[:, None])[..., None]  # (B, K, N, 1)
+            share = self._shares(state)
             mean = (share * means).sum(1)
             variance = (share * (variances + (means - mean[:, None]).square())).sum(1)
         return torch.stack([mean, variance], dim=-1)
@@ -130,7 +145,8 @@ class GaussianProcess(RegressionHead):
     def covariance(self, z, state):
         """Covariance of the rows' targets, noise included: (B, N, M, H) to (B, C, N, N)."""
         with torch.autocast(z.device.type, enabled=False):
-            means, explained, share = self._posterior(z, state)
+            means, explained = self._predict(z, state)
+            share = self._shares(state)
             rows = z.to(means.dtype)
             own = self.kernel(rows, rows) - explained.transpose(-1, -2) @ explained  # (B, K, N, N)
             own = own + self.noise()[:, None, None] * torch.eye(z.shape[1]).to(own)
@@ -139,13 +155,25 @@ class GaussianProcess(RegressionHead):
             between = torch.einsum("bknc,bkmc->bcnm", deviation, deviation)
         return within[:, None] + between
 
-    def _posterior(self, z, state):
-        """Means (B, K, N, C), factor^-1 k_n (B, K, L, N), and shares (B, K, 1, 1) of the sets."""
-        labelled, factor, weights, log_posterior, known = state
-        cross = self.kernel(z.to(labelled.dtype), labelled, known)
+    def _predict(self, z, state, sets=slice(None)):
+        """Means (B, K, N, C), and factor^-1 k_n (B, K, L, N)."""
+        labelled, factor, weights, _, known = state
+        cross = self.kernel(z.to(labelled.dtype), labelled, known, sets)
         cross = cross.masked_fill(~known[:, None, None], 0)  # (B, K, N, L)
-        explained = torch.linalg.solve_triangular(factor, cross.transpose(-1, -2), upper=False)
-        return cross @ weights, explained, log_posterior.exp()[..., None, None]
+        explained = torch.linalg.solve_triangular(
+            factor[:, sets], cross.transpose(-1, -2), upper=False
+        )
+        return cross @ weights[:, sets], explained
+
+    @staticmethod
+    def _shares(state):
+        """Of the sets of hyperparameters, (B, K, 1, 1)."""
+        return state[3].exp()[..., None, None]
+
+    def _sets_at_once(self, n_entries):
+        """Slices of the sets; of one set ``n_entries`` are held several times."""
+        step = max(AT_ONCE // max(n_entries, 1), 1)
+        return [slice(k, k + step) for k in range(0, len(self.log_noise), step)]
 
 
 class AttributeGaussianProcess(GaussianProcess):
@@ -174,13 +202,14 @@ class AttributeGaussianProcess(GaussianProcess):
         self.log_direct = nn.Parameter(torch.full((n_kernels,), math.log(0.1)))
         self.log_direct_scale = nn.Parameter(torch.zeros(n_kernels))
 
-    def kernel(self, a, b, known=None):
+    def kernel(self, a, b, known=None, sets=slice(None)):
         """Sum of three kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
         u, v = a[..., -1], b[..., -1]
-        linear = (u @ v.transpose(1, 2))[:, None] * self.log_linear.exp()[:, None, None]
-        distances = squared_distances(u, v, known)[:, None] / self._square(self.log_direct_scale)
-        direct = torch.exp(-0.5 * distances) * self.log_direct.exp()[:, None, None]
-        return super().kernel(a[..., :-1], b[..., :-1], known) + linear + direct
+        linear = (u @ v.transpose(1, 2))[:, None] * self.log_linear[sets].exp()[:, None, None]
+        distances = squared_distances(u, v, known)[:, None]
+        distances = distances / self._square(self.log_direct_scale[sets])
+        direct = torch.exp(-0.5 * distances) * self.log_direct[sets].exp()[:, None, None]
+        return super().kernel(a[..., :-1], b[..., :-1], known, sets) + linear + direct
 
     def prior_variance(self, z):
         """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""

@@ -83,11 +83,11 @@ class LinearRegressor(GaussianProcess):
     Parameters are those of :class:`GaussianProcess`; a length scale divides the embeddings.
     """
 
-    def kernel(self, a, b, known=None):
+    def kernel(self, a, b, known=None, sets=slice(None)):
         """Linear kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
         product = (a.flatten(2) @ b.flatten(2).transpose(1, 2))[:, None]
-        product = product / self._square(self.log_length_scale)
-        return (1 + product) * self.log_amplitude.exp()[:, None, None]
+        product = product / self._square(self.log_length_scale[sets])
+        return (1 + product) * self.log_amplitude[sets].exp()[:, None, None]
 
     def prior_variance(self, z):
         """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""
