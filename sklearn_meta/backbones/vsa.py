@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..sizes import check_integers
+from .association import associations_of, first_guess
 from .standardisation import moments_of, standardise
 
 
@@ -170,6 +171,10 @@ class VSA(nn.Module):
     attributes : bool, default=False
         Whether the embedding has the standardised attribute as a last channel, divided by the
         square root of their number. Not in the paper; the head "gp_attributes" reads it.
+    associations : bool, default=False
+        Whether cells have three channels more, of what the labelled rows say of each attribute,
+        and the attributes of a last channel are weighed by it. Not in the paper: see
+        :mod:`sklearn_meta.backbones.association`.
 
     Raises
     ------
@@ -201,6 +206,7 @@ class VSA(nn.Module):
         residual=True,
         layer_norm=True,
         attributes=False,
+        associations=False,
     ):
         super().__init__()
         modes = ["examples"] * example_attention + ["attributes"] * attribute_attention
@@ -223,15 +229,20 @@ class VSA(nn.Module):
             "residual": residual,
             "layer_norm": layer_norm,
             "attributes": attributes,
+            "associations": associations,
         }
         modes = modes * n_layers
-        channels = 1 + observed_indicator + 2 * kind_indicator
+        channels = 1 + observed_indicator + 2 * kind_indicator + 3 * associations
         widths_in = [channels] + [width] * (len(modes) - 1)
         widths_out = [width] * (len(modes) - 1) + [last_width]
         self.blocks = nn.ModuleList(
             Block(mode, w_in, w_out, width, n_heads, head_width, residual, layer_norm)
             for mode, w_in, w_out in zip(modes, widths_in, widths_out, strict=True)
         )
+        if attributes and associations:
+            self.gate = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 1))
+            nn.init.zeros_(self.gate[-1].weight)  # where training starts, all count the same
+            nn.init.zeros_(self.gate[-1].bias)
 
     def n_embedding(self, n_columns):
         """Length of the embedding of a row with ``n_columns`` attributes, an int."""
@@ -263,25 +274,41 @@ class VSA(nn.Module):
         z : tensor of shape (B, N, M, last_width), or one more with ``attributes``
             Embeddings; zero at padded attributes, and at those constant over readable rows.
         memory : list
-            What later rows need of this call: the standardisation, then one tuple a block.
+            What later rows need of this call: standardisation and associations, then one tuple a
+            block.
         """
-        moments, *blocks = memory or [moments_of(x, readable)] + [None] * len(self.blocks)
+        known, *blocks = memory or [None] * (1 + len(self.blocks))
+        moments, associations = known or (moments_of(x, readable), None)
         x = standardise(x, moments)
-        z = self.input_tensor(x, labels)
         columns = columns & moments.varied  # nothing can be read off a constant or unseen attribute
+        if self.config["associations"] and known is None:
+            usable = x.masked_fill(~columns[:, None], torch.nan)
+            associations = associations_of(usable, labels, readable)
+        z = self.input_tensor(x, labels, associations)
         slices = torch.cat([columns, classes], dim=1)
-        remembered = [moments]
+        remembered = [(moments, associations)]
         for block, block_memory in zip(self.blocks, blocks, strict=True):
             z, block_memory = block(z, readable, slices, block_memory)
             remembered.append(block_memory)
         z = z[:, :, : x.shape[2]]  # only the attributes make the embedding
         if self.config["attributes"]:
-            scale = columns.sum(1).clamp(min=1).to(x.dtype).rsqrt()[:, None, None]
-            z = torch.cat([z.to(x.dtype), (x.nan_to_num(0.0) * scale)[..., None]], dim=-1)
+            weights = self.attribute_weights(columns, associations).to(x.dtype)
+            z = torch.cat([z.to(x.dtype), (x.nan_to_num(0.0) * weights)[..., None]], dim=-1)
         return z.masked_fill(~columns[:, None, :, None], 0), remembered
 
-    def input_tensor(self, x, labels):
-        """Tensor Z^(1) of Eq. (5): value, observed?, attribute?, label?; (B, N, S, channels)."""
+    def attribute_weights(self, columns, associations):
+        """Weights of the attributes in the last channel, (B, 1, M): their squares add up to one."""
+        weights = columns.to(self.blocks[0].attention.project.weight.dtype)
+        if associations is not None:
+            told = associations.strengths.to(weights.dtype)
+            weights = weights * self.gate(told)[..., 0].exp()
+        return (weights / weights.norm(dim=1, keepdim=True).clamp(min=1e-6))[:, None]
+
+    def input_tensor(self, x, labels, associations=None):
+        """Tensor Z^(1) of Eq. (5): value, observed?, attribute?, label?; (B, N, S, channels).
+
+        And with associations: strength or first guess, strength of the square, labelled rows.
+        """
         cells = torch.cat([x, labels.to(x.dtype)], dim=2)
         channels = [cells.nan_to_num(0.0)]
         if self.config["observed_indicator"]:
@@ -290,5 +317,12 @@ class VSA(nn.Module):
             is_label = torch.arange(cells.shape[2], device=x.device) >= x.shape[2]
             is_label = is_label.to(x.dtype).expand(cells.shape)
             channels += [1 - is_label, is_label]
+        if associations is not None:
+            linear, quadratic, known = associations.strengths.unbind(-1)  # (B, M)
+            guess = first_guess(x, labels, associations)
+            rows = (len(x), x.shape[1], -1)
+            channels.append(torch.cat([linear[:, None].expand(rows), guess], dim=2))
+            channels.append(torch.cat([quadratic[:, None].expand(rows), 0 * guess], dim=2))
+            channels.append(known[:, None, :1].expand(cells.shape))
         z = torch.stack(channels, dim=-1)
         return z.to(self.blocks[0].attention.project.weight.dtype)

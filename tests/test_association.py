@@ -1,0 +1,103 @@
+"""What labelled rows say of attributes, beside scikit-learn's and numpy's figures, in float64."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.feature_selection import f_classif, r_regression
+
+from sklearn_meta.backbones import VSA
+from sklearn_meta.backbones.association import associations_of, first_guess
+
+sizes = {"n_rows": st.integers(4, 30), "n_columns": st.integers(1, 6), "seed": st.integers(0, 999)}
+
+
+def drawn(n_rows, n_columns, seed, n_classes=0):
+    """One task: attributes, labels of half of its rows at least three, and that all is readable."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, n_columns))
+    y = rng.standard_normal((n_rows, 1)) + X[:, :1]
+    if n_classes:
+        y = np.eye(n_classes)[np.arange(n_rows) % n_classes]
+    n_labelled = max(n_rows // 2, 3)
+    y[n_labelled:] = np.nan
+    task = [torch.from_numpy(a)[None] for a in (X, y, np.ones(n_rows, bool))]
+    return *task, n_labelled
+
+
+@given(**sizes)
+def test_the_strength_is_the_correlation(n_rows, n_columns, seed):
+    x, y, readable, n = drawn(n_rows, n_columns, seed)
+    linear, quadratic, known = associations_of(x, y, readable).strengths[0].T
+    X, target = x[0, :n].numpy(), y[0, :n, 0].numpy()
+    for found, values in ((linear, X), (quadratic, X**2)):
+        t = np.abs(r_regression(values, target)) * np.sqrt(n - 1)
+        np.testing.assert_allclose(found.numpy(), np.sqrt(np.minimum(t, 8)), atol=1e-6)
+    np.testing.assert_allclose(known.numpy(), np.log(n) / 4)
+
+
+@given(**sizes)
+def test_of_two_classes_it_ranks_attributes_as_an_analysis_of_variance(n_rows, n_columns, seed):
+    x, y, readable, n = drawn(n_rows, n_columns, seed, n_classes=2)
+    t = associations_of(x, y, readable).strengths[0, :, 0].numpy() ** 2
+    F, _ = f_classif(x[0, :n].numpy(), y[0, :n, 1].numpy())
+    share = F / (F + n - 2)  # of the variance
+    np.testing.assert_allclose(t, np.sqrt(share * (n - 1)), atol=1e-6)
+
+
+def test_what_cannot_be_seen_says_nothing():
+    """A column of gaps where rows are labelled, one that is constant there, one labelled row."""
+    x, y, readable, n = drawn(20, 3, 0)
+    x[:, :n, 0], x[:, :n, 1] = torch.nan, 0.7
+    found = associations_of(x, y, readable)
+    assert (found.strengths[0, :2, :2] == 0).all() and (found.strengths[0, 2, :2] > 0).all()
+    without = first_guess(x[..., 1:], y, associations_of(x[..., 1:], y, readable))
+    torch.testing.assert_close(first_guess(x, y, found), without)
+    y[:, 1:] = torch.nan
+    found = associations_of(x, y, readable)
+    assert (found.strengths == 0).all() and (first_guess(x, y, found) == 0).all()
+
+
+@given(**sizes)
+def test_the_first_guess_is_partial_least_squares(n_rows, n_columns, seed):
+    x, y, readable, n = drawn(n_rows, n_columns, seed)
+    pls = PLSRegression(n_components=1, scale=False).fit(x[0, :n].numpy(), y[0, :n, 0].numpy())
+    guess = first_guess(x, y, associations_of(x, y, readable))[0, n:, 0].numpy()
+    expected = pls.transform(x[0, n:].numpy())[:, 0]
+    if len(guess) > 1 and np.abs(guess).max() < 4:
+        ratio = guess / expected
+        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
+
+
+@given(**sizes, of=st.integers(0, 2))
+def test_a_row_has_no_part_in_the_weights_of_its_guess(n_rows, n_columns, seed, of):
+    """Another label of a row moves its own guess by no more than the mean of all labels."""
+    x, y, readable, n = drawn(n_rows, n_columns, seed)
+    found = associations_of(x, y, readable)
+    centred = y - y[:, :n].mean(1, keepdim=True)
+    deviation = x - x[:, :n].mean(1, keepdim=True)
+    others = torch.tensor([i for i in range(n) if i != of])
+    weights = deviation[0, others].T @ centred[0, others]
+    expected = (deviation[0, of] @ weights / found.scale[0, 0]).clamp(-4, 4)
+    torch.testing.assert_close(first_guess(x, y, found)[0, of], expected)
+
+
+@pytest.mark.parametrize("attributes", [True, False])
+def test_a_backbone_weighs_attributes_by_their_strength(attributes):
+    torch.manual_seed(0)
+    backbone = VSA(width=8, n_heads=2, attributes=attributes, associations=True).double()
+    assert hasattr(backbone, "gate") == attributes
+    x, y, readable, n = drawn(30, 4, 0)
+    every = [torch.ones(1, size, dtype=torch.bool) for size in (4, 1)]
+    z = backbone(x, y, readable, *every)[0]
+    assert z.shape[-1] == 8 + attributes
+    if attributes:
+        even = z[0, :, :, -1]
+        torch.nn.init.ones_(backbone.gate[-1].weight)
+        torch.nn.init.ones_(backbone.gate[0].weight)
+        weighed = backbone(x, y, readable, *every)[0][0, :, :, -1]
+        ratio = (weighed / even).median(0).values
+        assert ratio.argmax() == 0  # of the attribute that the target is made of
+        assert ratio.square().mean().item() == pytest.approx(1)
