@@ -10,12 +10,13 @@ from sklearn.feature_selection import f_classif, r_regression
 
 from sklearn_meta.backbones import VSA
 from sklearn_meta.backbones.association import associations_of, first_guess
+from sklearn_meta.learner import Learner
 
 sizes = {"n_rows": st.integers(4, 30), "n_columns": st.integers(1, 6), "seed": st.integers(0, 999)}
 
 
 def drawn(n_rows, n_columns, seed, n_classes=0):
-    """One task: attributes, labels of half of its rows at least three, and that all is readable."""
+    """One task: attributes, labels of the first half of its rows (or three), all are readable."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_rows, n_columns))
     y = rng.standard_normal((n_rows, 1)) + X[:, :1]
@@ -47,6 +48,24 @@ def test_of_two_classes_it_ranks_attributes_as_an_analysis_of_variance(n_rows, n
     np.testing.assert_allclose(t, np.sqrt(share * (n - 1)), atol=1e-6)
 
 
+def test_a_strength_knows_no_unit_and_is_cut():
+    x, y, readable, n = drawn(20, 3, 0)
+    whole = associations_of(x, y, readable).strengths
+    torch.testing.assert_close(associations_of(x / 100, 1e3 * y, readable).strengths, whole)
+    x, y, readable, n = drawn(300, 3, 0)
+    y[:, :n] = x[:, :n, :1]
+    assert associations_of(x, y, readable).strengths[0, 0, 0].item() == pytest.approx(8**0.5)
+
+
+def test_labels_that_differ_by_rounding_say_nothing():
+    x, y, readable, n = drawn(20, 3, 0)
+    x, y = x.float(), y.float()
+    y[:, :n] = 0.1
+    y[:, 0] = float(np.nextafter(np.float32(0.1), np.float32(1)))
+    found = associations_of(x, y, readable)
+    assert (found.strengths[..., :2] == 0).all() and (first_guess(x, y, found) == 0).all()
+
+
 def test_what_cannot_be_seen_says_nothing():
     """A column of gaps where rows are labelled, one that is constant there, one labelled row."""
     x, y, readable, n = drawn(20, 3, 0)
@@ -71,17 +90,24 @@ def test_the_first_guess_is_partial_least_squares(n_rows, n_columns, seed):
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
 
 
-@given(**sizes, of=st.integers(0, 2))
-def test_a_row_has_no_part_in_the_weights_of_its_guess(n_rows, n_columns, seed, of):
-    """Another label of a row moves its own guess by no more than the mean of all labels."""
+def test_a_guess_is_cut():
+    x, y, readable, n = drawn(200, 1, 0)
+    x[0, -1], readable[0, -1] = 100, False
+    guess = first_guess(x, y, associations_of(x, y, readable))
+    assert guess[0, -1].abs().item() == 4 and guess[0, :-1].square().mean().item() < 1.1
+
+
+@given(**sizes, missing=st.sampled_from([0, 0.3]), of=st.integers(0, 2))
+def test_the_guess_of_a_labelled_row_is_that_of_all_others(n_rows, n_columns, seed, missing, of):
+    """As if its label had not been given."""
     x, y, readable, n = drawn(n_rows, n_columns, seed)
+    x[torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)) < missing] = torch.nan
     found = associations_of(x, y, readable)
-    centred = y - y[:, :n].mean(1, keepdim=True)
-    deviation = x - x[:, :n].mean(1, keepdim=True)
-    others = torch.tensor([i for i in range(n) if i != of])
-    weights = deviation[0, others].T @ centred[0, others]
-    expected = (deviation[0, of] @ weights / found.scale[0, 0]).clamp(-4, 4)
-    torch.testing.assert_close(first_guess(x, y, found)[0, of], expected)
+    hidden = y.clone()
+    hidden[:, of] = torch.nan
+    others = associations_of(x, hidden, readable)
+    of_others = first_guess(x, hidden, others._replace(scale=found.scale))
+    torch.testing.assert_close(first_guess(x, y, found)[0, of], of_others[0, of])
 
 
 @pytest.mark.parametrize("attributes", [True, False])
@@ -101,3 +127,24 @@ def test_a_backbone_weighs_attributes_by_their_strength(attributes):
         ratio = (weighed / even).median(0).values
         assert ratio.argmax() == 0  # of the attribute that the target is made of
         assert ratio.square().mean().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("n_classes", [3, 12])
+def test_what_a_network_is_given(n_classes):
+    """Three channels of strengths and guesses, finite gradients, groups of many classes."""
+    x, y, readable, n = drawn(60, 4, 0, n_classes)
+    torch.manual_seed(0)
+    learner = Learner("vsa", backbone_config={"width": 8, "n_heads": 2, "associations": True})
+    found = associations_of(x, y, readable)
+    z = learner.backbone.double().input_tensor(x, y, found)[0, :, :, 4:]
+    strengths = found.strengths[0]
+    torch.testing.assert_close(z[:, :4], strengths[None].expand(60, -1, -1))
+    torch.testing.assert_close(z[:, 4:, 0], first_guess(x, y, found)[0])
+    assert (z[:, 4:, 1] == 0).all() and (z[:, 4:, 2] == strengths[0, 2]).all()
+    every = [torch.ones(1, size, dtype=torch.bool) for size in (4, n_classes)]
+    learner.float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = learner(x.float(), y, readable, *every)  # labels of another dtype will do
+    logits.square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in learner.parameters())
+    assert learner.backbone.blocks[0].attention.project.weight.grad[:, 4:].any()

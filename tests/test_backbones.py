@@ -40,7 +40,9 @@ MODELS = {name: build(name) for name in BACKBONES}
 MODELS["maml of regression"] = build("maml", inner="regression")
 MODELS["vsa with attributes"] = build("vsa", attributes=True)
 MODELS["vsa with associations"] = build("vsa", attributes=True, associations=True)
-torch.nn.init.normal_(MODELS["vsa with associations"].gate[-1].weight)  # at first it weighs nothing
+torch.nn.init.normal_(
+    MODELS["vsa with associations"].gate[-1].weight
+)  # at first all count the same
 
 every = pytest.mark.parametrize("name", MODELS)
 

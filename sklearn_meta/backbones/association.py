@@ -1,8 +1,8 @@
 """What the labelled rows of a task say of each attribute, before a network has read them.
 
-Attention can find it, too: Eq. (2) of paper 000, along attributes, multiplies an attribute with
-the labels, row by row. But what of it passes is small beside what rows say of each other, and
-networks of regression learned to do without the labels altogether. Not in the paper.
+Eq. (2) of paper 000, along attributes, multiplies each attribute with the labels, row by row, so
+that attention can find which of them tell something. But networks of regression do not find it:
+they learned to do without the labels altogether. Hence these figures. Not in the paper.
 
 Shape legend as in the backbones: B tasks, N rows, M attributes, C label columns.
 """
@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import torch
 
+#: Strengths and guesses beyond are cut.
+MOST_STRENGTH, MOST_GUESS = 8.0, 4.0
+
 
 class Associations(NamedTuple):
     """What the labelled rows of each task say of its attributes.
@@ -18,21 +21,27 @@ class Associations(NamedTuple):
     Parameters
     ----------
     strengths : tensor of shape (B, M, 3)
-        How much an attribute and its square tell of the labels: the root of ``t``, where ``t`` is
-        the absolute correlation times the root of the labelled rows less one, about 1 by chance
-        (of several labels, the root of the share of their variance); and the logarithm of the
-        number of labelled rows over 4.
+        How much an attribute tells of the labels, how much its square does, and ``log(n) / 4`` of
+        the ``n`` labelled rows. The first two are square roots of ``r * sqrt(n - 1)``, which is
+        about 1 by chance: ``r`` is the absolute correlation, or of several label columns the root
+        of the share of their variance that the attribute explains. Missing cells explain nothing.
+    count : tensor of shape (B, 1, M)
+        Labelled rows that hold the attribute.
     centre : tensor of shape (B, 1, M)
-        Mean of each attribute over the labelled rows; NaN where they do not hold it.
-    covariance : tensor of shape (B, M, C)
-        Of attributes and labels, summed over the labelled rows.
+        Mean of the attribute over these rows; NaN where there is none.
+    products : tensor of shape (B, M, C)
+        Sum over these rows of the products of attribute and labels, both less their mean.
+    means : tensor of shape (B, M, C)
+        Mean label of these rows, less that of all labelled rows.
     scale : tensor of shape (B, 1, C)
-        Of the first guess, over the readable rows.
+        Root mean square of the linear guess over the readable rows.
     """
 
     strengths: torch.Tensor
+    count: torch.Tensor
     centre: torch.Tensor
-    covariance: torch.Tensor
+    products: torch.Tensor
+    means: torch.Tensor
     scale: torch.Tensor
 
 
@@ -42,7 +51,7 @@ def associations_of(x, labels, readable):
     Parameters
     ----------
     x : tensor of shape (B, N, M)
-        Standardised; NaN marks unobserved cells.
+        Standardised; NaN marks unobserved cells, and all cells of an attribute not to be used.
     labels : tensor of shape (B, N, C)
         NaN throughout every row without; zero throughout a label column that is padding.
     readable : bool tensor of shape (B, N)
@@ -53,49 +62,58 @@ def associations_of(x, labels, readable):
     Associations
     """
     y, labelled = _centred(labels)
-    count = labelled.sum(1)[:, None].clamp(min=1).to(x.dtype)  # (B, 1)
-    observed = ~x.isnan() & labelled[..., None]
-    centre, covariance, linear = _association(x, observed, y)
-    *_, quadratic = _association(x.square(), observed, y)
-    t = torch.stack([linear, quadratic], dim=-1) * (count[..., None] - 1).sqrt()
-    known = (count.log() / 4).expand_as(linear)[..., None]
-    strengths = torch.cat([t.clamp(max=8).sqrt(), known], dim=-1)
-    guess = _guess(x, labels, centre, covariance).masked_fill(~readable[..., None], 0)
+    n = labelled.sum(1)[:, None].clamp(min=1).to(x.dtype)  # (B, 1)
+    observed = (~x.isnan() & labelled[..., None]).to(x.dtype)
+    count = observed.sum(1, keepdim=True)
+    centre, products, linear = _association(x, observed, count, y)
+    *_, quadratic = _association(x.square(), observed, count, y)
+    t = torch.stack([linear, quadratic], dim=-1) * (n[..., None] - 1).sqrt()
+    known = (n.log() / 4).expand_as(linear)[..., None]
+    strengths = torch.cat([t.clamp(max=MOST_STRENGTH).sqrt(), known], dim=-1)
+    means = observed.mT @ y / count.mT.clamp(min=1)
+    found = Associations(strengths, count, centre, products, means, y.new_ones(len(y), 1, 1))
+    guess = _guess(x, labels, found).masked_fill(~readable[..., None], 0)
     rows = readable.sum(1).clamp(min=1)[:, None, None]
     scale = (guess.square().sum(1, keepdim=True) / rows).sqrt()
-    return Associations(strengths, centre, covariance, scale.masked_fill(scale < 1e-12, 1.0))
+    return found._replace(scale=scale.masked_fill(scale < 1e-12, 1.0))
 
 
 def first_guess(x, labels, associations):
-    """A linear guess of each label, (B, N, C), of about unit size.
+    """A linear guess of each label, (B, N, C), cut at four times its size over the readable rows.
 
     Attributes, weighed by their covariance with the labels, as in the first component of partial
-    least squares. A labelled row's own label has no part in the weights of its guess: a network
-    must be able to believe it as much there as in other rows.
+    least squares. That of a labelled row is the guess of all other labelled rows: a network must
+    be able to believe it as much there as elsewhere.
     """
-    guess = _guess(x, labels, associations.centre, associations.covariance)
-    return (guess / associations.scale).clamp(-4, 4)
+    guess = _guess(x, labels, associations) / associations.scale
+    return guess.clamp(-MOST_GUESS, MOST_GUESS)
 
 
 def _centred(labels):
     """Labels less their mean, zero in other rows, (B, N, C); and which rows have some, (B, N)."""
     labelled = ~labels.isnan().all(-1)
-    count = labelled.sum(1).clamp(min=1)[:, None, None]
     y = labels.nan_to_num(0)
-    return (y - y.sum(1, keepdim=True) / count).masked_fill(~labelled[..., None], 0), labelled
+    rounding = 4 * torch.finfo(y.dtype).eps * y.abs().amax(1, keepdim=True)
+    y = y - y.sum(1, keepdim=True) / labelled.sum(1).clamp(min=1)[:, None, None]
+    return y.masked_fill(~labelled[..., None] | (y.abs() <= rounding), 0), labelled
 
 
-def _association(x, observed, y):
-    """Mean (B, 1, M), covariance (B, M, C), and root of the share of variance told (B, M)."""
-    centre = x.masked_fill(~observed, 0).sum(1, keepdim=True) / observed.sum(1, keepdim=True)
-    deviation = (x - centre).masked_fill(~observed, 0)
-    covariance = deviation.mT @ y
+def _association(x, observed, count, y):
+    """Mean (B, 1, M), sums of products (B, M, C), root of the share of variance (B, M)."""
+    centre = x.masked_fill(observed == 0, 0).sum(1, keepdim=True) / count
+    deviation = (x - centre).masked_fill(observed == 0, 0)
+    products = deviation.mT @ y
     most = deviation.square().sum(1) * y.square().sum((1, 2))[:, None]
-    share = covariance.square().sum(2) / most.clamp(min=1e-8)
-    return centre, covariance, share.clamp(max=1).sqrt()
+    share = products.square().sum(2) / most.clamp(min=1e-8)
+    return centre, products, share.clamp(max=1).sqrt()
 
 
-def _guess(x, labels, centre, covariance):
-    deviation = (x - centre).nan_to_num(0)
-    own = deviation.square().sum(-1, keepdim=True) * _centred(labels)[0]
-    return deviation @ covariance - own
+def _guess(x, labels, found):
+    y, labelled = _centred(labels)
+    deviation = (x - found.centre).nan_to_num(0)
+    # Without the row, the mean is farther from it, and the product is less by what it gave.
+    without = found.count / (found.count - 1).clamp(min=1)
+    deviation = torch.where(labelled[..., None], without * deviation, deviation)
+    squares = deviation.square()
+    own = squares.sum(-1, keepdim=True) * y - squares @ found.means
+    return deviation @ found.products - own.masked_fill(~labelled[..., None], 0)

@@ -172,9 +172,9 @@ class VSA(nn.Module):
         Whether the embedding has the standardised attribute as a last channel, divided by the
         square root of their number. Not in the paper; the head "gp_attributes" reads it.
     associations : bool, default=False
-        Whether cells have three channels more, of what the labelled rows say of each attribute,
-        and the attributes of a last channel are weighed by it. Not in the paper: see
-        :mod:`sklearn_meta.backbones.association`.
+        Whether the input has three channels more, of what the labelled rows say of each attribute
+        (:mod:`sklearn_meta.backbones.association`). With ``attributes``, a small network of these
+        figures weighs the attributes of the last channel. Not in the paper.
 
     Raises
     ------
@@ -240,9 +240,8 @@ class VSA(nn.Module):
             for mode, w_in, w_out in zip(modes, widths_in, widths_out, strict=True)
         )
         if attributes and associations:
-            self.gate = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 1))
+            self.gate = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 1, bias=False))
             nn.init.zeros_(self.gate[-1].weight)  # where training starts, all count the same
-            nn.init.zeros_(self.gate[-1].bias)
 
     def n_embedding(self, n_columns):
         """Length of the embedding of a row with ``n_columns`` attributes, an int."""
@@ -283,7 +282,8 @@ class VSA(nn.Module):
         columns = columns & moments.varied  # nothing can be read off a constant or unseen attribute
         if self.config["associations"] and known is None:
             usable = x.masked_fill(~columns[:, None], torch.nan)
-            associations = associations_of(usable, labels, readable)
+            with torch.autocast(x.device.type, enabled=False):
+                associations = associations_of(usable, labels.to(x.dtype), readable)
         z = self.input_tensor(x, labels, associations)
         slices = torch.cat([columns, classes], dim=1)
         remembered = [(moments, associations)]
@@ -297,17 +297,22 @@ class VSA(nn.Module):
         return z.masked_fill(~columns[:, None, :, None], 0), remembered
 
     def attribute_weights(self, columns, associations):
-        """Weights of the attributes in the last channel, (B, 1, M): their squares add up to one."""
+        """Weights of the attributes in the last channel, (B, 1, M).
+
+        Their squares add up to one, or to zero where there is nothing to be read.
+        """
         weights = columns.to(self.blocks[0].attention.project.weight.dtype)
         if associations is not None:
-            told = associations.strengths.to(weights.dtype)
-            weights = weights * self.gate(told)[..., 0].exp()
+            told = self.gate(associations.strengths.to(weights.dtype))[..., 0].to(weights.dtype)
+            told = told.masked_fill(~columns, torch.finfo(told.dtype).min)
+            weights = weights * (told - told.amax(1, keepdim=True)).exp()
         return (weights / weights.norm(dim=1, keepdim=True).clamp(min=1e-6))[:, None]
 
     def input_tensor(self, x, labels, associations=None):
         """Tensor Z^(1) of Eq. (5): value, observed?, attribute?, label?; (B, N, S, channels).
 
-        And with associations: strength or first guess, strength of the square, labelled rows.
+        With associations three more, which of an attribute are its strengths, and of a label its
+        first guess, zero, and the last of the strengths, which is the same for all.
         """
         cells = torch.cat([x, labels.to(x.dtype)], dim=2)
         channels = [cells.nan_to_num(0.0)]
@@ -319,7 +324,8 @@ class VSA(nn.Module):
             channels += [1 - is_label, is_label]
         if associations is not None:
             linear, quadratic, known = associations.strengths.unbind(-1)  # (B, M)
-            guess = first_guess(x, labels, associations)
+            with torch.autocast(x.device.type, enabled=False):
+                guess = first_guess(x, labels.to(x.dtype), associations)
             rows = (len(x), x.shape[1], -1)
             channels.append(torch.cat([linear[:, None].expand(rows), guess], dim=2))
             channels.append(torch.cat([quadratic[:, None].expand(rows), 0 * guess], dim=2))
