@@ -34,14 +34,14 @@ def main(arguments=None):
     add_arguments(
         parser,
         "default_regression",
-        max_steps=5500,
+        max_steps=4500,
         batch_size=32,
         learning_rate=5e-3,
         optimizer="muon",
     )
     parser.add_argument("--start", help="weights to start from; none: random ones")
     parser.add_argument("--tables", type=float, default=0.5, help="share of tasks from real tables")
-    parser.add_argument("--n-kernels", type=int, default=8)
+    parser.add_argument("--n-kernels", type=int, default=16)
     args = parser.parse_args(arguments)
 
     torch.set_num_threads(1)
@@ -49,8 +49,13 @@ def main(arguments=None):
     learner = Learner(
         head="gp_attributes",
         task="regression",
-        backbone_config={**backbone_config(args), "layer_norm": False, "attributes": True},
-        head_config={"n_kernels": args.n_kernels},
+        backbone_config={
+            **backbone_config(args),
+            "layer_norm": False,
+            "attributes": True,
+            "associations": True,
+        },
+        head_config={"n_kernels": args.n_kernels, "noise": 0.02},
     )
     begun = start_from(learner, args.start)
     source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"
@@ -65,7 +70,7 @@ def main(arguments=None):
     history = meta_train(
         learner,
         source,
-        RegressionSampler(),
+        RegressionSampler((5, 10, 10, 15, 15, 20, 20, 40, 80), max_rows=200),
         validation_source=RegressionPrior(),
         max_steps=args.max_steps,
         batch_size=args.batch_size,
