@@ -40,9 +40,7 @@ MODELS = {name: build(name) for name in BACKBONES}
 MODELS["maml of regression"] = build("maml", inner="regression")
 MODELS["vsa with attributes"] = build("vsa", attributes=True)
 MODELS["vsa with associations"] = build("vsa", attributes=True, associations=True)
-torch.nn.init.normal_(
-    MODELS["vsa with associations"].gate[-1].weight
-)  # at first all count the same
+torch.nn.init.normal_(MODELS["vsa with associations"].gate[-1].weight)  # which begins with zeros
 
 every = pytest.mark.parametrize("name", MODELS)
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..means import masked_mean
+
 #: Strengths and guesses beyond are cut.
 MOST_STRENGTH, MOST_GUESS = 8.0, 4.0
 
@@ -72,9 +74,7 @@ def associations_of(x, labels, readable):
     strengths = torch.cat([t.clamp(max=MOST_STRENGTH).sqrt(), known], dim=-1)
     means = observed.mT @ y / count.mT.clamp(min=1)
     found = Associations(strengths, count, centre, products, means, y.new_ones(len(y), 1, 1))
-    guess = _guess(x, labels, found).masked_fill(~readable[..., None], 0)
-    rows = readable.sum(1).clamp(min=1)[:, None, None]
-    scale = (guess.square().sum(1, keepdim=True) / rows).sqrt()
+    scale = masked_mean(_guess(x, labels, found).square(), readable, 1, keepdim=True).sqrt()
     return found._replace(scale=scale.masked_fill(scale < 1e-12, 1.0))
 
 
@@ -94,7 +94,7 @@ def _centred(labels):
     labelled = ~labels.isnan().all(-1)
     y = labels.nan_to_num(0)
     rounding = 4 * torch.finfo(y.dtype).eps * y.abs().amax(1, keepdim=True)
-    y = y - y.sum(1, keepdim=True) / labelled.sum(1).clamp(min=1)[:, None, None]
+    y = y - masked_mean(y, labelled, 1, keepdim=True)
     return y.masked_fill(~labelled[..., None] | (y.abs() <= rounding), 0), labelled
 
 

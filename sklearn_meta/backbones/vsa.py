@@ -322,13 +322,12 @@ class VSA(nn.Module):
             is_label = torch.arange(cells.shape[2], device=x.device) >= x.shape[2]
             is_label = is_label.to(x.dtype).expand(cells.shape)
             channels += [1 - is_label, is_label]
+        z = torch.stack(channels, dim=-1)
         if associations is not None:
-            linear, quadratic, known = associations.strengths.unbind(-1)  # (B, M)
             with torch.autocast(x.device.type, enabled=False):
                 guess = first_guess(x, labels.to(x.dtype), associations)
-            rows = (len(x), x.shape[1], -1)
-            channels.append(torch.cat([linear[:, None].expand(rows), guess], dim=2))
-            channels.append(torch.cat([quadratic[:, None].expand(rows), 0 * guess], dim=2))
-            channels.append(known[:, None, :1].expand(cells.shape))
-        z = torch.stack(channels, dim=-1)
+            of_attributes = associations.strengths[:, None].expand(-1, x.shape[1], -1, -1)
+            known = of_attributes[:, :, :1, 2].expand_as(guess)
+            of_labels = torch.stack([guess, torch.zeros_like(guess), known], dim=-1)
+            z = torch.cat([z, torch.cat([of_attributes, of_labels], dim=2)], dim=-1)
         return z.to(self.blocks[0].attention.project.weight.dtype)
