@@ -98,6 +98,16 @@ STAGES = {
 }
 
 
+def chosen_stages(args, stages, settings):
+    """Those of the arguments, with the settings that are given there in place of their own."""
+    chosen = {stage: told for stage, told in stages.items() if stage in args.stages}
+    for name in settings:
+        if (given := getattr(args, name)) is not None:
+            chosen = {stage: told | {name: given} for stage, told in chosen.items()}
+        delattr(args, name)  # the card has the stages
+    return chosen
+
+
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(
@@ -114,11 +124,7 @@ def parse_arguments(arguments=None):
     add("--threads", type=int, default=1)
     add("--workers", type=int, default=0)
     args = parser.parse_args(arguments)
-    args.stages = {stage: STAGES[stage] for stage in STAGES if stage in args.stages}
-    for name in ("max_steps", "learning_rate"):
-        if (given := getattr(args, name)) is not None:
-            args.stages = {stage: told | {name: given} for stage, told in args.stages.items()}
-        delattr(args, name)  # the card has the stages
+    args.stages = chosen_stages(args, STAGES, ("max_steps", "learning_rate"))
     if args.backbone == "vsa":
         if args.backbone_config:
             parser.error("--backbone-config is of another --backbone: give --width and --n-layers")

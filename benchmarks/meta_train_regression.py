@@ -7,10 +7,11 @@ ones alone). Run again after a kill, it goes on.
 """
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 import torch
-from meta_train_default import add_arguments, backbone_config, tables
+from meta_train_default import add_arguments, backbone_config, chosen_stages, tables
 from recipe import last_look, save, start_from
 
 from sklearn_meta.fingerprint import weights_digest
@@ -29,35 +30,50 @@ def real_tables(folder):
     )
 
 
-def main(arguments=None):
+#: What each stage of training draws, and for how long. In the second a labelled row is embedded
+#: without its own label, as all others are, and labels may be many.
+STAGES = {
+    "first": {
+        "max_steps": 4500,
+        "batch_size": 32,
+        "learning_rate": 5e-3,
+        "shots": (5, 10, 10, 15, 15, 20, 20, 40, 80),
+        "own_labels": True,
+    },
+    "second": {
+        "max_steps": 3000,
+        "batch_size": 16,
+        "learning_rate": 3e-3,
+        "shots": (5, 10, 10, 15, 15, 20, 20, 40, 80, 160),
+        "own_labels": False,
+    },
+}
+
+
+def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(
         parser,
         "default_regression",
-        max_steps=4500,
-        batch_size=32,
-        learning_rate=5e-3,
+        max_steps=None,
+        batch_size=None,
+        learning_rate=None,
         optimizer="muon",
     )
-    parser.add_argument("--start", help="weights to start from; none: random ones")
-    parser.add_argument("--tables", type=float, default=0.5, help="share of tasks from real tables")
-    parser.add_argument("--n-kernels", type=int, default=16)
+    add = parser.add_argument
+    add("--start", help="weights to start from; none: random ones")
+    add("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="those to run [all]")
+    add("--tables", type=float, default=0.5, help="share of tasks from real tables")
+    add("--n-kernels", type=int, default=16)
     args = parser.parse_args(arguments)
+    args.stages = chosen_stages(args, STAGES, ("max_steps", "batch_size", "learning_rate"))
+    return args
 
+
+def main(arguments=None):
+    args = parse_arguments(arguments)
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
-    learner = Learner(
-        head="gp_attributes",
-        task="regression",
-        backbone_config={
-            **backbone_config(args),
-            "layer_norm": False,
-            "attributes": True,
-            "associations": True,
-        },
-        head_config={"n_kernels": args.n_kernels, "noise": 0.02},
-    )
-    begun = start_from(learner, args.start)
     source, data = RegressionPrior(), "RegressionPrior: synthetic tables alone"
     if args.tables:
         real = real_tables(args.folder)
@@ -67,28 +83,57 @@ def main(arguments=None):
             "of the data pack (of regression tables the target or, in every other draw, a numeric "
             "column; of classification tables a numeric column), without scikit-learn's own sets"
         )
-    history = meta_train(
-        learner,
-        source,
-        RegressionSampler((5, 10, 10, 15, 15, 20, 20, 40, 80), max_rows=200),
-        validation_source=RegressionPrior(),
-        max_steps=args.max_steps,
-        batch_size=args.batch_size,
-        learning_rate=args.learning_rate,
-        optimizer=args.optimizer,
-        n_warmup=300,
-        eval_every=250,
-        n_validation=8,
-        keep="last",
-        checkpoint_dir=args.checkpoint_dir,
-        start=weights_digest(learner),
-        device=args.device,
-        random_state=args.seed,
-    )
+    learner, begun = None, {}
+    for stage, settings in args.stages.items():
+        before, learner = learner, build(args, settings["own_labels"])
+        if before is None:
+            begun = start_from(learner, args.start)
+        else:
+            learner.load_state_dict(before.state_dict())
+        history = train(learner, source, args, stage, settings)
     watched = "RegressionPrior, tasks apart from those of training"
     validation = last_look(learner, history, tables=watched)
     datasets = names_in(source)
     save(learner, args, __file__, data=data, validation=validation, datasets=datasets, **begun)
+
+
+def build(args, own_labels):
+    """The learner of a stage, of random weights."""
+    return Learner(
+        head="gp_attributes",
+        task="regression",
+        backbone_config={
+            **backbone_config(args),
+            "layer_norm": False,
+            "attributes": True,
+            "associations": True,
+            "own_labels": own_labels,
+        },
+        head_config={"n_kernels": args.n_kernels, "noise": 0.02},
+    )
+
+
+def train(learner, source, args, stage, settings):
+    """Train in one of the stages, or go on; the history."""
+    return meta_train(
+        learner,
+        source,
+        RegressionSampler(settings["shots"], max_rows=200),
+        validation_source=RegressionPrior(),
+        max_steps=settings["max_steps"],
+        batch_size=settings["batch_size"],
+        learning_rate=settings["learning_rate"],
+        optimizer=args.optimizer,
+        n_warmup=300,
+        eval_every=250,
+        n_validation=8,
+        n_groups=settings["batch_size"],  # a core is fastest on what its cache holds
+        keep="last",
+        checkpoint_dir=Path(args.checkpoint_dir) / stage,
+        start=weights_digest(learner),
+        device=args.device,
+        random_state=args.seed,
+    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ Shape legend as in the other backbones: B tasks, N rows, M attributes, C label c
 
 from torch import nn
 
+from ..labelled import labelled_places
 from ..means import masked_mean
 from ..sizes import check_integers
 from .standardisation import moments_of, standardise
@@ -68,11 +69,10 @@ def labelled_rows(values, observed, labels, classes):
     known = ~labels.isnan() & classes[:, None]
     labels = labels.masked_fill(~known, 0.0).to(values.dtype)
     labelled = known.any(2)
-    n_labelled = max(int(labelled.sum(1).max()), 1)
-    order = labelled.int().argsort(dim=1, descending=True, stable=True)[:, :n_labelled, None]
+    places, _ = labelled_places(labelled)
     observed = observed & labelled[..., None]
     return tuple(
-        cells.gather(1, order.expand(-1, -1, cells.shape[2]))
+        cells.gather(1, places[..., None].expand(-1, -1, cells.shape[2]))
         for cells in (values, observed, labels, known)
     )
 

@@ -7,9 +7,11 @@ R heads, H width of a head.
 
 import torch
 from torch import nn
+from torch.nn.functional import pad
 
 from ..sizes import check_integers
 from .association import associations_of, first_guess
+from .held_out import add_copies, copies_of, take_copies
 from .standardisation import moments_of, standardise
 
 
@@ -50,8 +52,9 @@ class MVSA(nn.Module):
         Parameters
         ----------
         q, k : (B, R, D1, D2 * H), (B, R, D1', D2 * H)
-        readable : (B, D1') bool
-            Slices of the first mode that may be read; the others get weight zero.
+        readable : (B, D1') or (B, D1, D1') bool
+            Slices of the first mode that may be read, by all or by each; the others get weight
+            zero.
         voting : (B, D2) bool
             Slices of the second mode that count in the sum of Eq. (2) and in its scale.
 
@@ -67,7 +70,8 @@ class MVSA(nn.Module):
         logits = q @ k.transpose(-1, -2)
         # The lowest number and not -inf: where nothing can be read, a softmax of -inf is NaN.
         lowest = torch.finfo(logits.dtype).min
-        logits = logits.masked_fill(~readable[:, None, None, :], lowest)
+        readable = readable if readable.dim() == 3 else readable[:, None]
+        logits = logits.masked_fill(~readable[:, None], lowest)
         return logits.softmax(-1).to(q.dtype)
 
     def aggregate(self, weights, v, along=1):
@@ -107,12 +111,12 @@ class Block(nn.Module):
         )
         self.residual = nn.Linear(width_in, width_out, bias=False) if residual else None
 
-    def forward(self, z, rows, columns, memory=None):
+    def forward(self, z, rows, columns, memory=None, copies=None):
         """One block.
 
         Parameters
         ----------
-        z : (B, N, S, D)
+        z : (B, N, S, D), or (B, N + L, S, D) with copies
         rows : (B, N) bool
             Rows that may be read, by example-wise attention and by the vote over attributes.
         columns : (B, S) bool
@@ -120,6 +124,8 @@ class Block(nn.Module):
         memory : tuple or None
             What an earlier pass over the context remembered of this block; the rows of ``z``
             then read the context only, not each other.
+        copies : Copies or None
+            Those behind the rows, which nobody reads.
 
         Returns
         -------
@@ -128,13 +134,16 @@ class Block(nn.Module):
         """
         if self.mode == "examples":  # Eq. (7)
             q, k, v = self.attention.queries_keys_values(z)
-            k, v, rows = (k, v, rows) if memory is None else memory
+            n_rows = rows.shape[1]  # no copies
+            k, v, rows = (k[:, :, :n_rows], v[:, :, :n_rows], rows) if memory is None else memory
             memory = (k, v, rows)
-            o = self.attention.aggregate(self.attention.weights(q, k, rows, columns), v)
+            readable = rows if copies is None else rows[:, None] & ~copies.hidden
+            o = self.attention.aggregate(self.attention.weights(q, k, readable, columns), v)
         else:  # Eq. (8)
             q, k, v = self.attention.queries_keys_values(z, along=2)
             if memory is None:
-                memory = (self.attention.weights(q, k, columns, rows),)
+                voting = pad(rows, (0, z.shape[1] - rows.shape[1]))  # no copies
+                memory = (self.attention.weights(q, k, columns, voting),)
             o = self.attention.aggregate(memory[0], v, along=2)
         out = self.feed_forward(self.norm(o))  # Eq. (6)
         return (out if self.residual is None else self.residual(z) + out), memory
@@ -175,6 +184,10 @@ class VSA(nn.Module):
         Whether the input has three channels more, of what the labelled rows say of each attribute
         (:mod:`sklearn_meta.backbones.association`). With ``attributes``, a small network of these
         figures weighs the attributes of the last channel. Not in the paper.
+    own_labels : bool, default=True
+        Whether the embedding of a labelled row reads the row's own label, as in the paper. If
+        not, it reads the labels of the others alone, as the embeddings of all other rows do
+        (:mod:`sklearn_meta.backbones.held_out`), at the cost of one more row for each.
 
     Raises
     ------
@@ -207,6 +220,7 @@ class VSA(nn.Module):
         layer_norm=True,
         attributes=False,
         associations=False,
+        own_labels=True,
     ):
         super().__init__()
         modes = ["examples"] * example_attention + ["attributes"] * attribute_attention
@@ -230,6 +244,7 @@ class VSA(nn.Module):
             "layer_norm": layer_norm,
             "attributes": attributes,
             "associations": associations,
+            "own_labels": own_labels,
         }
         modes = modes * n_layers
         channels = 1 + observed_indicator + 2 * kind_indicator + 3 * associations
@@ -284,13 +299,17 @@ class VSA(nn.Module):
             usable = x.masked_fill(~columns[:, None], torch.nan)
             with torch.autocast(x.device.type, enabled=False):
                 associations = associations_of(usable, labels.to(x.dtype), readable)
-        z = self.input_tensor(x, labels, associations)
+        z, copies = self.input_tensor(x, labels, associations), None
+        if not self.config["own_labels"] and memory is None:
+            copies = copies_of(labels)
+            z = add_copies(z, copies, self.label_channels(x.shape[2], z))
         slices = torch.cat([columns, classes], dim=1)
         remembered = [(moments, associations)]
         for block, block_memory in zip(self.blocks, blocks, strict=True):
-            z, block_memory = block(z, readable, slices, block_memory)
+            z, block_memory = block(z, readable, slices, block_memory, copies)
             remembered.append(block_memory)
         z = z[:, :, : x.shape[2]]  # only the attributes make the embedding
+        z = z if copies is None else take_copies(z, copies)
         if self.config["attributes"]:
             weights = self.attribute_weights(columns, associations).to(x.dtype)
             z = torch.cat([z.to(x.dtype), (x.nan_to_num(0.0) * weights)[..., None]], dim=-1)
@@ -331,3 +350,9 @@ class VSA(nn.Module):
             of_labels = torch.stack([guess, torch.zeros_like(guess), known], dim=-1)
             z = torch.cat([z, torch.cat([of_attributes, of_labels], dim=2)], dim=-1)
         return z.to(self.blocks[0].attention.project.weight.dtype)
+
+    def label_channels(self, n_columns, z):
+        """Channels of the input ``z`` that tell a label: value and observed?; (S, channels)."""
+        channels = torch.zeros(z.shape[2:], dtype=torch.bool, device=z.device)
+        channels[n_columns:, : 1 + self.config["observed_indicator"]] = True
+        return channels

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..labelled import labelled_places
 from ..means import masked_mean
 
 
@@ -122,10 +123,7 @@ class Labelled(NamedTuple):
 
 def labelled_rows(z, labels, classes):
     """Gather the labelled rows, since the algebra of closed-form heads is cubic in their number."""
-    known = ~labels.isnan().all(-1)
-    count = max(int(known.sum(1).max()), 1)
-    order = known.int().argsort(dim=1, descending=True, stable=True)[:, :count]
-    known = known.gather(1, order)
+    order, known = labelled_places(~labels.isnan().all(-1))
     z = z.flatten(2)
     z = z.gather(1, order[..., None].expand(-1, -1, z.shape[2]))
     labels = labels.gather(1, order[..., None].expand(-1, -1, labels.shape[2]))

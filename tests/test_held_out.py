@@ -1,0 +1,88 @@
+"""Labelled rows whose embedding does not read their own label, in float64."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from test_backbones import CONFIGS, drawn_tasks, fixed_task
+
+from sklearn_meta.backbones import VSA
+
+
+def build(**config):
+    torch.manual_seed(0)
+    return VSA(**{**CONFIGS["vsa"], **config}).double().eval()
+
+
+PAPER, HELD_OUT = build(), build(own_labels=False)
+
+
+@given(inputs=drawn_tasks())
+@torch.no_grad()
+def test_a_labelled_row_is_read_as_a_new_one_from_which_it_is_hidden(inputs):
+    found, memory = HELD_OUT(**inputs)
+    known, *blocks = PAPER(**inputs)[1]
+    labelled = ~inputs["labels"].isnan().all(-1)
+    for row in range(labelled.shape[1]):
+        others = [b if len(b) == 1 else (*b[:2], without(row, b[2])) for b in blocks]
+        one = {name: inputs[name][:, row : row + 1] for name in ("x", "labels", "readable")}
+        one["labels"] = torch.full_like(one["labels"], math.nan)
+        rest = {name: inputs[name] for name in ("columns", "classes")}
+        expected, _ = PAPER(**one, **rest, memory=[known, *others])
+        here = labelled[:, row]
+        torch.testing.assert_close(found[here, row], expected[here, 0], rtol=0, atol=1e-9)
+
+
+def without(row, readable):
+    readable = readable.clone()
+    readable[:, row] = False
+    return readable
+
+
+@given(inputs=drawn_tasks())
+@torch.no_grad()
+def test_rows_without_a_label_and_what_is_remembered_are_the_papers(inputs):
+    found, memory = HELD_OUT(**inputs)
+    expected, remembered = PAPER(**inputs)
+    new = inputs["labels"].isnan().all(-1)
+    torch.testing.assert_close(found[new], expected[new], rtol=0, atol=1e-9)
+    for block, other in zip(memory[1:], remembered[1:], strict=True):
+        for part, wanted in zip(block, other, strict=True):
+            torch.testing.assert_close(part, wanted, rtol=0, atol=1e-9)
+
+
+def with_targets():
+    """A task, and the same in which the target of row 1 is another."""
+    inputs = fixed_task()
+    inputs["labels"], inputs["classes"] = inputs["labels"][..., :1], inputs["classes"][:, :1]
+    changed = inputs["labels"].clone()
+    changed[0, 1] += 0.7
+    return inputs, {**inputs, "labels": changed}
+
+
+@pytest.mark.parametrize("config", [{}, {"observed_indicator": False}])
+@torch.no_grad()
+def test_of_its_own_label_there_is_nothing_in_it(config):
+    """Exactly so in one layer; in more, others have read it, and a row reads them."""
+    inputs, changed = with_targets()
+    for own_labels, least, most in ((False, 0, 1e-12), (True, 1e-5, math.inf)):
+        config = {**config, "n_layers": 1, "attribute_attention": False}
+        model = build(**config, own_labels=own_labels)
+        moved = (model(**inputs)[0] - model(**changed)[0]).abs().amax((2, 3))[0]
+        assert least <= moved[1] <= most
+        assert (moved[[0, 2, 3]] > 1e-5).all()  # others, which read it
+
+
+@torch.no_grad()
+def test_a_copy_has_the_guess_of_its_row_and_no_label():
+    """The guess of a labelled row is of the others alone already."""
+    inputs, _ = with_targets()
+    model, seen = build(associations=True, own_labels=False), []
+    model.blocks[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    model(**inputs)
+    n_rows, labelled = inputs["x"].shape[1], ~inputs["labels"][0, :, 0].isnan()
+    rows, copies = seen[0][0, :n_rows][labelled], seen[0][0, n_rows:]
+    torch.testing.assert_close(copies[:, :-1], rows[:, :-1])
+    torch.testing.assert_close(copies[:, -1, 2:], rows[:, -1, 2:])
+    assert rows[:, -1, 1].all() and not copies[:, -1, :2].any()
