@@ -7,18 +7,20 @@ ones alone). Run again after a kill, it goes on.
 """
 
 import argparse
+import math
 from pathlib import Path
 
 import numpy as np
 import torch
 from meta_train_default import add_arguments, backbone_config, chosen_stages, tables
-from recipe import last_look, save, start_from
+from recipe import last_look, save, told_of
 
 from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source, names_in
 from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
+from sklearn_meta.weights import load_learner
 
 
 def real_tables(folder):
@@ -30,43 +32,56 @@ def real_tables(folder):
     )
 
 
-#: What each stage of training draws, and for how long. In the second a labelled row is embedded
-#: without its own label, as all others are, and labels may be many.
+SHOTS = (5, 10, 10, 15, 15, 20, 20, 40, 80)
+
+#: What each stage of training draws, and for how long. In the second the head alone is trained,
+#: with more kernels, on more labels, and labelled rows are embedded without their own label, as
+#: all others are.
 STAGES = {
     "first": {
         "max_steps": 4500,
         "batch_size": 32,
         "learning_rate": 5e-3,
-        "shots": (5, 10, 10, 15, 15, 20, 20, 40, 80),
+        "optimizer": "muon",
+        "shots": SHOTS,
+        "max_rows": 200,
+        "n_kernels": 16,
         "own_labels": True,
+        "head_alone": False,
     },
     "second": {
-        "max_steps": 3000,
+        "max_steps": 500,
         "batch_size": 16,
-        "learning_rate": 3e-3,
-        "shots": (5, 10, 10, 15, 15, 20, 20, 40, 80, 160),
+        "learning_rate": 1e-2,
+        "optimizer": "adamw",
+        "shots": (*SHOTS, 160, 320),
+        "max_rows": 420,
+        "n_kernels": 24,
         "own_labels": False,
+        "head_alone": True,
     },
+}
+
+#: What a further set of hyperparameters is multiplied by, which is otherwise a copy of another:
+#: with many labels, targets of little noise that change over small distances can be told apart.
+FURTHER = {
+    "log_length_scale": 0.5,
+    "log_direct_scale": 0.3,
+    "log_noise": 0.3,
+    "log_prior": math.exp(-1.5),
 }
 
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_arguments(
-        parser,
-        "default_regression",
-        max_steps=None,
-        batch_size=None,
-        learning_rate=None,
-        optimizer="muon",
-    )
+    settings = ("max_steps", "batch_size", "learning_rate", "optimizer")
+    add_arguments(parser, "default_regression", **dict.fromkeys(settings))
     add = parser.add_argument
     add("--start", help="weights to start from; none: random ones")
     add("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="those to run [all]")
     add("--tables", type=float, default=0.5, help="share of tasks from real tables")
-    add("--n-kernels", type=int, default=16)
     args = parser.parse_args(arguments)
-    args.stages = chosen_stages(args, STAGES, ("max_steps", "batch_size", "learning_rate"))
+    args.stages = chosen_stages(args, STAGES, settings)
     return args
 
 
@@ -83,21 +98,21 @@ def main(arguments=None):
             "of the data pack (of regression tables the target or, in every other draw, a numeric "
             "column; of classification tables a numeric column), without scikit-learn's own sets"
         )
-    learner, begun = None, {}
+    known = load_learner(args.start) if args.start else None
+    begun = {"start": told_of(known.card)} if known else {}
     for stage, settings in args.stages.items():
-        before, learner = learner, build(args, settings["own_labels"])
-        if before is None:
-            begun = start_from(learner, args.start)
-        else:
-            learner.load_state_dict(before.state_dict())
+        learner = build(args, settings)
+        if known:
+            go_on_from(known, learner)
         history = train(learner, source, args, stage, settings)
+        known = learner
     watched = "RegressionPrior, tasks apart from those of training"
     validation = last_look(learner, history, tables=watched)
     datasets = names_in(source)
     save(learner, args, __file__, data=data, validation=validation, datasets=datasets, **begun)
 
 
-def build(args, own_labels):
+def build(args, settings):
     """The learner of a stage, of random weights."""
     return Learner(
         head="gp_attributes",
@@ -107,24 +122,37 @@ def build(args, own_labels):
             "layer_norm": False,
             "attributes": True,
             "associations": True,
-            "own_labels": own_labels,
+            "own_labels": settings["own_labels"],
         },
-        head_config={"n_kernels": args.n_kernels, "noise": 0.02},
+        head_config={"n_kernels": settings["n_kernels"], "noise": 0.02},
     )
+
+
+def go_on_from(known, learner):
+    """Take the weights of one stage into the learner of the next, which may have more kernels."""
+    state = known.state_dict()
+    n_known, n_kernels = (len(one.head.log_noise) for one in (known, learner))
+    copied = torch.linspace(0, n_known - 1, n_kernels - n_known).round().long()
+    for name, _ in learner.head.named_parameters():
+        sets = state[f"head.{name}"]
+        further = sets[copied] + math.log(FURTHER.get(name, 1))
+        state[f"head.{name}"] = torch.cat([sets, further])
+    learner.load_state_dict(state)
 
 
 def train(learner, source, args, stage, settings):
     """Train in one of the stages, or go on; the history."""
+    learner.backbone.requires_grad_(not settings["head_alone"])
     return meta_train(
         learner,
         source,
-        RegressionSampler(settings["shots"], max_rows=200),
+        RegressionSampler(settings["shots"], max_rows=settings["max_rows"]),
         validation_source=RegressionPrior(),
         max_steps=settings["max_steps"],
         batch_size=settings["batch_size"],
         learning_rate=settings["learning_rate"],
-        optimizer=args.optimizer,
-        n_warmup=300,
+        optimizer=settings["optimizer"],
+        n_warmup=min(300, settings["max_steps"] // 10),
         eval_every=250,
         n_validation=8,
         n_groups=settings["batch_size"],  # a core is fastest on what its cache holds

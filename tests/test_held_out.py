@@ -74,15 +74,18 @@ def test_of_its_own_label_there_is_nothing_in_it(config):
         assert (moved[[0, 2, 3]] > 1e-5).all()  # others, which read it
 
 
+@pytest.mark.parametrize("indicators", [True, False])
 @torch.no_grad()
-def test_a_copy_has_the_guess_of_its_row_and_no_label():
+def test_a_copy_has_the_guess_of_its_row_and_no_label(indicators):
     """The guess of a labelled row is of the others alone already."""
     inputs, _ = with_targets()
-    model, seen = build(associations=True, own_labels=False), []
+    config = dict.fromkeys(["observed_indicator", "kind_indicator"], indicators)
+    model, seen = build(**config, associations=True, own_labels=False), []
     model.blocks[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     model(**inputs)
     n_rows, labelled = inputs["x"].shape[1], ~inputs["labels"][0, :, 0].isnan()
     rows, copies = seen[0][0, :n_rows][labelled], seen[0][0, n_rows:]
     torch.testing.assert_close(copies[:, :-1], rows[:, :-1])
-    torch.testing.assert_close(copies[:, -1, 2:], rows[:, -1, 2:])
-    assert rows[:, -1, 1].all() and not copies[:, -1, :2].any()
+    n_told = 1 + indicators
+    torch.testing.assert_close(copies[:, -1, n_told:], rows[:, -1, n_told:])
+    assert rows[:, -1, :n_told].any() and not copies[:, -1, :n_told].any()

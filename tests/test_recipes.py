@@ -1,6 +1,7 @@
 """The recipes of shipped weights: what they build is what cards say, and cards tell them whole."""
 
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -234,22 +235,59 @@ def test_the_default_recipe_is_that_of_the_card():
     assert {key: args[key] for key in settings} == {key: told[key] for key in settings}
 
 
-def test_the_regression_recipe_goes_on_from_weights_and_lists_its_tables(tmp_path, monkeypatch):
+def test_the_regression_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, monkeypatch):
     """All but the training itself, of which an epoch takes minutes."""
     monkeypatch.chdir(tmp_path)
-    history = [{"valid_loss": 1.5, "valid_mse": 1.6}]
-    monkeypatch.setattr(meta_train_regression, "meta_train", lambda *args, **settings: history)
+    run = []
+
+    def meta_train(learner, source, sampler, **settings):
+        learner.eval()
+        trained = {name.split(".")[0] for name, p in learner.named_parameters() if p.requires_grad}
+        told = settings["checkpoint_dir"].name, settings["batch_size"], max(sampler.n_shots)
+        run.append((*told, learner.backbone.config["own_labels"], trained))
+        states.append({name: p.clone() for name, p in learner.state_dict().items()})
+        return [{"valid_loss": 1.5, "valid_mse": 1.6}]
+
+    states = []
+    monkeypatch.setattr(meta_train_regression, "meta_train", meta_train)
     monkeypatch.setattr(meta_train_regression, "tables", small_tables)
     few = ["--width", "8", "--n-layers", "1"]
     meta_train_regression.main([*few, "--tables", "0", "--output", "first.safetensors"])
+    assert run == [
+        ("first", 32, 80, True, {"backbone", "head"}),
+        ("second", 16, 320, False, {"head"}),
+    ]
+    for name, before in states[0].items():  # what the first made, and kernels beside its own
+        assert torch.equal(states[1][name][: len(before)], before)
+    noise = states[1]["head.log_noise"]
+    assert len(noise) == 24 and torch.allclose(noise[16], noise[0] + math.log(0.3))
     more = ["--start", "first.safetensors", "--output", "second.safetensors"]
-    meta_train_regression.main([*few, *more])
+    meta_train_regression.main([*few, *more, "--stages", "second", "--batch-size", "4"])
+    assert run[2] == ("second", 4, *run[1][2:])
     first, second = (load_learner(f"{name}.safetensors") for name in ("first", "second"))
     assert all(map(torch.equal, first.state_dict().values(), second.state_dict().values()))
+    assert not first.backbone.config["own_labels"]
+    assert [*first.card["recipe"]["stages"]] == ["first", "second"]
+    assert second.card["recipe"]["stages"]["second"]["batch_size"] == 4
     assert first.card["data"] == "RegressionPrior: synthetic tables alone"
     assert second.card["data"].startswith("RegressionPrior; 50 % of tasks")
     assert second.card["datasets"] == ["RegressionPrior", "rain", "sun"]
     assert second.card["recipe"]["start"] == first.card["recipe"]
+
+
+def test_the_regression_recipe_is_that_of_the_card():
+    """Its first stage is told as that recipe had it which was of one stage."""
+    stages = json.loads(json.dumps(meta_train_regression.STAGES))
+    told = load_learner("default_regression").card["recipe"]
+    assert told["stages"] == {"second": stages["second"]}
+    known = ("max_steps", "batch_size", "learning_rate", "optimizer", "n_kernels")
+    assert {key: told["start"][key] for key in known} == {
+        key: stages["first"][key] for key in known
+    }
+    args = vars(meta_train_regression.parse_arguments([]))
+    settings = told.keys() - {"command", "start", "stages"}
+    assert {"tables", "seed", "width"} <= settings
+    assert {key: args[key] for key in settings} == {key: told[key] for key in settings}
 
 
 def test_the_mixture_recipe_tells_the_recipe_it_goes_on_from_and_no_path(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import torch
 from ..means import masked_mean
 
 #: Strengths and guesses beyond are cut.
-MOST_STRENGTH, MOST_GUESS = 8.0, 4.0
+MOST_STRENGTH, MOST_GUESS = 16.0, 4.0
 
 
 class Associations(NamedTuple):

@@ -24,15 +24,13 @@ class Copies(NamedTuple):
     Parameters
     ----------
     places : int tensor of shape (B, L)
-        Of the rows that they are copies of.
-    known : bool tensor of shape (B, L)
-        Copies that are not padding.
+        Of the rows that they are copies of. Where a task has fewer labelled rows, they are some
+        without a label, whose copies are embedded as they are themselves.
     hidden : bool tensor of shape (B, N + L, N)
         Whether a row may not read another: a copy, the row that it is of.
     """
 
     places: torch.Tensor
-    known: torch.Tensor
     hidden: torch.Tensor
 
 
@@ -40,7 +38,7 @@ def copies_of(labels):
     """Where copies belong, by labels (B, N, C) that are NaN throughout every other row."""
     places, known = labelled_places(~labels.isnan().all(-1))
     hidden = one_hot(places, labels.shape[1]).bool() & known[..., None]
-    return Copies(places, known, pad(hidden, (0, 0, labels.shape[1], 0)))
+    return Copies(places, pad(hidden, (0, 0, labels.shape[1], 0)))
 
 
 def add_copies(z, copies, label_channels):
@@ -55,10 +53,7 @@ def add_copies(z, copies, label_channels):
 def take_copies(z, copies):
     """Embeddings (B, N + L, S, D) of rows and copies to (B, N, S, D), copies for labelled rows."""
     n_rows = copies.hidden.shape[2]
-    rows, copied = z[:, :n_rows], z[:, n_rows:]
-    places = _expanded(copies.places, z)
-    copied = torch.where(copies.known[..., None, None], copied, rows.gather(1, places))
-    return rows.scatter(1, places, copied)
+    return z[:, :n_rows].scatter(1, _expanded(copies.places, z), z[:, n_rows:])
 
 
 def _expanded(places, z):
