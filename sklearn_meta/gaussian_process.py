@@ -72,7 +72,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
     Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
-    in them and time cubic, 2.5 GiB and 42 seconds for 4,000 of ten columns. Of more, give a sample.
+    in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.
 
     To cross-validate where some targets are NaN take
     :class:`sklearn_meta.model_selection.SemiSupervisedKFold`: other splitters put these rows into
