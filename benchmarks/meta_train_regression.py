@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from meta_train_default import add_arguments, backbone_config, chosen_stages, tables
-from recipe import last_look, save, told_of
+from recipe import last_look, save, start_from
 
 from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source, names_in
 from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import load_learner
 
 
 def real_tables(folder):
@@ -98,14 +97,15 @@ def main(arguments=None):
             "of the data pack (of regression tables the target or, in every other draw, a numeric "
             "column; of classification tables a numeric column), without scikit-learn's own sets"
         )
-    known = load_learner(args.start) if args.start else None
-    begun = {"start": told_of(known.card)} if known else {}
+    before, begun = None, {}
     for stage, settings in args.stages.items():
         learner = build(args, settings)
-        if known:
-            go_on_from(known, learner)
+        if before:
+            learner.load_state_dict(with_kernels(before.state_dict(), learner))
+        else:
+            begun = start_from(learner, args.start, with_kernels)
         history = train(learner, source, args, stage, settings)
-        known = learner
+        before = learner
     watched = "RegressionPrior, tasks apart from those of training"
     validation = last_look(learner, history, tables=watched)
     datasets = names_in(source)
@@ -128,16 +128,15 @@ def build(args, settings):
     )
 
 
-def go_on_from(known, learner):
-    """Take the weights of one stage into the learner of the next, which may have more kernels."""
-    state = known.state_dict()
-    n_known, n_kernels = (len(one.head.log_noise) for one in (known, learner))
-    copied = torch.linspace(0, n_known - 1, n_kernels - n_known).round().long()
-    for name, _ in learner.head.named_parameters():
-        sets = state[f"head.{name}"]
-        further = sets[copied] + math.log(FURTHER.get(name, 1))
-        state[f"head.{name}"] = torch.cat([sets, further])
-    learner.load_state_dict(state)
+def with_kernels(state, learner):
+    """The state of a learner of fewer kernels, with as many as the given one has."""
+    for name, wanted in learner.head.named_parameters():
+        sets = state.get(f"head.{name}")
+        if sets is not None and len(sets) < len(wanted):
+            copied = torch.linspace(0, len(sets) - 1, len(wanted) - len(sets)).round().long()
+            further = sets[copied] + math.log(FURTHER.get(name, 1))
+            state[f"head.{name}"] = torch.cat([sets, further])
+    return state
 
 
 def train(learner, source, args, stage, settings):

@@ -82,8 +82,16 @@ def parse(parser, arguments=None):
     return args
 
 
-def start_from(learner, weights):
+def start_from(learner, weights, fit=lambda state, learner: state):
     """Load the weights that training goes on from, if there are some.
+
+    Parameters
+    ----------
+    learner : Module
+    weights : str
+        Their name or path; None or "": there are none.
+    fit : callable, default=as they are
+        Given their state and the learner, the state that the learner takes.
 
     Returns
     -------
@@ -94,7 +102,7 @@ def start_from(learner, weights):
         return {}
     known = load_learner(weights)
     try:
-        learner.load_state_dict(known.state_dict())
+        learner.load_state_dict(fit(known.state_dict(), learner))
     except RuntimeError as error:
         raise SystemExit(f"{weights} are of another network than these settings make.") from error
     return {"start": told_of(known.card)}

@@ -21,7 +21,7 @@ PAPER, HELD_OUT = build(), build(own_labels=False)
 @given(inputs=drawn_tasks())
 @torch.no_grad()
 def test_a_labelled_row_is_read_as_a_new_one_from_which_it_is_hidden(inputs):
-    found, memory = HELD_OUT(**inputs)
+    found, _ = HELD_OUT(**inputs)
     known, *blocks = PAPER(**inputs)[1]
     labelled = ~inputs["labels"].isnan().all(-1)
     for row in range(labelled.shape[1]):

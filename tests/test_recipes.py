@@ -238,17 +238,15 @@ def test_the_default_recipe_is_that_of_the_card():
 def test_the_regression_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, monkeypatch):
     """All but the training itself, of which an epoch takes minutes."""
     monkeypatch.chdir(tmp_path)
-    run = []
+    run, states = [], []
 
     def meta_train(learner, source, sampler, **settings):
-        learner.eval()
         trained = {name.split(".")[0] for name, p in learner.named_parameters() if p.requires_grad}
         told = settings["checkpoint_dir"].name, settings["batch_size"], max(sampler.n_shots)
         run.append((*told, learner.backbone.config["own_labels"], trained))
         states.append({name: p.clone() for name, p in learner.state_dict().items()})
         return [{"valid_loss": 1.5, "valid_mse": 1.6}]
 
-    states = []
     monkeypatch.setattr(meta_train_regression, "meta_train", meta_train)
     monkeypatch.setattr(meta_train_regression, "tables", small_tables)
     few = ["--width", "8", "--n-layers", "1"]
@@ -273,6 +271,11 @@ def test_the_regression_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, m
     assert second.card["data"].startswith("RegressionPrior; 50 % of tasks")
     assert second.card["datasets"] == ["RegressionPrior", "rain", "sun"]
     assert second.card["recipe"]["start"] == first.card["recipe"]
+    for other in (["--width", "16"], ["--stages", "first"]):  # as many kernels, or fewer
+        with pytest.raises(SystemExit, match="first.safetensors are of another network"):
+            meta_train_regression.main([*few, *more, *other])
+    with pytest.raises(SystemExit, match="default are of another network"):
+        meta_train_regression.main([*few, "--start", "default"])
 
 
 def test_the_regression_recipe_is_that_of_the_card():

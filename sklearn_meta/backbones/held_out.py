@@ -13,7 +13,7 @@ labelled rows.
 from typing import NamedTuple
 
 import torch
-from torch.nn.functional import one_hot, pad
+from torch.nn.functional import pad
 
 from ..labelled import labelled_places
 
@@ -36,9 +36,10 @@ class Copies(NamedTuple):
 
 def copies_of(labels):
     """Where copies belong, by labels (B, N, C) that are NaN throughout every other row."""
+    n_rows = labels.shape[1]
     places, known = labelled_places(~labels.isnan().all(-1))
-    hidden = one_hot(places, labels.shape[1]).bool() & known[..., None]
-    return Copies(places, pad(hidden, (0, 0, labels.shape[1], 0)))
+    itself = places[..., None] == torch.arange(n_rows, device=places.device)
+    return Copies(places, pad(itself & known[..., None], (0, 0, n_rows, 0)))
 
 
 def add_copies(z, copies, label_channels):
