@@ -7,10 +7,17 @@ from torch import nn
 from . import class_groups
 from .backbones import BACKBONES
 from .few_shot_learner import FewShotLearner
-from .heads import HEADS, AttributeGaussianProcess
+from .heads import HEADS, AttributeGaussianProcess, PrototypesGP
 from .memory_learner import MemoryLearner
 from .mixture_learner import MixtureLearner
 from .text_learner import TextLearner
+
+#: Heads that read attributes, and for each the head that goes with backbones that do not hand them
+#: on.
+_READ_ATTRIBUTES = {
+    "gp_attributes": (AttributeGaussianProcess, "gp"),
+    "prototypes_gp": (PrototypesGP, "prototypes"),
+}
 
 
 class Learner(nn.Module):
@@ -51,17 +58,18 @@ class Learner(nn.Module):
         self.task = task
         if backbone == "maml":  # its gradient steps need to know what labels are
             backbone_config = {"inner": task, **(backbone_config or {})}
-        if (backbone, head) == ("vsa", "gp_attributes"):  # reads them in the last channel
+        if backbone == "vsa" and head in _READ_ATTRIBUTES:  # in the last channel
             backbone_config = {"attributes": True, **(backbone_config or {})}
         self.backbone = _build("backbone", backbone, backbone_config, BACKBONES)
         self.head = _build(f"{task} head", head, head_config, HEADS[task])
-        if isinstance(self.head, AttributeGaussianProcess):
-            config = getattr(self.backbone, "config", {"attributes": True})
-            if not config.get("attributes"):
+        for name, (kind, other) in _READ_ATTRIBUTES.items():
+            if isinstance(self.head, kind) and not _hands_on_attributes(self.backbone):
                 raise ValueError(
-                    "The head 'gp_attributes' needs a backbone that hands on the attributes, such "
-                    "as 'vsa' with attributes=True; head='gp' goes with every backbone."
+                    f"The head {name!r} needs a backbone that hands on the attributes, such as "
+                    f"'vsa' with attributes=True; head={other!r} goes with every backbone."
                 )
+        if isinstance(self.head, PrototypesGP):
+            self.head.widths = getattr(self.backbone, "widths", None)
 
     @property
     def config(self):
@@ -155,6 +163,12 @@ def build_learner(config):
     if str(config.get("task")).startswith("text_"):
         return TextLearner(**config)
     return Learner(**config)
+
+
+def _hands_on_attributes(backbone):
+    """Whether attributes are the last channel of its embeddings; of a user's own it is believed."""
+    config = getattr(backbone, "config", {"attributes": True})
+    return config.get("second", config).get("attributes")  # of a pair, the last is the second's
 
 
 def _build(kind, module, config, registry):

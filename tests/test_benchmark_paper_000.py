@@ -62,7 +62,7 @@ def test_every_method_of_the_papers_tables_is_in_the_grid():
         assert [m.name for m in TABLES[key].methods] == list(paper)
         assert all(len(means) == len(TABLES[key].shots) for means in paper.values())
     meta_learned = [m for m in CLASSIFICATION + ABLATIONS if m.backbone]
-    assert {m.backbone for m in meta_learned} == set(BACKBONES)
+    assert {m.backbone for m in meta_learned} == set(BACKBONES) - {"vsa_pair"}  # not the paper's
     assert {m.head for m in meta_learned} <= set(HEADS["classification"])
     assert {m.head for m in REGRESSION if m.backbone} <= set(HEADS["regression"])
 

@@ -1,5 +1,7 @@
 """More classes than a network has learned to read: it is given groups of them."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +12,13 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
-from test_semi_supervised import assert_equivariant, double, few_shot, small_learner
+from test_semi_supervised import (
+    assert_equivariant,
+    both_kinds,
+    double,
+    few_shot,
+    small_learner,
+)
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.class_groups import N_GROUPINGS, group_classes
@@ -60,9 +68,10 @@ def test_groups_are_along_the_first_principal_axes_of_the_means():
         assert abs(np.corrcoef(group, place)[0, 1]) > 0.9
 
 
+@both_kinds
 @given(task=many_classes(), transductive=st.booleans(), seed=st.integers(0, 1000))
-def test_permutations_of_rows_columns_and_classes(task, transductive, seed):
-    assert_equivariant(task, transductive, seed)
+def test_permutations_of_rows_columns_and_classes(learner, task, transductive, seed):
+    assert_equivariant(task, transductive, learner, seed)
 
 
 @pytest.mark.parametrize("n_classes", [12, 14, 16])
@@ -75,21 +84,23 @@ def test_the_direction_of_an_axis_does_not_matter(n_classes):
     assert_array_equal(here @ here.T, there @ there.T)  # the same classes together
 
 
+@both_kinds
 @given(
     tasks=st.lists(st.one_of(few_shot(), many_classes(least=8)), min_size=2, max_size=4),
     transductive=st.booleans(),
 )
-def test_tasks_of_few_and_of_many_classes_in_one_batch_equal_one_by_one(tasks, transductive):
-    classifier = double(transductive)
+def test_tasks_of_few_and_of_many_classes_in_a_batch_equal_one_by_one(learner, tasks, transductive):
+    classifier = double(transductive, learner)
     for (X, y, new), proba in zip(tasks, classifier.predict_proba_batch(tasks), strict=True):
         assert_allclose(proba, classifier.fit(X, y).predict_proba(new), atol=1e-10)
 
 
+@both_kinds
 @given(few=few_shot(), many=many_classes(), n_without=st.integers(0, 4))
-def test_padding_changes_nothing(few, many, n_without):
+def test_padding_changes_nothing(learner, few, many, n_without):
     """Nor where no row has the label of some classes."""
     tasks = [context_task(X, y, y.max() + 1 + n_without) for X, y, _ in (few, many)]
-    learner = small_learner().double()
+    learner = copy.deepcopy(learner).double()
     padded = learner(**collate(tasks, torch.float64)[0])
     for task, found in zip(tasks, padded, strict=True):
         (expected,) = learner(**collate([task], torch.float64)[0])
@@ -97,10 +108,12 @@ def test_padding_changes_nothing(few, many, n_without):
         assert_allclose(found, expected, atol=1e-10)
 
 
+@both_kinds
 @given(task=many_classes(), chunk_size=st.integers(1, 4))
-def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
+def test_inductive_answers_do_not_depend_on_their_batch(learner, task, chunk_size):
     X, y, new = task
-    whole, chunked = (double(False, chunk_size=size).fit(X, y) for size in (1000, chunk_size))
+    sizes = (1000, chunk_size)
+    whole, chunked = (double(False, learner, chunk_size=size).fit(X, y) for size in sizes)
     assert_allclose(chunked.predict_proba(new), whole.predict_proba(new), atol=1e-10)
     assert_allclose(chunked.transform(new), whole.transform(new), atol=1e-10)
     assert whole.transform(new).shape[1] == len(whole.get_feature_names_out())

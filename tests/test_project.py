@@ -38,6 +38,7 @@ MUST_NOT_IMPORT = {
     "learner": ["sklearn", "skorch", "training", *ABOVE_TRAINING],
     "class_groups": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "means": ["sklearn", "skorch", "backbones", "heads", "tasks", "training", *ABOVE_TRAINING],
+    "label_columns": ["sklearn", "skorch", "backbones", "heads", "tasks", *ABOVE_TRAINING],
     "mixture_learner": ["sklearn", "skorch", "learner", "training", *ABOVE_TRAINING],
     "memory_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "few_shot_learner": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],

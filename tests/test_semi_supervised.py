@@ -43,9 +43,21 @@ def small_learner(seed=0, **config):
     ).requires_grad_(False)
 
 
-def double(transductive=True, **parameters):
+def small_pair():
+    """As the default weights are: two readings, and a head that takes the mean."""
+    torch.manual_seed(0)
+    sizes = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2}
+    config = {"first": sizes, "second": {**sizes, "last_width": 3}}
+    return Learner("vsa_pair", "prototypes_gp", backbone_config=config).requires_grad_(False)
+
+
+#: What the properties are shown of.
+both_kinds = pytest.mark.parametrize("learner", [small_learner(), small_pair()], ids=["one", "two"])
+
+
+def double(transductive=True, learner=None, **parameters):
     return MetaSemiSupervisedClassifier(
-        small_learner(), transductive=transductive, dtype="float64", **parameters
+        learner or small_learner(), transductive=transductive, dtype="float64", **parameters
     )
 
 
@@ -79,33 +91,35 @@ def few_shot(draw):
     return X[: len(y)], y, X[len(y) :]
 
 
-def assert_equivariant(task, transductive, seed):
+def assert_equivariant(task, transductive, learner, seed):
     """To permutations of labelled rows, of rows to predict, of columns and of classes."""
     X, y, new = task
-    expected = double(transductive).fit(X, y).predict_proba(new)
+    expected = double(transductive, learner).fit(X, y).predict_proba(new)
     rng = np.random.default_rng(seed)
     rows, new_rows = rng.permutation(len(X)), rng.permutation(len(new))
     columns = rng.permutation(X.shape[1])
     names = rng.permutation(y.max() + 1)
     renamed = np.where(y < 0, -1, names[y])
     found = (
-        double(transductive)
+        double(transductive, learner)
         .fit(X[np.ix_(rows, columns)], renamed[rows])
         .predict_proba(new[np.ix_(new_rows, columns)])
     )
     assert_allclose(found[:, names], expected[new_rows], atol=1e-10)
 
 
+@both_kinds
 @given(task=few_shot(), transductive=st.booleans(), seed=st.integers(0, 1000))
-def test_permutations_of_rows_columns_and_classes(task, transductive, seed):
-    assert_equivariant(task, transductive, seed)
+def test_permutations_of_rows_columns_and_classes(learner, task, transductive, seed):
+    assert_equivariant(task, transductive, learner, seed)
 
 
+@both_kinds
 @given(task=few_shot(), chunk_size=st.integers(1, 4))
-def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
+def test_inductive_answers_do_not_depend_on_their_batch(learner, task, chunk_size):
     X, y, new = task
-    whole = double(False).fit(X, y)
-    chunked = double(False, chunk_size=chunk_size).fit(X, y)
+    whole = double(False, learner).fit(X, y)
+    chunked = double(False, learner, chunk_size=chunk_size).fit(X, y)
     expected = whole.predict_proba(new)
     assert_allclose(chunked.predict_proba(new), expected, atol=1e-10)
     assert_allclose(
@@ -114,23 +128,25 @@ def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
     assert_allclose(chunked.transform(new), whole.transform(new), atol=1e-10)
 
 
+@both_kinds
 @given(task=few_shot(), chunk_size=st.integers(1, 4))
-def test_transductive_chunks_are_separate_calls(task, chunk_size):
+def test_transductive_chunks_are_separate_calls(learner, task, chunk_size):
     X, y, new = task
-    whole = double().fit(X, y)
-    found = double(chunk_size=chunk_size).fit(X, y).predict_proba(new)
+    whole = double(True, learner).fit(X, y)
+    found = double(True, learner, chunk_size=chunk_size).fit(X, y).predict_proba(new)
     parts = [new[i : i + chunk_size] for i in range(0, len(new), chunk_size)]
     expected = np.vstack([whole.predict_proba(part) for part in parts])
     assert_allclose(found, expected, atol=1e-10)
 
 
+@both_kinds
 @given(
     tasks=st.lists(few_shot(), min_size=1, max_size=5),
     transductive=st.booleans(),
     chunk_size=st.sampled_from([1, 3, 1000]),
 )
-def test_batched_tasks_equal_one_by_one(tasks, transductive, chunk_size):
-    classifier = double(transductive, chunk_size=chunk_size)
+def test_batched_tasks_equal_one_by_one(learner, tasks, transductive, chunk_size):
+    classifier = double(transductive, learner, chunk_size=chunk_size)
     batched = classifier.predict_proba_batch(tasks)
     labels = classifier.predict_batch(tasks)
     for (X, y, new), proba, label in zip(tasks, batched, labels, strict=True):
@@ -146,12 +162,15 @@ def test_a_batch_reads_no_more_unlabelled_rows_of_a_context_than_fit_does():
     assert_allclose(batched, double().fit(X, y).predict_proba(X[:5]), atol=1e-10)
 
 
+@both_kinds
 @given(task=few_shot(), transductive=st.booleans())
-def test_units_of_columns_do_not_matter(task, transductive):
+def test_units_of_columns_do_not_matter(learner, task, transductive):
     X, y, new = task
-    expected = double(transductive).fit(X, y).predict_proba(new)
+    expected = double(transductive, learner).fit(X, y).predict_proba(new)
     scale, shift = 10.0 ** np.arange(X.shape[1]), np.arange(X.shape[1])
-    found = double(transductive).fit(X * scale + shift, y).predict_proba(new * scale + shift)
+    found = (
+        double(transductive, learner).fit(X * scale + shift, y).predict_proba(new * scale + shift)
+    )
     if not transductive and len(X) < 2:
         return
     varied = np.nanmin(X, 0) < np.nanmax(X, 0)

@@ -12,10 +12,12 @@ from .set_transformer import SetTransformer
 from .snail import SNAIL
 from .text_sharing import TEXT_BACKBONES
 from .vsa import VSA
+from .vsa_pair import VSAPair
 
 #: Architectures by the name that ``backbone=`` and the weight cards use.
 BACKBONES = {
     "vsa": VSA,
+    "vsa_pair": VSAPair,
     "deep_sets": DeepSets,
     "exchangeable": Exchangeable,
     "hml": HML,
@@ -45,4 +47,5 @@ __all__ = [
     "HML",
     "MixtureTransformer",
     "SetTransformer",
+    "VSAPair",
 ]

@@ -8,6 +8,7 @@ from .learned_moments import LearnedMoments
 from .linear import LinearClassifier, LinearRegressor
 from .odd_one_out import OddOneOut
 from .prototypes import Prototypes
+from .prototypes_gp import PrototypesGP
 from .text import CRFLayer, SoftmaxLayer
 from .ways import LabelAttention, LastPosition
 
@@ -15,6 +16,7 @@ from .ways import LabelAttention, LastPosition
 HEADS = {
     "classification": {
         "prototypes": Prototypes,
+        "prototypes_gp": PrototypesGP,
         "label_propagation": LabelPropagation,
         "linear": LinearClassifier,
     },
@@ -47,6 +49,7 @@ __all__ = [
     "OddOneOut",
     "OneHotLabels",
     "Prototypes",
+    "PrototypesGP",
     "SoftmaxLayer",
     "StringLabels",
 ]

@@ -71,9 +71,8 @@ class GaussianProcess(RegressionHead):
         ``known`` (B, J) is False at rows of ``b`` that are padding; None is all of them. K are
         the given ``sets`` of hyperparameters.
         """
-        distances = squared_distances(a.flatten(2), b.flatten(2), known)[:, None]
-        distances = distances / self._square(self.log_length_scale[sets])
-        return torch.exp(-0.5 * distances) * self.log_amplitude[sets].exp()[:, None, None]
+        distances = squared_distances(a.flatten(2), b.flatten(2), known)
+        return _rbf(distances, self.log_length_scale[sets], self.log_amplitude[sets])
 
     def prior_variance(self, z):
         """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""
@@ -82,10 +81,6 @@ class GaussianProcess(RegressionHead):
     def noise(self):
         """Variance of the noise, (K,)."""
         return self.log_noise.exp() + self.config["jitter"] * self.log_amplitude.exp()
-
-    @staticmethod
-    def _square(log_scale):
-        return (2 * log_scale).exp()[:, None, None]
 
     def adapt(self, z, labels, classes, readable):
         """Cholesky factors of the labelled rows' kernel matrices, and what follows from them.
@@ -105,7 +100,8 @@ class GaussianProcess(RegressionHead):
         with torch.autocast(z.device.type, enabled=False):
             rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
             labelled = rows.z.unflatten(-1, z.shape[2:])
-            sets = self._sets_at_once(len(z) * labelled.shape[1] ** 2)
+            every = torch.arange(len(self.log_noise), device=z.device)
+            sets = every.split(self._step(len(z) * labelled.shape[1] ** 2))
             factor = torch.cat([self._factor(labelled, rows.known, some) for some in sets], dim=1)
             targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
             weights = torch.cholesky_solve(targets, factor)
@@ -125,22 +121,33 @@ class GaussianProcess(RegressionHead):
         # Rounding of large entries, as linear kernels have them, may exceed the jitter.
         largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True).detach()
         diagonal = diagonal + torch.finfo(diagonal.dtype).eps * diagonal.shape[-1] * largest
-        return factorise(covariance + torch.diag_embed(diagonal))
+        covariance.diagonal(dim1=-2, dim2=-1).add_(diagonal)
+        return factorise(covariance)
 
     def forward(self, z, state):
         """Mean and variance of Eq. (11), noise included: (B, N, M, H) to (B, N, C, 2)."""
         with torch.autocast(z.device.type, enabled=False):
-            parts = []
-            for sets in self._sets_at_once(len(z) * z.shape[1] * state[0].shape[1]):
+            used, parts = self._sets_in_use(state), []
+            for sets in used.split(self._step(len(z) * z.shape[1] * state[0].shape[1])):
                 means, explained = self._predict(z, state, sets)
                 parts.append((means, explained.square().sum(-2)))
             means, explained = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
-            left = self.prior_variance(z.to(means.dtype)) - explained
-            variances = (left.clamp(min=0) + self.noise()[:, None])[..., None]  # (B, K, N, 1)
-            share = self._shares(state)
+            left = self.prior_variance(z.to(means.dtype))[:, used] - explained
+            variances = (left.clamp(min=0) + self.noise()[used, None])[..., None]  # (B, K, N, 1)
+            share = self._shares(state)[:, used]
             mean = (share * means).sum(1)
             variance = (share * (variances + (means - mean[:, None]).square())).sum(1)
         return torch.stack([mean, variance], dim=-1)
+
+    def mean(self, z, state):
+        """Mean of Eq. (11) alone, for a fraction of the time: (B, N, M, H) to (B, N, C)."""
+        share, weights = self._shares(state), state[2]
+        with torch.autocast(z.device.type, enabled=False):
+            step = self._step(len(z) * z.shape[1] * state[0].shape[1])
+            return sum(
+                (share[:, sets] * (self._cross(z, state, sets) @ weights[:, sets])).sum(1)
+                for sets in self._sets_in_use(state).split(step)
+            )
 
     def covariance(self, z, state):
         """Covariance of the rows' targets, noise included: (B, N, M, H) to (B, C, N, N)."""
@@ -157,23 +164,43 @@ class GaussianProcess(RegressionHead):
 
     def _predict(self, z, state, sets=slice(None)):
         """Means (B, K, N, C), and factor^-1 k_n (B, K, L, N)."""
-        labelled, factor, weights, _, known = state
-        cross = self.kernel(z.to(labelled.dtype), labelled, known, sets)
-        cross = cross.masked_fill(~known[:, None, None], 0)  # (B, K, N, L)
+        _, factor, weights, _, _ = state
+        cross = self._cross(z, state, sets)
         explained = torch.linalg.solve_triangular(
             factor[:, sets], cross.transpose(-1, -2), upper=False
         )
         return cross @ weights[:, sets], explained
+
+    def _cross(self, z, state, sets):
+        """Kernels of rows with the labelled ones, (B, K, N, L)."""
+        labelled, _, _, _, known = state
+        cross = self.kernel(z.to(labelled.dtype), labelled, known, sets)
+        return cross.masked_fill(~known[:, None, None], 0)
 
     @staticmethod
     def _shares(state):
         """Of the sets of hyperparameters, (B, K, 1, 1)."""
         return state[3].exp()[..., None, None]
 
-    def _sets_at_once(self, n_entries):
-        """Slices of the sets; of one set ``n_entries`` are held several times."""
-        step = max(AT_ONCE // max(n_entries, 1), 1)
-        return [slice(k, k + step) for k in range(0, len(self.log_noise), step)]
+    @staticmethod
+    def _sets_in_use(state):
+        """Those sets of hyperparameters that weigh more than rounding, in some task of the batch.
+
+        With hundreds of labelled rows they are one or two.
+        """
+        share = state[3].exp()
+        return (share > torch.finfo(share.dtype).eps).any(0).nonzero()[:, 0]
+
+    @staticmethod
+    def _step(n_entries):
+        """How many sets are read at once, where ``n_entries`` of one are held several times."""
+        return max(AT_ONCE // max(n_entries, 1), 1)
+
+
+def _rbf(distances, log_scale, log_variance):
+    """RBF kernels of squared distances (B, I, J) by K length scales and variances: (B, K, I, J)."""
+    factor = -0.5 * (-2 * log_scale).exp()[:, None, None]
+    return (distances[:, None] * factor + log_variance[:, None, None]).exp()
 
 
 class AttributeGaussianProcess(GaussianProcess):
@@ -206,9 +233,8 @@ class AttributeGaussianProcess(GaussianProcess):
         """Sum of three kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
         u, v = a[..., -1], b[..., -1]
         linear = (u @ v.transpose(1, 2))[:, None] * self.log_linear[sets].exp()[:, None, None]
-        distances = squared_distances(u, v, known)[:, None]
-        distances = distances / self._square(self.log_direct_scale[sets])
-        direct = torch.exp(-0.5 * distances) * self.log_direct[sets].exp()[:, None, None]
+        distances = squared_distances(u, v, known)
+        direct = _rbf(distances, self.log_direct_scale[sets], self.log_direct[sets])
         return super().kernel(a[..., :-1], b[..., :-1], known, sets) + linear + direct
 
     def prior_variance(self, z):

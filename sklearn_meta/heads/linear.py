@@ -86,10 +86,10 @@ class LinearRegressor(GaussianProcess):
     def kernel(self, a, b, known=None, sets=slice(None)):
         """Linear kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
         product = (a.flatten(2) @ b.flatten(2).transpose(1, 2))[:, None]
-        product = product / self._square(self.log_length_scale[sets])
+        product = product * (-2 * self.log_length_scale[sets]).exp()[:, None, None]
         return (1 + product) * self.log_amplitude[sets].exp()[:, None, None]
 
     def prior_variance(self, z):
         """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""
-        product = z.square().sum((-1, -2))[:, None] / self._square(self.log_length_scale)[..., 0]
+        product = z.square().sum((-1, -2))[:, None] * (-2 * self.log_length_scale).exp()[:, None]
         return (1 + product) * self.log_amplitude.exp()[:, None]

@@ -1,0 +1,73 @@
+"""Two readings of a task side by side: one for prototypes, one for a Gaussian process.
+
+Shape legend as in the backbones: B tasks, N rows, M attributes, C label columns, H width of the
+embedding of an attribute.
+"""
+
+import torch
+from torch import nn
+
+from ..label_columns import standardise_labels
+from .vsa import VSA
+
+
+class VSAPair(nn.Module):
+    """Two networks of paper 000, whose embeddings of a row stand side by side.
+
+    The first reads label columns as they are, as :class:`VSA` does. The second reads them
+    standardised, as targets of a regression, and hands on the attributes: it is made for a Gaussian
+    process. The head "prototypes_gp" gives each reading to what it is made for. Not in the paper.
+
+    Parameters
+    ----------
+    first, second : dict, optional
+        Keyword arguments of each :class:`VSA`. Of the second, ``attributes`` is True, and
+        ``associations`` True and ``own_labels`` False where nothing else is said.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As of :class:`VSA`.
+
+    Attributes
+    ----------
+    widths : (int, int)
+        Of each reading, the width H of the embedding of an attribute.
+    """
+
+    def __init__(self, *, first=None, second=None):
+        super().__init__()
+        of_second = {"associations": True, "own_labels": False, **(second or {})}
+        self.first = VSA(**(first or {}))
+        self.second = VSA(**of_second | {"attributes": True})
+        self.config = {"first": self.first.config, "second": self.second.config}
+        self.widths = (self.first.n_embedding(1), self.second.n_embedding(1))
+
+    @property
+    def most_classes(self):
+        """As of :class:`VSA`."""
+        return self.first.most_classes
+
+    def n_embedding(self, n_columns):
+        """Length of the embedding of a row with ``n_columns`` attributes, an int."""
+        return n_columns * sum(self.widths)
+
+    def forward(self, x, labels, readable, columns, classes, memory=None):
+        """Embed the rows of a batch of tasks.
+
+        Parameters are those of :class:`VSA`.
+
+        Returns
+        -------
+        z : tensor of shape (B, N, M, H + H')
+            Embeddings by the first network, and by the second.
+        memory : list
+            What later rows need of this call: that of the first, and of the second with the label
+            columns that it reads.
+        """
+        of_first, of_second, varied = memory or [None] * 3
+        first, of_first = self.first(x, labels, readable, columns, classes, of_first)
+        if memory is None:
+            labels, _, _, varied = standardise_labels(labels, classes)
+        second, of_second = self.second(x, labels, readable, columns, varied, of_second)
+        return torch.cat([first, second], dim=-1), [of_first, of_second, varied]

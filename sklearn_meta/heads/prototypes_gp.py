@@ -1,0 +1,124 @@
+"""Prototypes and a Gaussian process of the classes, and the mean of their log-probabilities."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ..label_columns import standardise_labels
+from ..sizes import check_positive
+from .base import ClassificationHead, known_classes
+from .gaussian_process import AttributeGaussianProcess
+from .prototypes import Prototypes
+
+#: Shares that a regression predicts may be negative: they are bent to the least share, softly
+#: within one over the sharpness of zero.
+LEAST_SHARE, SHARPNESS = 0.005, 20.0
+
+
+class PrototypesGP(ClassificationHead):
+    """Prototypes, and beside them a Gaussian process that regresses on the classes.
+
+    Prototypes (Eq. 9 of paper 000) need few labels, and one point for each class is all that they
+    make of many. A Gaussian process (Eq. 11) of the classes' standardised indicators, which is
+    least-squares classification (section 6.5 of Rasmussen and Williams), goes on learning. Of their
+    log-probabilities the weighted mean is taken: the process weighs n / (n + h), where a task has n
+    labelled rows a class, and h is learned while meta-training. Not in the paper.
+
+    Parameters
+    ----------
+    temperature : {"learned", "fixed"}, default="learned"
+        As of :class:`Prototypes`.
+    n_kernels, length_scale, noise, jitter
+        As of :class:`AttributeGaussianProcess`.
+    even_at : float, default=10.0
+        Where h starts: the labelled rows a class at which both weigh the same.
+
+    Raises
+    ------
+    ValueError
+        As of the two heads; or if ``even_at`` is not positive.
+
+    Attributes
+    ----------
+    prototypes : Prototypes
+    process : AttributeGaussianProcess
+    log_even_at : Parameter of shape ()
+        Logarithm of h.
+    widths : (int, int) or None
+        Channels of the embedding that each reads, where a backbone has two readings; None: both
+        read all of them.
+
+    References
+    ----------
+    C. E. Rasmussen, C. K. I. Williams. Gaussian processes for machine learning. 2006.
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature="learned",
+        n_kernels=8,
+        length_scale=8.0,
+        noise=0.1,
+        jitter=1e-4,
+        even_at=10.0,
+    ):
+        super().__init__()
+        check_positive(even_at=even_at)
+        self.prototypes = Prototypes(temperature=temperature)
+        self.process = AttributeGaussianProcess(
+            n_kernels=n_kernels, length_scale=length_scale, noise=noise, jitter=jitter
+        )
+        self.log_even_at = nn.Parameter(torch.tensor(math.log(even_at)))
+        self.config = self.prototypes.config | self.process.config | {"even_at": even_at}
+        self.widths = None
+
+    def adapt(self, z, labels, classes, readable):
+        """States of both, how indicators were standardised, and the weight of the process.
+
+        Returns
+        -------
+        of_prototypes, of_process : tuples of tensors
+        mean, scale : tensors of shape (B, 1, C)
+            See :class:`sklearn_meta.label_columns.LabelColumns`.
+        weight : tensor of shape (B, 1, 1)
+        """
+        first, second = self._readings(z)
+        dtype = self.log_even_at.dtype
+        columns = standardise_labels(labels.to(dtype), classes)
+        of_process = self.process.adapt(second, columns.labels, columns.varied, readable)
+        n_classes = known_classes(labels, classes).sum(1).clamp(min=1)
+        n = (~labels.isnan().all(-1)).sum(1) / n_classes
+        weight = (n / (n + self.log_even_at.exp())).to(dtype)[:, None, None]
+        of_prototypes = self.prototypes.adapt(first, labels, classes, readable)
+        return of_prototypes, of_process, columns.mean, columns.scale, weight
+
+    def forward(self, z, state):
+        """Weighted mean of both log-probabilities: (B, N, M, H) to (B, N, C)."""
+        of_prototypes, of_process, mean, scale, weight = state
+        first, second = self._readings(z)
+        known = of_prototypes[1][:, None]
+        logits = self.prototypes(first, of_prototypes)
+        shares = self.process.mean(second, of_process) * scale + mean
+        of_shares = (F.softplus(shares, beta=SHARPNESS) + LEAST_SHARE).log()
+        mean_of_both = torch.lerp(*(_normalised(one, known) for one in (logits, of_shares)), weight)
+        return mean_of_both.masked_fill(~known, -math.inf)
+
+    def _readings(self, z):
+        """What each reads of embeddings (B, N, M, H).
+
+        Of classes in groups there are several embeddings side by side, and the attributes in each.
+        """
+        if self.widths is None:
+            return z, z
+        readings = z.unflatten(-1, (-1, sum(self.widths)))
+        first, second = readings.split(self.widths, dim=-1)
+        attributes = second[..., 0, -1:]
+        return first.flatten(-2), torch.cat([second[..., :-1].flatten(-2), attributes], dim=-1)
+
+
+def _normalised(logits, known):
+    """Log-probabilities among the known classes; finite, where no class is known as well."""
+    return logits.masked_fill(~known, torch.finfo(logits.dtype).min / 4).log_softmax(-1)
