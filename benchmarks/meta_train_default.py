@@ -1,6 +1,8 @@
-"""The recipe of the default weights: one command, resumable, from tables and priors to a card.
+"""The recipe of the weights `prototypes`: one command, resumable, from tables and priors to a card.
 
-    python benchmarks/meta_train_default.py --output sklearn_meta/weights/default.safetensors
+    python benchmarks/meta_train_default.py --output sklearn_meta/weights/prototypes.safetensors
+
+They are the first of the two networks of the default weights, which join_default.py makes of them.
 
 Meta-trained on a synthetic prior mixed with the `train` tables of a folder (less scikit-learn's
 own sets), watched on its `valid` tables: first on tasks of few labelled rows, most with as many
@@ -111,7 +113,7 @@ def chosen_stages(args, stages, settings):
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(
-        parser, "default", max_steps=None, batch_size=16, learning_rate=None, optimizer="adamw"
+        parser, "prototypes", max_steps=None, batch_size=16, learning_rate=None, optimizer="adamw"
     )
     add = parser.add_argument
     add("--backbone", default="vsa", help="or another of BACKBONES, to compare with")
@@ -181,9 +183,9 @@ def main(arguments=None):
     save(learner, args, __file__, **told, **begun)
 
 
-def train(learner, source, args, stage, settings):
-    """Train in one of the stages, or go on; the history."""
-    sampler = EpisodeSampler(
+def sampler_of(settings):
+    """How a stage makes tasks of tables."""
+    return EpisodeSampler(
         settings["shots"],
         n_unlabelled=(5, 60),
         max_rows=250,
@@ -193,10 +195,14 @@ def train(learner, source, args, stage, settings):
         column_subset=0.4,
         missing=0.1,
     )
+
+
+def train(learner, source, args, stage, settings):
+    """Train in one of the stages, or go on; the history."""
     return meta_train(
         learner,
         source,
-        sampler,
+        sampler_of(settings),
         validation_source=tables(args.folder, "valid"),
         max_steps=settings["max_steps"],
         batch_size=args.batch_size,

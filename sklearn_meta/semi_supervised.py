@@ -19,18 +19,21 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     A variable-feature self-attention network, meta-trained over many tables, embeds labelled and
     unlabelled rows of a new table together; classes are told apart by their prototypes in that
-    space (Eq. 1-9 of paper 000). ``fit`` takes no gradient step: it stores the context.
+    space (Eq. 1-9 of paper 000). The default weights embed them twice: beside the prototypes there
+    is a Gaussian process, which weighs more the more labelled rows a class has. ``fit`` takes no
+    gradient step: it stores the context.
 
     Parameters
     ----------
     backbone : str, path or torch.nn.Module, default="default"
         Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, such as
-        "meta_lp" for more than ten classes or for pictures, the path of
-        a file or folder, a hub id ``"owner/name@revision"`` (see
+        "prototypes" for half the time, or "meta_lp" for more than ten classes or for pictures; the
+        path of a file or folder; a hub id ``"owner/name@revision"`` (see
         :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
-        ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"deep_sets"``, ``"exchangeable"``,
-        ``"hml"``, ``"att_hml"``, ``"maml"``) has no weights and needs ``meta_fit`` first.
-    head : {"prototypes", "label_propagation", "linear"}, default=None
+        ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"vsa_pair"``, ``"deep_sets"``,
+        ``"exchangeable"``, ``"hml"``, ``"att_hml"``, ``"maml"``) has no weights and needs
+        ``meta_fit`` first.
+    head : {"prototypes", "prototypes_gp", "label_propagation", "linear"}, default=None
         How embeddings become predictions; None is the head the weights were trained with, and
         ``"prototypes"`` for an architecture without weights. Another head than the weights' needs
         an architecture and ``meta_fit``.

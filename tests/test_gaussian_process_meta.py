@@ -305,4 +305,7 @@ def test_evaluate_says_what_to_do_with_weights_of_regression(here, capsys):
         captured = capsys.readouterr()
         assert captured.out == "" and captured.err.count("\n") == 1
         assert f"'{weights}' are for regression, and this command scores those" in captured.err
-        assert "for classification, such as ['default', 'meta_lp', 'prior']" in captured.err
+        assert (
+            "for classification, such as ['default', 'meta_lp', 'prior', 'prototypes']"
+            in captured.err
+        )

@@ -1,0 +1,99 @@
+"""The default weights: two networks that were trained apart, side by side.
+
+    python benchmarks/join_default.py --output sklearn_meta/weights/default.safetensors
+
+The first are the weights `prototypes` (meta_train_default.py), the second `default_regression`
+(meta_train_regression.py), which read the classes' indicators. Nothing is trained: see TRIED.md.
+"""
+
+import argparse
+
+import torch
+from meta_train_default import FOLDER, STAGES, sampler_of, tables
+from recipe import told_of
+
+from sklearn_meta.learner import Learner
+from sklearn_meta.tasks import batches
+from sklearn_meta.weights import load_learner, save_learner
+
+#: Batches of tasks that the scores of the card are of, and tasks of each.
+N_BATCHES, BATCH_SIZE = 64, 16
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--first", default="prototypes", help="weights of prototypes [%(default)s]")
+    add("--second", default="default_regression", help="weights of a regression [%(default)s]")
+    add("--even-at", type=float, default=10.0, help="labels a class of equal weight [%(default)s]")
+    add("--folder", default=FOLDER, help="of tables, with an index")
+    add("--output", default="default.safetensors")
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    first, second = load_learner(args.first), load_learner(args.second)
+    learner = joined(first, second, args.even_at).eval()
+    cards = first.card, second.card
+    save_learner(
+        learner,
+        args.output,
+        data="; and beside it, on ".join(card["data"] for card in cards),
+        seed=0,
+        validation={"tables": "split `valid`", **scores(learner, args.folder)},
+        recipe={
+            "command": "python benchmarks/join_default.py",
+            "even_at": args.even_at,
+            "first": told_of(cards[0]),
+            "second": told_of(cards[1]),
+        },
+        datasets=list(dict.fromkeys(name for card in cards for name in card["datasets"])),
+    )
+
+
+def joined(first, second, even_at):
+    """A learner of two readings, of two learners.
+
+    Parameters
+    ----------
+    first : Learner
+        Of the backbone "vsa" and the head "prototypes".
+    second : Learner
+        Of regression, and the head "gp_attributes".
+    even_at : float
+        See :class:`sklearn_meta.heads.PrototypesGP`.
+
+    Returns
+    -------
+    Learner
+    """
+    learner = Learner(
+        "vsa_pair",
+        "prototypes_gp",
+        backbone_config={"first": first.backbone.config, "second": second.backbone.config},
+        head_config={**first.head.config, **second.head.config, "even_at": even_at},
+    )
+    learner.backbone.first.load_state_dict(first.backbone.state_dict())
+    learner.backbone.second.load_state_dict(second.backbone.state_dict())
+    learner.head.prototypes.load_state_dict(first.head.state_dict())
+    learner.head.process.load_state_dict(second.head.state_dict())
+    return learner
+
+
+@torch.no_grad()
+def scores(learner, folder):
+    """Mean loss and accuracy on tasks of the split `valid`, as the first network was watched on."""
+    sampler = sampler_of(STAGES["third"])
+    drawn = batches(tables(folder, "valid"), sampler, batch_size=BATCH_SIZE, seed=[0, 1])
+    losses, accuracies = [], []
+    for _ in range(N_BATCHES):
+        for inputs, target in next(drawn):
+            logits = learner(**inputs)
+            losses.append(learner.head.loss(logits, target))
+            accuracies.append(learner.head.score(logits, target))
+    return {
+        "loss": torch.stack(losses).mean().item(),
+        "accuracy": torch.cat(accuracies).mean().item(),
+    }
+
+
+if __name__ == "__main__":
+    main()
