@@ -169,7 +169,7 @@ class MetaEstimator(BaseEstimator):
         seed = self._seed_of_all()
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
-            settings["rate_factors"] = {"head.*": getattr(learner.head, "rate_factor", 1.0)}
+            settings["rate_factors"] = getattr(learner, "rate_factors", {})
         start, folder = weights_digest(learner), settings.get("checkpoint_dir")
         run = None if folder is None else str(expanded(folder).resolve())
         # A run that was interrupted has left its own weights here, and goes on as it began.

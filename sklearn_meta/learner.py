@@ -5,19 +5,12 @@ import math
 from torch import nn
 
 from . import class_groups
-from .backbones import BACKBONES
+from .backbones import BACKBONES, VSAPair
 from .few_shot_learner import FewShotLearner
 from .heads import HEADS, AttributeGaussianProcess, PrototypesGP
 from .memory_learner import MemoryLearner
 from .mixture_learner import MixtureLearner
 from .text_learner import TextLearner
-
-#: Heads that read attributes, and for each the head that goes with backbones that do not hand them
-#: on.
-_READ_ATTRIBUTES = {
-    "gp_attributes": (AttributeGaussianProcess, "gp"),
-    "prototypes_gp": (PrototypesGP, "prototypes"),
-}
 
 
 class Learner(nn.Module):
@@ -58,18 +51,24 @@ class Learner(nn.Module):
         self.task = task
         if backbone == "maml":  # its gradient steps need to know what labels are
             backbone_config = {"inner": task, **(backbone_config or {})}
-        if backbone == "vsa" and head in _READ_ATTRIBUTES:  # in the last channel
+        if (backbone, head) == ("vsa", "gp_attributes"):  # reads them in the last channel
             backbone_config = {"attributes": True, **(backbone_config or {})}
         self.backbone = _build("backbone", backbone, backbone_config, BACKBONES)
         self.head = _build(f"{task} head", head, head_config, HEADS[task])
-        for name, (kind, other) in _READ_ATTRIBUTES.items():
-            if isinstance(self.head, kind) and not _hands_on_attributes(self.backbone):
+        if isinstance(self.head, AttributeGaussianProcess):
+            config = getattr(self.backbone, "config", {"attributes": True})
+            if not config.get("attributes"):
                 raise ValueError(
-                    f"The head {name!r} needs a backbone that hands on the attributes, such as "
-                    f"'vsa' with attributes=True; head={other!r} goes with every backbone."
+                    "The head 'gp_attributes' needs a backbone that hands on the attributes, such "
+                    "as 'vsa' with attributes=True; head='gp' goes with every backbone."
                 )
         if isinstance(self.head, PrototypesGP):
-            self.head.widths = getattr(self.backbone, "widths", None)
+            if not isinstance(self.backbone, VSAPair):
+                raise ValueError(
+                    "The head 'prototypes_gp' needs two readings, backbone='vsa_pair'; "
+                    "head='prototypes' goes with every backbone."
+                )
+            self.head.widths = self.backbone.widths
 
     @property
     def config(self):
@@ -82,6 +81,13 @@ class Learner(nn.Module):
             "backbone_config": dict(self.backbone.config),
             "head_config": dict(self.head.config),
         }
+
+    @property
+    def rate_factors(self):
+        """Factors on the rate of parameters that begin at random, by a pattern of their names."""
+        parts = [(name, getattr(m, "rate_factor", None)) for name, m in self.named_modules()]
+        # The first that matches holds: a part of a head before the head.
+        return {f"{name}.*": factor for name, factor in reversed(parts) if factor is not None}
 
     def forward(self, x, labels, readable, columns, classes):
         """The head's output for every row, such as logits (B, N, C).
@@ -163,12 +169,6 @@ def build_learner(config):
     if str(config.get("task")).startswith("text_"):
         return TextLearner(**config)
     return Learner(**config)
-
-
-def _hands_on_attributes(backbone):
-    """Whether attributes are the last channel of its embeddings; of a user's own it is believed."""
-    config = getattr(backbone, "config", {"attributes": True})
-    return config.get("second", config).get("attributes")  # of a pair, the last is the second's
 
 
 def _build(kind, module, config, registry):

@@ -160,7 +160,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self.classes_[most_probable]
 
     def predict_proba(self, X):
-        """Predict the probability of each class (Eq. 9).
+        """Predict the probability of each class, by Eq. (9) or what the head has in its place.
 
         Parameters
         ----------

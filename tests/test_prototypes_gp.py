@@ -1,6 +1,7 @@
 """Prototypes and a Gaussian process side by side: what each says, and how much it weighs."""
 
 import math
+from fnmatch import fnmatch
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from labels import label_matrix
 from sklearn.preprocessing import StandardScaler
 from test_regression_heads import drawn_contexts, shaken
 
-from sklearn_meta.backbones import VSA, DeepSets
+from sklearn_meta.backbones import VSA, VSAPair
 from sklearn_meta.heads import PrototypesGP
 from sklearn_meta.heads.prototypes_gp import LEAST_SHARE, SHARPNESS
 from sklearn_meta.label_columns import standardise_labels
@@ -37,10 +38,11 @@ def test_it_is_the_mean_of_the_log_probabilities_of_both(context, seed):
         noisy = kernel[b][np.ix_(known, known)] + head.process.noise().item() * np.eye(known.sum())
         mean = kernel[b][:, known] @ np.linalg.solve(noisy, scaler.transform(indicators))
         shares = np.where(scaler.var_ > 0, scaler.inverse_transform(mean), scaler.mean_)
-        shares = np.logaddexp(0, SHARPNESS * shares) / SHARPNESS + LEAST_SHARE
+        sharpness = SHARPNESS * present.sum()
+        shares = np.logaddexp(0, sharpness * shares) / sharpness + LEAST_SHARE / present.sum()
         shares = shares[:, present] / shares[:, present].sum(1, keepdims=True)
-        n = known.sum() / present.sum()
-        weight = n / (n + head.log_even_at.exp().item())
+        n = indicators.sum(0)[present]
+        weight = (n / (n + head.log_even_at.exp().item())).mean()
         ours = of_prototypes[b][:, present].log_softmax(-1).numpy()
         expected = (1 - weight) * ours + weight * np.log(shares)
         np.testing.assert_allclose(found[b][:, present], expected, rtol=0, atol=1e-6)
@@ -70,6 +72,14 @@ def test_the_process_weighs_more_the_more_labels_a_class_has(n_classes, n_shots,
     assert weight.item() == pytest.approx(n_shots / (n_shots + even_at))
 
 
+def test_a_class_of_many_labels_is_not_taken_for_all():
+    head = PrototypesGP().double()
+    y = torch.tensor([[0] * 40 + [1]])
+    z = torch.randn(1, 41, 3, 2, dtype=torch.float64)
+    inputs = label_matrix(y, 2), torch.ones(1, 2) > 0, torch.ones_like(y) > 0
+    assert head.adapt(z, *inputs)[-1].item() == pytest.approx((40 / 50 + 1 / 11) / 2)
+
+
 @given(drawn_contexts("regression"))
 def test_labels_are_standardised_by_those_there_are(context):
     _, labels, classes, _ = context
@@ -90,7 +100,9 @@ def test_labels_are_standardised_by_those_there_are(context):
 
 def pair(**second):
     config = {"first": {"width": 8, "last_width": 3}, "second": {"width": 8, **second}}
-    return Learner("vsa_pair", "prototypes_gp", backbone_config=config).requires_grad_(False)
+    learner = Learner("vsa_pair", "prototypes_gp", backbone_config=config).requires_grad_(False)
+    torch.nn.init.normal_(learner.backbone.second.gate[-1].weight)  # which begins with zeros
+    return learner
 
 
 def task(n_classes=3, n_rows=30):
@@ -115,30 +127,41 @@ def test_each_reads_what_it_is_made_for():
     of_prototypes, of_process, *_ = learner.head.adapt(z, *labelled)
     assert torch.equal(of_prototypes[0], learner.head.prototypes.adapt(first, *labelled)[0])
     expected = learner.head.process.adapt(second, standard.labels, *labelled[1:])
-    for found, wanted in zip(of_process, expected, strict=True):
-        assert torch.equal(found, wanted)
+    assert of_process[1] is None  # the factors
+    for part in (0, 2, 3, 4):
+        assert torch.equal(of_process[part], expected[part])
 
 
 def test_of_classes_in_groups_each_reads_all_groupings():
-    """But attributes once: they are the same in each."""
+    """But attributes once, as the first grouping weighs them."""
     learner, inputs = pair(), task(n_classes=12)
     z, _ = learner.embed(**inputs)
     assert z.shape[-1] == 24
     first, second = learner.head._readings(z)
     assert torch.equal(first, torch.cat([z[..., :3], z[..., 12:15]], -1))
-    assert torch.equal(z[..., 11], z[..., 23])
-    assert torch.equal(second, torch.cat([z[..., 3:11], z[..., 15:23], z[..., 23:]], -1))
+    assert not torch.equal(z[..., 11], z[..., 23])
+    assert torch.equal(second, torch.cat([z[..., 3:11], z[..., 15:23], z[..., 11:12]], -1))
 
 
-def test_the_backbone_must_hand_on_attributes():
-    for backbone in ("deep_sets", DeepSets(), VSA()):
-        with pytest.raises(ValueError, match="'prototypes_gp' needs a backbone that hands on"):
+def test_there_must_be_two_readings():
+    for backbone in ("vsa", "deep_sets", VSA(attributes=True)):
+        with pytest.raises(ValueError, match="needs two readings, backbone='vsa_pair'; head='prot"):
             Learner(backbone, "prototypes_gp")
-    one = Learner("vsa", "prototypes_gp")  # both read the one embedding
-    assert one.backbone.config["attributes"] and one.head.widths is None
     again = pair()
     assert Learner(**again.config).config == again.config
-    assert Learner("vsa_pair", "gp_attributes", task="regression").head
+    assert Learner(VSAPair(), "prototypes_gp").head.widths == (8, 9)
+
+
+def test_kernels_learn_at_their_own_rate_and_the_temperature_does_not():
+    factors = pair().rate_factors
+    rate = {}
+    for name, _ in pair().named_parameters():
+        matching = [factor for pattern, factor in factors.items() if fnmatch(name, pattern)]
+        rate[name] = matching[0] if matching else 1.0
+    assert {n for n, r in rate.items() if r == 30} == {n for n in rate if ".process." in n}
+    assert {r for n, r in rate.items() if ".process." not in n} == {1.0}
+    assert Learner().rate_factors == {"head.*": 1.0}
+    assert Learner(head="gp", task="regression").rate_factors == {"head.*": 30.0}
 
 
 def test_where_both_weigh_the_same_is_a_positive_number_and_learned():

@@ -164,6 +164,33 @@ def test_sets_of_hyperparameters_are_read_a_few_at_a_time(name, monkeypatch):
     assert sizes[2:] == [2, 2, 1] + [1] * 5
 
 
+@pytest.mark.parametrize("name", HEADS["regression"])
+@given(drawn_contexts(), st.integers(0, 99))
+def test_the_mean_alone_is_that_of_mean_and_variance(name, context, seed):
+    head = shaken(HEADS["regression"][name](n_kernels=5), seed)
+    z, labels, classes, readable = context
+    expected = head.joint(*context)[..., 0]
+    for state in (head.adapt(*context), head.adapt_mean(z, labels, classes)):
+        torch.testing.assert_close(head.mean(z, state), expected, rtol=0, atol=1e-9)
+
+
+def test_sets_that_weigh_less_than_rounding_are_not_read(monkeypatch):
+    """And change nothing: the posterior of one of five is e^-60 of the others'."""
+    head = shaken(GaussianProcess(n_kernels=5))
+    z = torch.randn(1, 12, 3, 2, generator=torch.Generator().manual_seed(0)).double()
+    labels, classes = z[..., :1, 0].clone(), torch.ones(1, 1, dtype=torch.bool)
+    labels[:, 8:] = math.nan
+    head.log_prior[2] -= 60
+    read, kernel = [], GaussianProcess.kernel
+    monkeypatch.setattr(
+        GaussianProcess, "kernel", lambda *args: read.append(len((k := kernel(*args))[0])) or k
+    )
+    whole = head.joint(z, labels, classes, None)
+    assert read == [5, 4]
+    monkeypatch.setattr(head, "_sets_in_use", lambda state: torch.arange(5))
+    torch.testing.assert_close(head.joint(z, labels, classes, None), whole, rtol=0, atol=1e-12)
+
+
 @given(drawn_contexts("classification"), st.integers(0, 99))
 def test_label_propagation_is_its_closed_form(context, seed):
     head = shaken(LabelPropagation(length_scale=2.0), seed)

@@ -48,7 +48,9 @@ def small_pair():
     torch.manual_seed(0)
     sizes = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2}
     config = {"first": sizes, "second": {**sizes, "last_width": 3}}
-    return Learner("vsa_pair", "prototypes_gp", backbone_config=config).requires_grad_(False)
+    learner = Learner("vsa_pair", "prototypes_gp", backbone_config=config).requires_grad_(False)
+    torch.nn.init.normal_(learner.backbone.second.gate[-1].weight)  # which begins with zeros
+    return learner
 
 
 #: What the properties are shown of.

@@ -77,7 +77,7 @@ def test_a_column_of_which_fit_sees_nothing_may_hold_anything_later(nothing, tra
         assert not np.allclose(with_it, without)
         np.testing.assert_allclose(classify_batch(context, MIXED), with_it, atol=1e-6)
     else:
-        np.testing.assert_allclose(with_it, without, atol=1e-6)
+        np.testing.assert_allclose(with_it, without, atol=1e-5)  # in single precision
     numbers = MIXED.assign(k=Y * 1.0)  # whatever the form, they are numbers
     classifier = MetaSemiSupervisedClassifier(transductive=transductive)
     of_array = NUMBERS.assign(k=np.nan).to_numpy()[FEW]

@@ -68,6 +68,7 @@ class VSAPair(nn.Module):
         of_first, of_second, varied = memory or [None] * 3
         first, of_first = self.first(x, labels, readable, columns, classes, of_first)
         if memory is None:
-            labels, _, _, varied = standardise_labels(labels, classes)
+            exact = torch.promote_types(labels.dtype, torch.float32)  # of bfloat16, shares are not
+            labels, _, _, varied = standardise_labels(labels.to(exact), classes)
         second, of_second = self.second(x, labels, readable, columns, varied, of_second)
         return torch.cat([first, second], dim=-1), [of_first, of_second, varied]

@@ -96,21 +96,47 @@ class GaussianProcess(RegressionHead):
             Of the sets of hyperparameters.
         known : bool tensor of shape (B, L)
         """
+        labelled, known, solved = self._solved(z, labels, classes)
+        factor, weights, evidence = (torch.cat(part, dim=1) for part in zip(*solved, strict=True))
+        return labelled, factor, weights, self._log_posterior(evidence), known
+
+    def adapt_mean(self, z, labels, classes):
+        """What ``mean`` needs, which is as ``adapt`` has it but for the factors: these are None.
+
+        Of thousands of labelled rows they would take gigabytes.
+        """
+        labelled, known, solved = self._solved(z, labels, classes)
+        weights, evidence = zip(*(one[1:] for one in solved), strict=True)
+        log_posterior = self._log_posterior(torch.cat(evidence, dim=1))
+        return labelled, None, torch.cat(weights, dim=1), log_posterior, known
+
+    def _solved(self, z, labels, classes):
+        """Embeddings of labelled rows, which are no padding, and the solutions for some sets each.
+
+        These are the factors, K^-1 y, and log p(y) but for a constant, (B, K).
+        """
         dtype = self.log_noise.dtype
-        with torch.autocast(z.device.type, enabled=False):
-            rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
-            labelled = rows.z.unflatten(-1, z.shape[2:])
-            every = torch.arange(len(self.log_noise), device=z.device)
-            sets = every.split(self._step(len(z) * labelled.shape[1] ** 2))
-            factor = torch.cat([self._factor(labelled, rows.known, some) for some in sets], dim=1)
-            targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
-            weights = torch.cholesky_solve(targets, factor)
-            # log p(y): the term in 2 pi is the same for every set of hyperparameters.
-            fit = (targets * weights).sum((-1, -2))
-            log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-            n_targets = classes.sum(1, keepdim=True)
-            log_posterior = (self.log_prior - 0.5 * (fit + n_targets * log_det)).log_softmax(-1)
-        return labelled, factor, weights, log_posterior, rows.known
+        rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
+        labelled = rows.z.unflatten(-1, z.shape[2:])
+        every = torch.arange(len(self.log_noise), device=z.device)
+        n_targets = classes.sum(1, keepdim=True)
+
+        def solutions():
+            for sets in every.split(self._step(len(z) * labelled.shape[1] ** 2)):
+                with torch.autocast(z.device.type, enabled=False):
+                    factor = self._factor(labelled, rows.known, sets)
+                    targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
+                    weights = torch.cholesky_solve(targets, factor)
+                    # The term in 2 pi is the same for every set of hyperparameters.
+                    fit = (targets * weights).sum((-1, -2))
+                    log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+                yield factor, weights, -0.5 * (fit + n_targets * log_det)
+
+        return labelled, rows.known, solutions()
+
+    def _log_posterior(self, evidence):
+        """Of the sets of hyperparameters, by log p(y) of each, (B, K)."""
+        return (self.log_prior + evidence).log_softmax(-1)
 
     def _factor(self, labelled, known, sets):
         """Cholesky factors of the labelled rows' kernel matrices, (B, K, L, L)."""

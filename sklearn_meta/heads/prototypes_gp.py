@@ -7,14 +7,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..label_columns import standardise_labels
+from ..means import masked_mean
 from ..sizes import check_positive
 from .base import ClassificationHead, known_classes
 from .gaussian_process import AttributeGaussianProcess
 from .prototypes import Prototypes
 
-#: Shares that a regression predicts may be negative: they are bent to the least share, softly
-#: within one over the sharpness of zero.
-LEAST_SHARE, SHARPNESS = 0.005, 20.0
+#: Shares that a regression predicts may be negative. They are bent (softplus) around zero, within
+#: about one over the sharpness, and the least share is added; both in units of one over the number
+#: of classes, which is the share of a class that nothing is known of.
+SHARPNESS, LEAST_SHARE = 10.0, 0.01
 
 
 class PrototypesGP(ClassificationHead):
@@ -23,8 +25,9 @@ class PrototypesGP(ClassificationHead):
     Prototypes (Eq. 9 of paper 000) need few labels, and one point for each class is all that they
     make of many. A Gaussian process (Eq. 11) of the classes' standardised indicators, which is
     least-squares classification (section 6.5 of Rasmussen and Williams), goes on learning. Of their
-    log-probabilities the weighted mean is taken: the process weighs n / (n + h), where a task has n
-    labelled rows a class, and h is learned while meta-training. Not in the paper.
+    log-probabilities the weighted mean is taken: the process weighs n / (n + h), where n rows of a
+    class are labelled, or the mean of these shares over classes, and h is learned while
+    meta-training. Not in the paper.
 
     Parameters
     ----------
@@ -47,8 +50,8 @@ class PrototypesGP(ClassificationHead):
     log_even_at : Parameter of shape ()
         Logarithm of h.
     widths : (int, int) or None
-        Channels of the embedding that each reads, where a backbone has two readings; None: both
-        read all of them.
+        Of the embedding of an attribute, the channels that each reads, which a learner takes from
+        its backbone; None: both read all.
 
     References
     ----------
@@ -88,10 +91,10 @@ class PrototypesGP(ClassificationHead):
         first, second = self._readings(z)
         dtype = self.log_even_at.dtype
         columns = standardise_labels(labels.to(dtype), classes)
-        of_process = self.process.adapt(second, columns.labels, columns.varied, readable)
-        n_classes = known_classes(labels, classes).sum(1).clamp(min=1)
-        n = (~labels.isnan().all(-1)).sum(1) / n_classes
-        weight = (n / (n + self.log_even_at.exp())).to(dtype)[:, None, None]
+        of_process = self.process.adapt_mean(second, columns.labels, columns.varied)
+        n = (labels == 1).sum(1).to(dtype)  # (B, C)
+        weight = (n / (n + self.log_even_at.exp()))[..., None]
+        weight = masked_mean(weight, known_classes(labels, classes), 1, keepdim=True)
         of_prototypes = self.prototypes.adapt(first, labels, classes, readable)
         return of_prototypes, of_process, columns.mean, columns.scale, weight
 
@@ -102,14 +105,17 @@ class PrototypesGP(ClassificationHead):
         known = of_prototypes[1][:, None]
         logits = self.prototypes(first, of_prototypes)
         shares = self.process.mean(second, of_process) * scale + mean
-        of_shares = (F.softplus(shares, beta=SHARPNESS) + LEAST_SHARE).log()
+        n_classes = known.sum(-1, keepdim=True).clamp(min=1)
+        bent = F.softplus(shares * n_classes * SHARPNESS) / SHARPNESS + LEAST_SHARE
+        of_shares = bent.log()  # of n_classes times the shares, which normalising undoes
         mean_of_both = torch.lerp(*(_normalised(one, known) for one in (logits, of_shares)), weight)
         return mean_of_both.masked_fill(~known, -math.inf)
 
     def _readings(self, z):
         """What each reads of embeddings (B, N, M, H).
 
-        Of classes in groups there are several embeddings side by side, and the attributes in each.
+        Of classes in groups there are several embeddings side by side; of the attributes, which
+        each of them has, the first are read.
         """
         if self.widths is None:
             return z, z
