@@ -76,8 +76,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     For partial dependence, decision boundaries or any other artificial rows set
     ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
-    Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: time and memory are
-    quadratic in them, 20 seconds and 2.5 GiB for 8,000 of ten columns. Of more, give a sample.
+    Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
+    in them and time cubic, 2.1 GiB and a minute for 4,000 of ten columns. Of more, give a sample.
 
     To cross-validate where some labels are -1 take
     :class:`sklearn_meta.model_selection.SemiSupervisedSplit`: other splitters put these rows into
