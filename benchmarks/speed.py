@@ -129,9 +129,10 @@ def row_of(benchmark, case, milliseconds):
 
 
 def default_backbone(device):
-    """The backbone of the default weights, or one with random weights where there are none."""
+    """The backbone of the weights `prototypes`, or a random one where there are none."""
     torch.manual_seed(0)
-    backbone = load_learner("default").backbone if "default" in available_weights() else VSA()
+    known = "prototypes" in available_weights()
+    backbone = load_learner("prototypes").backbone if known else VSA()
     return backbone.to(device).requires_grad_(True)
 
 
