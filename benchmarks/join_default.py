@@ -10,11 +10,11 @@ import argparse
 
 import torch
 from meta_train_default import FOLDER, STAGES, sampler_of, tables
-from recipe import told_of
+from recipe import save, told_of
 
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import batches
-from sklearn_meta.weights import load_learner, save_learner
+from sklearn_meta.weights import load_learner
 
 #: Batches of tasks that the scores of the card are of, and tasks of each.
 N_BATCHES, BATCH_SIZE = 64, 16
@@ -26,6 +26,7 @@ def main(arguments=None):
     add("--first", default="prototypes", help="weights of prototypes [%(default)s]")
     add("--second", default="default_regression", help="weights of a regression [%(default)s]")
     add("--even-at", type=float, default=10.0, help="labels a class of equal weight [%(default)s]")
+    add("--seed", type=int, default=0, help="of the tasks of the scores [%(default)s]")
     add("--folder", default=FOLDER, help="of tables, with an index")
     add("--output", default="default.safetensors")
     args = parser.parse_args(arguments)
@@ -33,19 +34,15 @@ def main(arguments=None):
     first, second = load_learner(args.first), load_learner(args.second)
     learner = joined(first, second, args.even_at).eval()
     cards = first.card, second.card
-    save_learner(
+    save(
         learner,
-        args.output,
+        args,
+        __file__,
         data="; and beside it, on ".join(card["data"] for card in cards),
-        seed=0,
-        validation={"tables": "split `valid`", **scores(learner, args.folder)},
-        recipe={
-            "command": "python benchmarks/join_default.py",
-            "even_at": args.even_at,
-            "first": told_of(cards[0]),
-            "second": told_of(cards[1]),
-        },
+        validation={"tables": "split `valid`", **scores(learner, args)},
         datasets=list(dict.fromkeys(name for card in cards for name in card["datasets"])),
+        first=told_of(cards[0]),
+        second=told_of(cards[1]),
     )
 
 
@@ -79,10 +76,11 @@ def joined(first, second, even_at):
 
 
 @torch.no_grad()
-def scores(learner, folder):
+def scores(learner, args):
     """Mean loss and accuracy on tasks of the split `valid`, as the first network was watched on."""
     sampler = sampler_of(STAGES["third"])
-    drawn = batches(tables(folder, "valid"), sampler, batch_size=BATCH_SIZE, seed=[0, 1])
+    source, seed = tables(args.folder, "valid"), [args.seed, 1]
+    drawn = batches(source, sampler, batch_size=BATCH_SIZE, seed=seed)
     losses, accuracies = [], []
     for _ in range(N_BATCHES):
         for inputs, target in next(drawn):

@@ -70,14 +70,15 @@ def test_a_table_in_fit_and_an_array_in_predict(form):
 @pytest.mark.parametrize("transductive", [True, False])
 def test_a_column_of_which_fit_sees_nothing_may_hold_anything_later(nothing, transductive):
     context = MIXED.iloc[FEW].assign(k=pd.Series([nothing] * 15, MIXED.index[FEW], dtype=object))
-    without = classify(NUMBERS.iloc[FEW], NUMBERS, transductive=transductive)
-    with_it = classify(context, MIXED, transductive=transductive)
+    exact = {"transductive": transductive, "dtype": "float64"}
+    without = classify(NUMBERS.iloc[FEW], NUMBERS, **exact)
+    with_it = classify(context, MIXED, **exact)
     assert with_it.shape == (150, 3)
     if transductive:  # the categories of the rows to be predicted are read
         assert not np.allclose(with_it, without)
-        np.testing.assert_allclose(classify_batch(context, MIXED), with_it, atol=1e-6)
+        np.testing.assert_allclose(classify_batch(context, MIXED, **exact), with_it, atol=1e-6)
     else:
-        np.testing.assert_allclose(with_it, without, atol=1e-5)  # in single precision
+        np.testing.assert_allclose(with_it, without, atol=1e-6)
     numbers = MIXED.assign(k=Y * 1.0)  # whatever the form, they are numbers
     classifier = MetaSemiSupervisedClassifier(transductive=transductive)
     of_array = NUMBERS.assign(k=np.nan).to_numpy()[FEW]

@@ -370,7 +370,9 @@ def test_bad_configurations_are_refused():
         VSA(example_attention=False, attribute_attention=False)
     with pytest.raises(TypeError, match="n_blocks"):
         VSA(n_blocks=3)
-    with pytest.raises(ValueError, match=r"Unknown backbone 'vas': choose from \[.*'vsa', "):
+    with pytest.raises(
+        ValueError, match=r"Unknown backbone 'vas': choose from \[.*'vsa', 'vsa_pair'\]"
+    ):
         Learner("vas")
     with pytest.raises(ValueError, match=r"Unknown classification head 'gp': choose from \["):
         Learner(head="gp")

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from ..label_columns import standardise_labels
 from ..means import masked_mean
 from ..sizes import check_positive
-from .base import ClassificationHead, known_classes
+from .base import ClassificationHead
 from .gaussian_process import AttributeGaussianProcess
 from .prototypes import Prototypes
 
@@ -92,10 +92,10 @@ class PrototypesGP(ClassificationHead):
         dtype = self.log_even_at.dtype
         columns = standardise_labels(labels.to(dtype), classes)
         of_process = self.process.adapt_mean(second, columns.labels, columns.varied)
+        of_prototypes = self.prototypes.adapt(first, labels, classes, readable)
         n = (labels == 1).sum(1).to(dtype)  # (B, C)
         weight = (n / (n + self.log_even_at.exp()))[..., None]
-        weight = masked_mean(weight, known_classes(labels, classes), 1, keepdim=True)
-        of_prototypes = self.prototypes.adapt(first, labels, classes, readable)
+        weight = masked_mean(weight, of_prototypes[1], 1, keepdim=True)
         return of_prototypes, of_process, columns.mean, columns.scale, weight
 
     def forward(self, z, state):
