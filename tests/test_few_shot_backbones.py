@@ -316,6 +316,11 @@ def test_residual_vectors_are_of_one_length_and_of_one_picture_each(side, n_chan
         first, *_, last = encoder.blocks.children()
         block = last.shortcut(torch.ones(1, 8, 5, 5).double())
         assert first.out_channels == 2 and block.shape == (1, 8, 3, 3)
+        convolution = last.shortcut[0]
+        picture = torch.randn(2, 8, side, n + 2, dtype=torch.float64)
+        torch.testing.assert_close(
+            convolution(picture), F.conv2d(picture, convolution.weight, stride=2)
+        )
         # A block whose branch is silent gives its shortcut, rectified.
         last.branch[-1].weight.zero_()
         last.branch[-1].bias.zero_()
