@@ -61,6 +61,7 @@ class Hub:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or a body waits for its headers to be acknowledged, 40 ms
 
     def do_GET(self):
         self.answer_or_refuse(self.file, self.stored, self.branch)

@@ -137,6 +137,7 @@ class OpenMLServer:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or a body waits for its headers to be acknowledged, 40 ms
 
     def log_message(self, *_):
         pass

@@ -23,6 +23,11 @@ from paper_001_grid import TABLES
 from paper_001_tasks import MaxRegression, OddOneOut, PointClouds, Pointer, UniqueCharacters
 
 from sklearn_meta.backbones.set_transformer import SetTransformer
+from sklearn_meta.few_shot_learner import FewShotLearner
+from sklearn_meta.weights import save_learner
+
+#: Of random weights: nothing is learned here, and that of the package takes longer.
+ENCODER = "encoder.safetensors"
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +42,14 @@ def folder(tmp_path_factory):
         split=split,
         alphabet=np.repeat([f"alphabet {i}" for i in range(8)], 12),
     )
+    images = {"inputs": "images", "n_inputs": 28 * 28, "encoder_config": {"n_filters": 4}}
+    save_learner(FewShotLearner(**images), path / ENCODER)
     return path
 
 
 def options_of(folder, tmp_path, *arguments):
     places = ["--omniglot", str(folder), "--cache", str(tmp_path / "cache")]
+    places += ["--encoder", str(folder / ENCODER)]
     output = ["--output", str(tmp_path / "results")]
     return ["--quick", *places, *output, *arguments]
 

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import test_training as t
 import torch
+from processes import ended, started
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from sklearn.datasets import make_classification
@@ -368,20 +369,14 @@ def test_a_run_does_not_replace_the_checkpoint_of_another(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
-TOGETHER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import conftest, test_training as t
-t.train(sys.argv[2], max_steps=60, eval_every=1)
-"""
+def train_often_saving(folder):
+    return t.train(folder, max_steps=30, eval_every=1)
 
 
 def test_the_same_run_twice_at_once_does_no_harm(tmp_path):
-    here = Path(__file__).parent
-    run = [sys.executable, "-c", TOGETHER, str(here), str(tmp_path)]
-    started = [subprocess.Popen(run, cwd=here.parent, stderr=subprocess.PIPE) for _ in range(2)]
-    assert [(process.communicate()[1], process.returncode)[1] for process in started] == [0, 0]
-    assert len(t.train(tmp_path, max_steps=60, eval_every=1)[1]) == 60
+    both = [started(train_often_saving, tmp_path) for _ in range(2)]
+    assert [ended(process) for process in both] == [0, 0]
+    assert len(train_often_saving(tmp_path)[1]) == 30
 
 
 def test_a_full_disk_is_an_os_error_and_leaves_nothing_half_done(tmp_path, monkeypatch):

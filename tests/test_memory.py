@@ -512,7 +512,8 @@ def test_vectors_are_meta_trained_on_as_fit_reads_them(make):
     def weights(table):
         estimator = make(inputs="vectors", random_state=0)
         settings = {"max_steps": 2, "eval_every": 1, "validation_datasets": [table]}
-        estimator.meta_fit([table], verbose=False, **settings)
+        short = {"n_shots": (3,)} if make is classifier else {"n_rows": (5, 10)}
+        estimator.meta_fit([table], verbose=False, batch_size=4, **short, **settings)
         return dict(estimator.learner_.named_parameters())
 
     as_it_is = Dataset("0", X.astype(np.float32), y)

@@ -5,15 +5,13 @@ import json
 import math
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from labels import label_matrix
+from processes import CONTEXT, ended, started
 from safetensors import safe_open
 from sklearn.datasets import load_diabetes
 from skorch.callbacks import Callback
@@ -395,25 +393,17 @@ def test_a_module_that_names_a_weight_twice_goes_on(tmp_path):
     assert_same(train(tmp_path, tied()), train(learner=tied()))
 
 
-KILLED = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-import conftest, test_training as t
-if sys.argv[3] == "within an epoch":
-    t.train(sys.argv[2], callbacks=[t.At(t.kill, step=8)])
-else:
-    os.replace = t.kill_at_third_replace
-    t.train(sys.argv[2])
-print("not killed")
-"""
+def train_and_die(folder, moment):
+    if moment == "within an epoch":
+        train(folder, callbacks=[At(kill, step=8)])
+    else:
+        os.replace = kill_at_third_replace
+        train(folder)
 
 
 @pytest.mark.parametrize("moment", ["within an epoch", "while writing"])
 def test_a_killed_process_resumes_to_the_same_weights(tmp_path, whole, moment):
-    here = Path(__file__).parent
-    run = [sys.executable, "-c", KILLED, str(here), str(tmp_path), moment]
-    died = subprocess.run(run, cwd=here.parent, capture_output=True, text=True)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert ended(started(train_and_die, tmp_path, moment)) == -signal.SIGKILL
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["checkpoint.partial"] * (moment == "while writing") + [CHECKPOINT]
     with safe_open(tmp_path / CHECKPOINT, "pt") as file:
@@ -422,16 +412,18 @@ def test_a_killed_process_resumes_to_the_same_weights(tmp_path, whole, moment):
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
 
 
-RESUMING = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import conftest, test_training as t
-from skorch.callbacks import Callback
 class Begun(Callback):
+    """Says so on a pipe."""
+
+    def __init__(self, pipe):
+        self.pipe = pipe
+
     def on_train_begin(self, net, **kwargs):
-        print("begun", flush=True)
-t.train(sys.argv[2], max_steps=90, callbacks=[Begun()])
-"""
+        self.pipe.send("begun")
+
+
+def train_for_long(folder, pipe):
+    train(folder, max_steps=90, callbacks=[Begun(pipe)])
 
 
 def test_a_process_killed_at_three_random_moments_ends_with_the_same_weights(tmp_path):
@@ -439,13 +431,14 @@ def test_a_process_killed_at_three_random_moments_ends_with_the_same_weights(tmp
     uninterrupted = train(max_steps=90)
     seconds = time.monotonic() - start
     moments = np.random.default_rng().uniform(0, seconds / 2, 3)
-    here = Path(__file__).parent
     for moment in moments:
-        run = [sys.executable, "-c", RESUMING, str(here), str(tmp_path)]
-        with subprocess.Popen(run, cwd=here.parent, stdout=subprocess.PIPE) as process:
-            assert process.stdout.readline() == b"begun\n"
-            time.sleep(moment)
-            process.kill()
+        here, there = CONTEXT.Pipe()
+        process = started(train_for_long, tmp_path, there)
+        there.close()  # so that one that dies at once is no wait without end
+        assert here.recv() == "begun"
+        time.sleep(moment)
+        process.kill()
+        assert ended(process) in (-signal.SIGKILL, 0)  # it may have come to its end by then
     _, history = resumed = train(tmp_path, max_steps=90)
     assert len(history) == 30, moments
     assert_same(resumed, uninterrupted)

@@ -7,7 +7,6 @@ import os
 import pickle
 import re
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from processes import CONTEXT, ended, started
 
 from sklearn_meta.backbones import VSA
 from sklearn_meta.folders import CHECKPOINT
@@ -390,28 +390,17 @@ def test_a_path_is_never_the_name_of_weights_of_the_package(tmp_path, monkeypatc
         load_learner(Path("default"))
 
 
-SAVING = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import conftest, test_weights as w
-learner = w.seeded(int(sys.argv[3]))
-print("begun", flush=True)
-sys.stdin.readline()
-for _ in range(60):
-    w.save_learner(learner, sys.argv[2], note=f"seed {learner.seed}")
-"""
+def save_often(path, seed, all_here):
+    learner = seeded(seed)
+    all_here.wait()
+    for _ in range(60):
+        save_learner(learner, path, note=f"seed {seed}")
 
 
-def test_two_processes_save_to_one_path(tmp_path):
-    path, here = tmp_path / "mine.safetensors", Path(__file__).parent
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    run = [sys.executable, "-c", SAVING, str(here), str(path)]
-    started = [subprocess.Popen([*run, str(i)], cwd=here.parent, **pipes) for i in range(3)]
-    assert [process.stdout.readline() for process in started] == [b"begun\n"] * 3
-    for process in started:
-        process.stdin.write(b"go\n")
-        process.stdin.flush()
-    assert [process.communicate()[1] for process in started] == [b""] * 3
+def test_three_processes_save_to_one_path(tmp_path):
+    path, all_here = tmp_path / "mine.safetensors", CONTEXT.Barrier(3)
+    three = [started(save_often, path, seed, all_here) for seed in range(3)]
+    assert [ended(process) for process in three] == [0, 0, 0]
     assert weights_and_note(path) in range(3)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.json", "mine.safetensors"]
 

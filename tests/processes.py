@@ -1,0 +1,26 @@
+"""Real processes of tests, forked from one that has imported the package: that takes seconds."""
+
+import multiprocessing
+
+import torch
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["sklearn_meta.training"])
+
+
+def started(function, *arguments):
+    """A process, running, that calls a function of a module, with arguments that can be pickled."""
+    process = CONTEXT.Process(target=_alone, args=(function, *arguments))
+    process.start()
+    return process
+
+
+def ended(process):
+    """The exit status of a process, when it has ended: minus the signal that killed it."""
+    process.join()
+    return process.exitcode
+
+
+def _alone(function, *arguments):
+    torch.set_num_threads(1)
+    function(*arguments)
