@@ -128,7 +128,7 @@ def row_of(benchmark, case, milliseconds):
 # The backbone against the equations as they are written
 
 
-def default_backbone(device):
+def prototypes_backbone(device):
     """The backbone of the weights `prototypes`, or a random one where there are none."""
     torch.manual_seed(0)
     known = "prototypes" in available_weights()
@@ -196,7 +196,7 @@ def step(name, backbone, x, labels, dtype, direction):
 
 def backbone_rows(shapes, n_repeats, args):
     """Time and peak memory of the whole backbone, ours against einsum."""
-    backbone = default_backbone(args.device)
+    backbone = prototypes_backbone(args.device)
     for n_rows, n_columns in shapes:
         x, labels = random_task(n_rows, n_columns, args.device)
         with torch.no_grad():
@@ -228,7 +228,7 @@ def peak_memory(*measurement, args):
 
 def measure_peak(name, n_rows, n_columns, dtype, direction, device):
     """Peak of this process in one step less what it holds before; on CUDA that of torch."""
-    backbone = default_backbone(device)
+    backbone = prototypes_backbone(device)
     # A first step on a tiny task: libraries that load late are no memory of the step.
     step(name, backbone, *random_task(20, 3, device), dtype, direction)
     x, labels = random_task(int(n_rows), int(n_columns), device)
@@ -258,7 +258,7 @@ def high_water_mark():
 
 def attention_rows(shapes, n_repeats, args):
     """Folded matrix products against torch's fused attention, along rows and along columns."""
-    layer = default_backbone(args.device).blocks[1].attention
+    layer = prototypes_backbone(args.device).blocks[1].attention
     for n_rows, n_columns in shapes:
         S = n_columns + N_CLASSES
         for mode, D1, D2 in (("rows", n_rows, S), ("columns", S, n_rows)):

@@ -423,12 +423,12 @@ class Begun(Callback):
 
 
 def train_for_long(folder, pipe):
-    train(folder, max_steps=90, callbacks=[Begun(pipe)])
+    train(folder, max_steps=45, callbacks=[Begun(pipe)])
 
 
 def test_a_process_killed_at_three_random_moments_ends_with_the_same_weights(tmp_path):
     start = time.monotonic()
-    uninterrupted = train(max_steps=90)
+    uninterrupted = train(max_steps=45)
     seconds = time.monotonic() - start
     moments = np.random.default_rng().uniform(0, seconds / 2, 3)
     for moment in moments:
@@ -439,8 +439,8 @@ def test_a_process_killed_at_three_random_moments_ends_with_the_same_weights(tmp
         time.sleep(moment)
         process.kill()
         assert ended(process) in (-signal.SIGKILL, 0)  # it may have come to its end by then
-    _, history = resumed = train(tmp_path, max_steps=90)
-    assert len(history) == 30, moments
+    _, history = resumed = train(tmp_path, max_steps=45)
+    assert len(history) == 15, moments
     assert_same(resumed, uninterrupted)
 
 
