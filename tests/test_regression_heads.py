@@ -150,9 +150,9 @@ def test_sets_of_hyperparameters_are_read_a_few_at_a_time(name, monkeypatch):
     """Kernels of thousands of labelled rows would not be held for all sets together."""
     head = shaken(HEADS["regression"][name](n_kernels=5))
     sizes = []
-    kernel = type(head).kernel
+    kernel = type(head).kernel_of
     monkeypatch.setattr(
-        type(head), "kernel", lambda *args: sizes.append(len((k := kernel(*args))[0])) or k
+        type(head), "kernel_of", lambda *args: sizes.append(len((k := kernel(*args))[0])) or k
     )
     z = torch.randn(2, 9, 3, 2, generator=torch.Generator().manual_seed(0)).double()
     labels, classes = z[..., :1, 0].clone(), torch.ones(2, 1, dtype=torch.bool)
@@ -181,9 +181,9 @@ def test_sets_that_weigh_less_than_rounding_are_not_read(monkeypatch):
     labels, classes = z[..., :1, 0].clone(), torch.ones(1, 1, dtype=torch.bool)
     labels[:, 8:] = math.nan
     head.log_prior[2] -= 60
-    read, kernel = [], GaussianProcess.kernel
+    read, kernel = [], GaussianProcess.kernel_of
     monkeypatch.setattr(
-        GaussianProcess, "kernel", lambda *args: read.append(len((k := kernel(*args))[0])) or k
+        GaussianProcess, "kernel_of", lambda *args: read.append(len((k := kernel(*args))[0])) or k
     )
     whole = head.joint(z, labels, classes, None)
     assert read == [5, 4]

@@ -71,8 +71,7 @@ class MVSA(nn.Module):
         # The lowest number and not -inf: where nothing can be read, a softmax of -inf is NaN.
         lowest = torch.finfo(logits.dtype).min
         readable = readable if readable.dim() == 3 else readable[:, None]
-        logits = logits.masked_fill(~readable[:, None], lowest)
-        return logits.softmax(-1).to(q.dtype)
+        return logits.masked_fill_(~readable[:, None], lowest).softmax(-1).to(q.dtype)
 
     def aggregate(self, weights, v, along=1):
         """Eq. (3) and (4): (B, R, D1, D1') and (B, R, D1', D2 * H) to the shape of z."""
@@ -104,9 +103,9 @@ class Block(nn.Module):
         self.norm = nn.LayerNorm(hidden) if layer_norm else nn.Identity()
         self.feed_forward = nn.Sequential(
             nn.Linear(hidden, hidden),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Linear(hidden, hidden),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Linear(hidden, width_out),
         )
         self.residual = nn.Linear(width_in, width_out, bias=False) if residual else None
@@ -146,7 +145,7 @@ class Block(nn.Module):
                 memory = (self.attention.weights(q, k, columns, voting),)
             o = self.attention.aggregate(memory[0], v, along=2)
         out = self.feed_forward(self.norm(o))  # Eq. (6)
-        return (out if self.residual is None else self.residual(z) + out), memory
+        return (out if self.residual is None else out.add_(self.residual(z))), memory
 
 
 class VSA(nn.Module):

@@ -71,7 +71,15 @@ class GaussianProcess(RegressionHead):
         ``known`` (B, J) is False at rows of ``b`` that are padding; None is all of them. K are
         the given ``sets`` of hyperparameters.
         """
-        distances = squared_distances(a.flatten(2), b.flatten(2), known)
+        return self.kernel_of(self.compare(a, b, known), sets)
+
+    def compare(self, a, b, known=None):
+        """What ``kernel_of`` needs of the rows, whatever the hyperparameters: some (B, I, J)."""
+        return (squared_distances(a.flatten(2), b.flatten(2), known),)
+
+    def kernel_of(self, compared, sets=slice(None)):
+        """Kernels of rows that were compared: (B, K, I, J)."""
+        (distances,) = compared
         return _rbf(distances, self.log_length_scale[sets], self.log_amplitude[sets])
 
     def prior_variance(self, z):
@@ -122,9 +130,11 @@ class GaussianProcess(RegressionHead):
         n_targets = classes.sum(1, keepdim=True)
 
         def solutions():
+            with torch.autocast(z.device.type, enabled=False):
+                compared = self.compare(labelled, labelled, rows.known)
             for sets in every.split(self._step(len(z) * labelled.shape[1] ** 2)):
                 with torch.autocast(z.device.type, enabled=False):
-                    factor = self._factor(labelled, rows.known, sets)
+                    factor = self._factor(compared, rows.known, sets)
                     targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
                     weights = torch.cholesky_solve(targets, factor)
                     # The term in 2 pi is the same for every set of hyperparameters.
@@ -138,10 +148,10 @@ class GaussianProcess(RegressionHead):
         """Of the sets of hyperparameters, by log p(y) of each, (B, K)."""
         return (self.log_prior + evidence).log_softmax(-1)
 
-    def _factor(self, labelled, known, sets):
+    def _factor(self, compared, known, sets):
         """Cholesky factors of the labelled rows' kernel matrices, (B, K, L, L)."""
         pairs = (known[:, :, None] & known[:, None])[:, None]
-        covariance = self.kernel(labelled, labelled, known, sets).masked_fill(~pairs, 0)
+        covariance = self.kernel_of(compared, sets).masked_fill(~pairs, 0)
         # A padded row has variance one and nothing to do with the others: its log is zero.
         diagonal = torch.where(known[:, None], self.noise()[sets, None], 1.0)
         # Rounding of large entries, as linear kernels have them, may exceed the jitter.
@@ -153,9 +163,9 @@ class GaussianProcess(RegressionHead):
     def forward(self, z, state):
         """Mean and variance of Eq. (11), noise included: (B, N, M, H) to (B, N, C, 2)."""
         with torch.autocast(z.device.type, enabled=False):
-            used, parts = self._sets_in_use(state), []
+            used, parts, compared = self._sets_in_use(state), [], self._compared(z, state)
             for sets in used.split(self._step(len(z) * z.shape[1] * state[0].shape[1])):
-                means, explained = self._predict(z, state, sets)
+                means, explained = self._predict(compared, state, sets)
                 parts.append((means, explained.square().sum(-2)))
             means, explained = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
             left = self.prior_variance(z.to(means.dtype))[:, used] - explained
@@ -170,15 +180,16 @@ class GaussianProcess(RegressionHead):
         share, weights = self._shares(state), state[2]
         with torch.autocast(z.device.type, enabled=False):
             step = self._step(len(z) * z.shape[1] * state[0].shape[1])
+            compared = self._compared(z, state)
             return sum(
-                (share[:, sets] * (self._cross(z, state, sets) @ weights[:, sets])).sum(1)
+                (share[:, sets] * (self._cross(compared, state, sets) @ weights[:, sets])).sum(1)
                 for sets in self._sets_in_use(state).split(step)
             )
 
     def covariance(self, z, state):
         """Covariance of the rows' targets, noise included: (B, N, M, H) to (B, C, N, N)."""
         with torch.autocast(z.device.type, enabled=False):
-            means, explained = self._predict(z, state)
+            means, explained = self._predict(self._compared(z, state), state)
             share = self._shares(state)
             rows = z.to(means.dtype)
             own = self.kernel(rows, rows) - explained.transpose(-1, -2) @ explained  # (B, K, N, N)
@@ -188,20 +199,22 @@ class GaussianProcess(RegressionHead):
             between = torch.einsum("bknc,bkmc->bcnm", deviation, deviation)
         return within[:, None] + between
 
-    def _predict(self, z, state, sets=slice(None)):
+    def _predict(self, compared, state, sets=slice(None)):
         """Means (B, K, N, C), and factor^-1 k_n (B, K, L, N)."""
         _, factor, weights, _, _ = state
-        cross = self._cross(z, state, sets)
+        cross = self._cross(compared, state, sets)
         explained = torch.linalg.solve_triangular(
             factor[:, sets], cross.transpose(-1, -2), upper=False
         )
         return cross @ weights[:, sets], explained
 
-    def _cross(self, z, state, sets):
+    def _compared(self, z, state):
+        """Rows, compared with the labelled ones."""
+        return self.compare(z.to(state[0].dtype), state[0], state[-1])
+
+    def _cross(self, compared, state, sets):
         """Kernels of rows with the labelled ones, (B, K, N, L)."""
-        labelled, _, _, _, known = state
-        cross = self.kernel(z.to(labelled.dtype), labelled, known, sets)
-        return cross.masked_fill(~known[:, None, None], 0)
+        return self.kernel_of(compared, sets).masked_fill(~state[-1][:, None, None], 0)
 
     @staticmethod
     def _shares(state):
@@ -224,9 +237,12 @@ class GaussianProcess(RegressionHead):
 
 
 def _rbf(distances, log_scale, log_variance):
-    """RBF kernels of squared distances (B, I, J) by K length scales and variances: (B, K, I, J)."""
+    """RBF kernels of squared distances (B, I, J) by K length scales and variances: (B, K, I, J).
+
+    In place after the first product: of thousands of rows, memory costs more than arithmetic.
+    """
     factor = -0.5 * (-2 * log_scale).exp()[:, None, None]
-    return (distances[:, None] * factor + log_variance[:, None, None]).exp()
+    return (distances[:, None] * factor).add_(log_variance[:, None, None]).exp_()
 
 
 class AttributeGaussianProcess(GaussianProcess):
@@ -255,13 +271,18 @@ class AttributeGaussianProcess(GaussianProcess):
         self.log_direct = nn.Parameter(torch.full((n_kernels,), math.log(0.1)))
         self.log_direct_scale = nn.Parameter(torch.zeros(n_kernels))
 
-    def kernel(self, a, b, known=None, sets=slice(None)):
-        """Sum of three kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
+    def compare(self, a, b, known=None):
+        """As of :class:`GaussianProcess`, and products and distances of the attributes."""
         u, v = a[..., -1], b[..., -1]
-        linear = (u @ v.transpose(1, 2))[:, None] * self.log_linear[sets].exp()[:, None, None]
-        distances = squared_distances(u, v, known)
+        of_embeddings = super().compare(a[..., :-1], b[..., :-1], known)
+        return *of_embeddings, u @ v.transpose(1, 2), squared_distances(u, v, known)
+
+    def kernel_of(self, compared, sets=slice(None)):
+        """Sum of three kernels of rows that were compared: (B, K, I, J)."""
+        *of_embeddings, products, distances = compared
+        linear = products[:, None] * self.log_linear[sets].exp()[:, None, None]
         direct = _rbf(distances, self.log_direct_scale[sets], self.log_direct[sets])
-        return super().kernel(a[..., :-1], b[..., :-1], known, sets) + linear + direct
+        return linear.add_(direct).add_(super().kernel_of(of_embeddings, sets))
 
     def prior_variance(self, z):
         """Kernels of rows (B, I, M, H) with themselves: (B, K, I)."""

@@ -83,10 +83,14 @@ class LinearRegressor(GaussianProcess):
     Parameters are those of :class:`GaussianProcess`; a length scale divides the embeddings.
     """
 
-    def kernel(self, a, b, known=None, sets=slice(None)):
-        """Linear kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J)."""
-        product = (a.flatten(2) @ b.flatten(2).transpose(1, 2))[:, None]
-        product = product * (-2 * self.log_length_scale[sets]).exp()[:, None, None]
+    def compare(self, a, b, known=None):
+        """Inner products of rows (B, I, M, H) and (B, J, M, H), (B, I, J)."""
+        return (a.flatten(2) @ b.flatten(2).transpose(1, 2),)
+
+    def kernel_of(self, compared, sets=slice(None)):
+        """Linear kernels of rows that were compared: (B, K, I, J)."""
+        (products,) = compared
+        product = products[:, None] * (-2 * self.log_length_scale[sets]).exp()[:, None, None]
         return (1 + product) * self.log_amplitude[sets].exp()[:, None, None]
 
     def prior_variance(self, z):
