@@ -60,7 +60,8 @@ class Learner(nn.Module):
             if not config.get("attributes"):
                 raise ValueError(
                     "The head 'gp_attributes' needs a backbone that hands on the attributes, such "
-                    "as 'vsa' with attributes=True; head='gp' goes with every backbone."
+                    "as 'vsa' with attributes=True ('vsa_pair' hands them to 'prototypes_gp'); "
+                    "head='gp' goes with every backbone."
                 )
         if isinstance(self.head, PrototypesGP):
             if not isinstance(self.backbone, VSAPair):

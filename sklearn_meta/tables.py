@@ -69,7 +69,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         check_is_fitted(self)
         X = self._table(X)
         # The encoder of ``fit``: the number of features out is the same for all rows.
-        z, _ = self._read_together(X, self.encoder_) if self.transductive else self._read_rows(X)
+        z, _ = self._read_as_encoded(X)
         return z.flatten(1).double().cpu().numpy()
 
     @property
@@ -135,7 +135,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         context = self._context_task(encode(self.encoder_, self.X_))
         parts = [[result[0] for result in self._forward([context])]]
         if len(others):
-            parts.append(self._read_together(_safe_indexing(self.X_, others), self.encoder_))
+            parts.append(self._read_as_encoded(_safe_indexing(self.X_, others)))
         order = np.concatenate([read, others]).argsort()
         return [torch.cat(both)[order] for both in zip(*parts, strict=True)]
 
@@ -156,6 +156,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if not self.transductive:
             return self._read_rows(X)
         return self._read_together(X, self._encoder_with(X))
+
+    def _read_as_encoded(self, X):
+        """The same of validated rows, by the encoder of ``fit``."""
+        return self._read_together(X, self.encoder_) if self.transductive else self._read_rows(X)
 
     def _encoder_with(self, X):
         """Encoder for the context and ``X``."""

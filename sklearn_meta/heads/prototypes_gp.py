@@ -27,7 +27,8 @@ class PrototypesGP(ClassificationHead):
     least-squares classification (section 6.5 of Rasmussen and Williams), goes on learning. Of their
     log-probabilities the weighted mean is taken: the process weighs n / (n + h), where n rows of a
     class are labelled, or the mean of these shares over classes, and h is learned while
-    meta-training. Not in the paper.
+    meta-training (the default weights, two networks that were joined, have it as it begins). Not
+    in the paper.
 
     Parameters
     ----------

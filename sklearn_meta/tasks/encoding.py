@@ -22,9 +22,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     A missing category is NaN in each of its one-hot columns, so the backbone sees an unobserved
     cell (Eq. 5 of paper 000) and not one more category. A category that ``fit`` has not seen is
-    missing, too. A two-valued column becomes one column. Dates, times of day and durations are
-    numbers, of seconds, and a period is when it begins. A column of which ``fit`` has seen no cell
-    is one column: numbers that it holds later are taken as they are, and text is missing.
+    missing, too. A two-valued column becomes one column, whose sign the order of the two names
+    decides. Dates, times of day and durations are numbers, of seconds, and a period is when it
+    begins. A column of which ``fit`` has seen no cell is one column: numbers that it holds later
+    are taken as they are, and text is missing.
 
     Parameters
     ----------
