@@ -1,24 +1,19 @@
-"""Meta-training: it learns, it stops, and a run that died goes on as if it had not."""
+"""Meta-training: it learns, it stops, and it tells how it went."""
 
 import csv
-import json
 import math
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
 import torch
 from labels import label_matrix
-from processes import CONTEXT, ended, started
-from safetensors import safe_open
 from sklearn.datasets import load_diabetes
 from skorch.callbacks import Callback
 
-from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta import MetaGPRegressor
 from sklearn_meta.callbacks import CSVLog
-from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
 from sklearn_meta.optimizers import rate_at
@@ -99,13 +94,6 @@ def crash(*args):
 
 def kill(*args):
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def kill_at_third_replace(source, target, replace=os.replace, calls=[]):  # noqa: B006
-    calls.append(target)
-    if len(calls) == 3:
-        kill()
-    replace(source, target)
 
 
 # Learning
@@ -349,137 +337,6 @@ def test_the_state_of_the_lowest_validation_loss_remains(tmp_path, resumed):
     torch.testing.assert_close(parameters(learner), states[best], rtol=0, atol=0)
 
 
-# Checkpoints
-
-
-@pytest.mark.parametrize(
-    "callback", [At(crash, epoch=2), At(crash, step=8)], ids=["after an epoch", "within an epoch"]
-)
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"validation_source": None},
-        {"ema_decay": 0.8},
-        {"ema_decay": 0.8, "keep": "last"},
-        {"optimizer": "muon"},
-        {"rate_factors": {"head.*": 30.0}},
-    ],
-    ids=["best", "last", "best average", "last average", "muon", "rate of the head"],
-)
-def test_resumed_equals_uninterrupted(tmp_path, callback, settings):
-    callback.steps = 0
-    uninterrupted = train(**settings)
-    with pytest.raises(Crash):
-        train(tmp_path, **settings, callbacks=[callback])
-    steps = At(crash)
-    resumed = train(tmp_path, **settings, callbacks=[steps])
-    assert_same(resumed, uninterrupted)
-    assert steps.steps == 9  # six were done
-    again = At(crash)  # a finished run does nothing more
-    assert_same(train(tmp_path, **settings, callbacks=[again]), uninterrupted)
-    assert again.steps == 0
-    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
-
-
-def test_a_module_that_names_a_weight_twice_goes_on(tmp_path):
-    def tied():
-        learner = new_learner()
-        learner.again = learner.backbone
-        return learner
-
-    with pytest.raises(Crash):
-        train(tmp_path, tied(), callbacks=[At(crash, epoch=2)])
-    assert_same(train(tmp_path, tied()), train(learner=tied()))
-
-
-def train_and_die(folder, moment):
-    if moment == "within an epoch":
-        train(folder, callbacks=[At(kill, step=8)])
-    else:
-        os.replace = kill_at_third_replace
-        train(folder)
-
-
-@pytest.mark.parametrize("moment", ["within an epoch", "while writing"])
-def test_a_killed_process_resumes_to_the_same_weights(tmp_path, whole, moment):
-    assert ended(started(train_and_die, tmp_path, moment)) == -signal.SIGKILL
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["checkpoint.partial"] * (moment == "while writing") + [CHECKPOINT]
-    with safe_open(tmp_path / CHECKPOINT, "pt") as file:
-        assert len(json.loads(file.metadata()["history"])) == 2
-    assert_same(train(tmp_path), whole)
-    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
-
-
-class Begun(Callback):
-    """Says so on a pipe."""
-
-    def __init__(self, pipe):
-        self.pipe = pipe
-
-    def on_train_begin(self, net, **kwargs):
-        self.pipe.send("begun")
-
-
-def train_for_long(folder, pipe):
-    train(folder, max_steps=45, callbacks=[Begun(pipe)])
-
-
-def test_a_process_killed_at_three_random_moments_ends_with_the_same_weights(tmp_path):
-    start = time.monotonic()
-    uninterrupted = train(max_steps=45)
-    seconds = time.monotonic() - start
-    moments = np.random.default_rng().uniform(0, seconds / 2, 3)
-    for moment in moments:
-        here, there = CONTEXT.Pipe()
-        process = started(train_for_long, tmp_path, there)
-        there.close()  # so that one that dies at once is no wait without end
-        assert here.recv() == "begun"
-        time.sleep(moment)
-        process.kill()
-        assert ended(process) in (-signal.SIGKILL, 0)  # it may have come to its end by then
-    _, history = resumed = train(tmp_path, max_steps=45)
-    assert len(history) == 15, moments
-    assert_same(resumed, uninterrupted)
-
-
-def test_a_failing_write_leaves_the_last_checkpoint_whole(tmp_path, whole, monkeypatch):
-    with pytest.raises(Crash):
-        train(tmp_path, callbacks=[At(crash, epoch=2)])
-    before = (tmp_path / CHECKPOINT).read_bytes()
-    monkeypatch.setattr(os, "replace", crash)
-    with pytest.raises(Crash):
-        train(tmp_path)
-    monkeypatch.undo()
-    assert (tmp_path / CHECKPOINT).read_bytes() == before
-    assert_same(train(tmp_path), whole)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"max_steps": 18},
-        {"eval_every": 5},
-        {"batch_size": 1},
-        {"random_state": 1},
-        {"n_pooled": 4},
-        {"n_groups": 1},
-        {"ema_decay": 0.9},
-        {"learner": new_learner(width=12)},
-    ],
-    ids=lambda other: next(iter(other)),
-)
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path_factory, other):
-    folder = tmp_path_factory.getbasetemp() / "one checkpoint for all"
-    if not folder.exists():
-        train(folder)
-    before = (folder / CHECKPOINT).read_bytes()
-    with pytest.raises(ValueError, match="belongs to a run with other settings.*checkpoint_dir"):
-        train(folder, **other)
-    assert (folder / CHECKPOINT).read_bytes() == before
-
-
 # What is reported
 
 
@@ -529,18 +386,6 @@ def test_a_log_has_a_line_an_epoch_over_a_resumed_run(tmp_path):
     assert all(float(row["valid_accuracy_1_shots"]) >= 0 and row["epoch"] for row in rows)
 
 
-def test_a_checkpoint_of_other_tables_is_refused(tmp_path):
-    X = np.random.default_rng(0).standard_normal((60, 3))
-    tables = {name: (X, np.arange(60) % 2) for name in "abc"}
-    settings = {"max_steps": 1, "checkpoint_dir": tmp_path, "verbose": False, "batch_size": 1}
-    MetaSemiSupervisedClassifier("vsa").meta_fit(tables, **settings)
-    with pytest.raises(ValueError, match="belongs to a run with other settings"):
-        MetaSemiSupervisedClassifier("vsa").meta_fit(tables, validation_datasets=tables, **settings)
-    del tables["b"]
-    with pytest.raises(ValueError, match="belongs to a run with other settings"):
-        MetaSemiSupervisedClassifier("vsa").meta_fit(tables, **settings)
-
-
 def test_progress_is_shown_when_asked_for(capsys):
     train(verbose=True, max_steps=6)
     shown = capsys.readouterr().err
@@ -550,24 +395,3 @@ def test_progress_is_shown_when_asked_for(capsys):
     tables = [load_diabetes(return_X_y=True)]
     MetaGPRegressor("vsa").meta_fit(tables, validation_datasets=tables, max_steps=1, batch_size=1)
     assert "valid_mse" in capsys.readouterr().err
-
-
-def test_a_damaged_checkpoint_is_a_clear_error(tmp_path):
-    (tmp_path / "checkpoint.safetensors").write_bytes(b"not what it says")
-    with pytest.raises(ValueError, match="is damaged"):
-        MetaSemiSupervisedClassifier("vsa").meta_fit(
-            CircleSpiral(), max_steps=1, checkpoint_dir=tmp_path, verbose=False
-        )
-
-
-def test_a_damaged_byte_of_a_checkpoint_is_noticed(tmp_path):
-    train(tmp_path, max_steps=3)
-    path = tmp_path / CHECKPOINT
-    whole = path.read_bytes()
-    places = [whole.index(name) for name in (b"optimizer.3", b"best.head", b"[{")]  # in the header
-    for place in [*places, len(whole) // 2, len(whole) - 1]:
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(ValueError, match="is damaged .*remove it"):
-            train(tmp_path, max_steps=3)
-    path.write_bytes(whole)
-    assert len(train(tmp_path, max_steps=3)[1]) == 1
