@@ -92,8 +92,14 @@ PAPER = {
 PROTOCOL = ("batch_size", "n_test", "n_functions", "n_filters")
 
 #: What --quick sets: too little to learn anything.
-QUICK = {"max_steps": 4, "batch_size": 4, "n_test": 20}
-QUICK |= {"n_functions": 0.01, "seeds": 2, "n_filters": 4}
+QUICK = {
+    "max_steps": 4,
+    "batch_size": 4,
+    "n_test": 20,
+    "n_functions": 0.01,
+    "seeds": 2,
+    "n_filters": 4,
+}
 
 
 def parse_arguments(arguments=None):

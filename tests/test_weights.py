@@ -398,7 +398,7 @@ def save_often(path, seed, all_here):
 
 
 def test_three_processes_save_to_one_path(tmp_path):
-    path, all_here = tmp_path / "mine.safetensors", CONTEXT.Barrier(3)
+    path, all_here = tmp_path / "mine.safetensors", CONTEXT.Barrier(3, timeout=120)
     three = [started(save_often, path, seed, all_here) for seed in range(3)]
     assert [ended(process) for process in three] == [0, 0, 0]
     assert weights_and_note(path) in range(3)
