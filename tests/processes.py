@@ -5,7 +5,8 @@ import multiprocessing
 import torch
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["sklearn_meta.training"])
+#: Optimisers import the second when they are first used.
+CONTEXT.set_forkserver_preload(["sklearn_meta.training", "torch._dynamo"])
 
 
 def started(function, *arguments):

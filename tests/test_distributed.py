@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 import test_training as t
 import torch
-from safetensors.torch import load_file
+from processes import ended, started
+from safetensors.torch import load_file, save_file
 
 from sklearn_meta import MetaLSTMClassifier, training
 from sklearn_meta.distributed import OneProcess, is_first_process
@@ -19,34 +21,39 @@ from sklearn_meta.distributed import OneProcess, is_first_process
 pytest.importorskip("accelerate")
 
 HERE = Path(__file__).parent
+SETTINGS = {
+    **{"batch_size": 4, "n_groups": 2, "precision": "float32"},
+    **{"learning_rate": 1e-3, "ema_decay": 0.5, "rate_factors": {"head.*": 3.0}},
+}
 
-# A run of five epochs; with a fifth argument, rank 1 kills itself at that step.
+#: What torchrun starts.
 PROGRAM = """
-import json, os, signal, sys
+import sys
 sys.path.insert(0, sys.argv[1])
-import conftest, torch
-from safetensors.torch import save_file
-import test_training as t
-callbacks = []
-if len(sys.argv) > 4 and os.environ["RANK"] == "1":
-    callbacks.append(t.At(t.kill, step=int(sys.argv[4])))
-learner = t.new_learner()
-learner.register_buffer("rank", torch.zeros(()))
-def count(*_):  # in each forward pass, as batch norm does
-    learner.rank.fill_(int(os.environ["RANK"]))
-learner.register_forward_hook(count)
-_, history = t.train(
-    sys.argv[2], learner, batch_size=4, n_groups=2, precision="float32", learning_rate=1e-3,
-    ema_decay=0.5, rate_factors={"head.*": 3.0}, callbacks=callbacks,
-)
-assert learner.rank == 0
-del learner.rank
-rank = os.environ.get("RANK", "0")
-save_file(learner.state_dict(), f"{sys.argv[3]}/{rank}.safetensors")
-epochs = [{k: v for k, v in e.items() if k != "batches" and k != "dur"} for e in history]
-with open(f"{sys.argv[3]}/{rank}.json", "w") as file:
-    json.dump(epochs, file)
+import conftest
+from test_distributed import train_and_save
+train_and_save(*sys.argv[2:])
 """
+
+
+def train_and_save(checkpoints, results, killed_at=None):
+    """A run of five epochs, this process's part of it; rank 1 kills itself at a step."""
+    rank = os.environ["RANK"]
+    learner = t.new_learner()
+    learner.register_buffer("rank", torch.zeros(()))
+
+    def count(*_):  # in each forward pass, as batch norm does
+        learner.rank.fill_(int(rank))
+
+    learner.register_forward_hook(count)
+    killed = killed_at is not None and rank == "1"
+    callbacks = [t.At(t.kill, step=int(killed_at))] if killed else []
+    _, history = t.train(checkpoints, learner, **SETTINGS, callbacks=callbacks)
+    assert learner.rank == 0
+    del learner.rank
+    save_file(learner.state_dict(), f"{results}/{rank}.safetensors")
+    epochs = [{k: v for k, v in e.items() if k not in ("batches", "dur")} for e in history]
+    Path(results, f"{rank}.json").write_text(json.dumps(epochs))
 
 
 def torchrun(n_processes, checkpoints, results, *more):
@@ -60,6 +67,15 @@ def torchrun(n_processes, checkpoints, results, *more):
     return subprocess.run(
         [*command, *map(str, more)], env=environment, capture_output=True, text=True, timeout=180
     )
+
+
+def as_rank(rank, port, *arguments):
+    """One of two processes with the variables that torchrun gives to those it starts."""
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    numbers = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+    numbers["OMP_NUM_THREADS"] = "1"  # accelerate takes as many as there are else
+    os.environ.update(address | numbers)
+    train_and_save(*arguments)
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +104,7 @@ def weights(file):
 
 
 def test_two_processes_make_the_run_of_one(two, tmp_path):
-    learner, history = t.train(
-        **{"batch_size": 4, "n_groups": 2, "precision": "float32"},
-        **{"learning_rate": 1e-3, "ema_decay": 0.5, "rate_factors": {"head.*": 3.0}},
-    )
+    learner, history = t.train(**SETTINGS)
     (tmp_path / "one.json").write_text(
         json.dumps([{k: v for k, v in epoch.items() if k != "batches"} for epoch in history])
     )
@@ -113,8 +126,12 @@ def test_a_process_that_dies_ends_the_run_which_resumes(two, tmp_path):
     assert run.returncode != 0 and "Signal 9" in run.stderr
     assert time.monotonic() - start < 120
     assert not list((tmp_path / "results").glob("*.json"))
-    run = torchrun(2, tmp_path, tmp_path / "results")
-    assert run.returncode == 0, run.stderr
+    # Again by processes of its kind, without the seconds in which it imports the package.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    again = [started(as_rank, rank, port, tmp_path, tmp_path / "results") for rank in range(2)]
+    assert [ended(process) for process in again] == [0, 0]
     np.testing.assert_array_equal(losses(tmp_path / "results" / "0.json"), losses(two / "0.json"))
     resumed = weights(tmp_path / "results" / "0.safetensors")
     assert torch.equal(resumed, weights(two / "0.safetensors"))

@@ -271,7 +271,7 @@ def test_variance_over_orders_falls_with_the_members():
             classifier(inputs="vectors", n_estimators=m, random_state=seed)
             .fit(X, y)
             .predict_proba(new)
-            for seed in range(60)
+            for seed in range(30)
         ]
         return np.var(found, 0).mean()
 
@@ -471,7 +471,7 @@ def test_pairs_are_meta_trained_on_as_fit_reads_them():
     def weights(source, vectors):
         learner = small_learner("transformer", "vectors", n_inputs=8, n_ways=5)
         estimator = FewShotTransformerClassifier(learner, random_state=0)
-        settings = {"max_steps": 2, "eval_every": 1, "verbose": False}
+        settings = {"max_steps": 2, "eval_every": 2, "verbose": False}
         estimator.meta_fit(source, vectors=vectors, validation_datasets=source, **settings)
         return dict(estimator.learner_.named_parameters())
 

@@ -3,16 +3,15 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import ended, started
 from sklearn.datasets import load_iris, make_friedman1
 from skorch.callbacks import Callback
 from test_gaussian_process import same_weights, small_learner
@@ -23,7 +22,6 @@ from sklearn_meta.tasks import TablePrior
 from sklearn_meta.tasks.regression_prior import RegressionPrior
 from sklearn_meta.weights import load_learner, save_learner
 
-ROOT = Path(__file__).parents[1]
 FEW = {"max_steps": 4, "eval_every": 2, "batch_size": 2, "n_shots": (3, 5), "n_unlabelled": 5}
 
 
@@ -236,22 +234,20 @@ def meta_fit_command(output, *more):
     return [*command, "--batch-size", "2", "--eval-every", "2", "--output", output, *more]
 
 
+def main_in(folder, command):
+    os.chdir(folder)
+    sys.exit(main(command))
+
+
 def test_a_killed_meta_fit_of_the_command_line_goes_on(here, capsys):
     command = meta_fit_command("half.safetensors", "--max-steps", "30", "--checkpoint-dir", "half")
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sklearn_meta", *command],
-        stderr=subprocess.PIPE,
-        env=environment,
-        cwd=here,
-    )
+    process = started(main_in, here, command)
     while not (here / "half" / "checkpoint.safetensors").exists():
-        assert process.poll() is None, process.communicate()
+        assert process.is_alive()
         time.sleep(0.005)
     process.kill()
-    assert process.wait() == -signal.SIGKILL
+    assert ended(process) == -signal.SIGKILL
     assert not (here / "half.safetensors").exists()
-    process.stderr.close()
     assert main([*command, "--seed", "1"]) == 1  # another run than the checkpoint's
     assert "checkpoint" in capsys.readouterr().err
     assert main(command) == 0

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from processes import ended, started
 from sklearn.datasets import load_iris, load_wine
 
 import sklearn_meta
@@ -105,16 +106,16 @@ def test_evaluate_pipes_json(here):
     assert "evaluate: 100%" in stderr
 
 
-def test_an_error_is_one_line(here):
-    process = sklearn_meta_process("evaluate", "tables", "--weights", "none such", cwd=here)
-    stdout, stderr = process.communicate()
-    assert process.returncode == 1 and stdout == ""
+def test_an_error_is_one_line(capsys):
+    assert call("evaluate", "tables", "--weights", "none such") == 1
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
     assert stderr.count("\n") == 1
     assert stderr.startswith("sklearn-meta evaluate: error: ") and "none such" in stderr
 
 
 def test_interrupted_meta_fit_goes_on(here):
-    settings = ("--max-steps", 60, "--eval-every", 3, "--seed", 3)
+    settings = ("--max-steps", 30, "--eval-every", 3, "--seed", 3)
     again = meta_fit_prior("half.safetensors", *settings, "--checkpoint-dir", "half")
     process = sklearn_meta_process(*again, cwd=here)
     checkpoint = here / "half" / "checkpoint.safetensors"
@@ -556,21 +557,23 @@ def test_help_names_every_command_and_peers(capsys):
     assert set(peers()) >= {"LabelSpreading", "RandomForest"}  # as the examples say
 
 
+def call_on_a_small_disk(folder, arguments):
+    """The command in that folder, where no file may have more than 4 kB."""
+    import resource
+
+    os.chdir(folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+    with open("stderr", "w") as sys.stderr:
+        sys.exit(call(*arguments))
+
+
 def test_a_disk_that_is_full_is_told_in_one_line(here):
     pytest.importorskip("resource")
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "from sklearn_meta.__main__ import main; sys.exit(main(sys.argv[1:]))"
-    )
     arguments = meta_fit_prior("full.safetensors", "--checkpoint-dir", "full", "--eval-every", 2)
-    run = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        **{"cwd": here, "env": os.environ | {"PYTHONPATH": str(ROOT)}},
-        **{"capture_output": True, "text": True},
-    )
-    assert run.returncode == 1, run.stderr
-    assert "error: full/checkpoint.safetensors cannot be written" in run.stderr
-    assert "make room on the disk" in run.stderr and "Traceback" not in run.stderr
+    assert ended(started(call_on_a_small_disk, here, arguments)) == 1
+    stderr = (here / "stderr").read_text()
+    assert "error: full/checkpoint.safetensors cannot be written" in stderr
+    assert "make room on the disk" in stderr and "Traceback" not in stderr
     assert not list((here / "full").iterdir())
 
 

@@ -30,7 +30,8 @@ KINDS = st.sampled_from(COVARIANCE_TYPES)
 
 def random_learner(seed=0):
     """A network that advises at random: what holds for it holds for any."""
-    learner = MixtureLearner().requires_grad_(False)
+    small = {"width": 8, "n_heads": 2, "n_layers": 1, "n_rounds": 2}
+    learner = MixtureLearner(backbone_config=small).requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
     for parameter in learner.parameters():
         parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
@@ -338,7 +339,7 @@ def test_meta_fit(tmp_path):
     """On classes of real points; what it learned is kept by clone and forgotten with weights."""
     X, y = make_blobs(200, centers=4, n_features=3, random_state=0)
     mixture = AmortizedGMM(4, covariance_type="diag", backbone="mixture_transformer")
-    settings = {"max_steps": 4, "eval_every": 2, "batch_size": 4, "verbose": False}
+    settings = {"max_steps": 4, "eval_every": 2, "batch_size": 2, "verbose": False}
     mixture.meta_fit([(X, y)], validation_datasets=[(X, y)], **settings)
     assert len(mixture.history_) == 2
     means = mixture.fit(X).means_
@@ -351,7 +352,7 @@ def test_meta_fit(tmp_path):
     mixture.set_params(backbone=LEARNER, dtype="float64")
     assert_array_equal(mixture.fit(X).means_, before)
     prior = MixturePrior(max_components=3, max_columns=3, n_points=(40, 60))
-    AmortizedGMM(backbone="mixture_transformer").meta_fit(prior, optimizer="muon", **settings)
+    AmortizedGMM(backbone="mixture_transformer").meta_fit(prior, optimizer="muon", **settings | {"max_steps": 2})
 
 
 def test_more_starts_are_never_less_likely():

@@ -135,7 +135,7 @@ def test_unlabelled_rows_help_on_manifolds():
         assert gain(few_shot(figure(rng, y, n_classes), y, rng) for _ in range(20)) > 0.1, figure
 
     def drawn(family):
-        tables = draws(200, families=(family,), n_classes=(2, 4))
+        tables = draws(100, families=(family,), n_classes=(2, 4))
         return [few_shot(X, y, rng) for _, X, y in tables]
 
     assert gain(drawn("manifold")) > 0 > gain(drawn("linear"))
