@@ -78,8 +78,7 @@ class MetaEstimator(BaseEstimator):
         Training starts from the weights that ``backbone`` names, or from random ones if it names
         an architecture; called again, it goes on from what it learned. It has nothing to do with
         ``fit``: the context of an earlier ``fit`` is left as it is, and later calls of ``fit`` and
-        ``predict`` use the new weights. Processes started by ``torchrun`` share each step between
-        them.
+        ``predict`` use the new weights. Processes started by ``torchrun`` share each step.
 
         Parameters
         ----------
@@ -152,6 +151,7 @@ class MetaEstimator(BaseEstimator):
             patience=patience,
             ema_decay=ema_decay,
             n_workers=n_workers,
+            n_groups=None,
             callbacks=callbacks,
             checkpoint_dir=checkpoint_dir,
             verbose=verbose,

@@ -17,10 +17,9 @@ _KINDS = {
     "n_validation": (Integral, 1),
     "n_workers": (Integral, 0),
     "n_pooled": (Integral, 1),
-    "n_groups": (Integral, 1),
 }
 #: Of those that may also be None.
-_OPTIONAL = {"patience": (Real, 1), "ema_decay": (Real, 0)}
+_OPTIONAL = {"patience": (Real, 1), "ema_decay": (Real, 0), "n_groups": (Integral, 1)}
 _MAY_BE_ENDLESS = ("eval_every", "patience", "clip")
 _CHOICES = {"keep": ("best", "last"), "precision": ("auto", "float32", "bfloat16")}
 

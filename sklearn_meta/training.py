@@ -117,7 +117,8 @@ def meta_train(
     n_pooled, n_groups : int, default=16 and 4
         Batches drawn at a time, over which tasks are sorted by size so that little is padded,
         and groups of like size that make a batch: their gradients add up to one step. Of several
-        processes each takes as many of the groups.
+        processes each takes as many of the groups. None groups are four on a GPU, and on a CPU of
+        two tasks each, or of one.
     alone : bool, default=False
         Whether each of several processes does all the work, as where a step is one task.
     random_state : int, default=0
@@ -148,6 +149,10 @@ def meta_train(
             f"batch_size={batch_size} cannot be shared equally by {shared.count} processes."
         )
     max_steps, batch_size = int(max_steps), int(batch_size)
+    if n_groups is None:
+        # A core is fastest on what its cache holds, and two tasks are nearly of one size.
+        on_cpu = torch.device(device).type == "cpu"
+        n_groups = batch_size // math.gcd(batch_size, 2) if on_cpu else 4
     learning_rate = float(learning_rate)  # of float32 its factors would be rounded
     eval_every = int(min(eval_every, max_steps))
     n_epochs = math.ceil(max_steps / eval_every)

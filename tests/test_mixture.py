@@ -352,7 +352,8 @@ def test_meta_fit(tmp_path):
     mixture.set_params(backbone=LEARNER, dtype="float64")
     assert_array_equal(mixture.fit(X).means_, before)
     prior = MixturePrior(max_components=3, max_columns=3, n_points=(40, 60))
-    AmortizedGMM(backbone="mixture_transformer").meta_fit(prior, optimizer="muon", **settings | {"max_steps": 2})
+    settings["max_steps"] = 2
+    AmortizedGMM(backbone="mixture_transformer").meta_fit(prior, optimizer="muon", **settings)
 
 
 def test_more_starts_are_never_less_likely():

@@ -12,7 +12,7 @@ from labels import label_matrix
 from sklearn.datasets import load_diabetes
 from skorch.callbacks import Callback
 
-from sklearn_meta import MetaGPRegressor
+from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
@@ -215,6 +215,21 @@ def test_groups_change_the_padding_and_not_the_gradient():
     # AdamW makes a step of a gradient that is nothing but rounding: the mean tells.
     moved = (parameters(one) - parameters(new_learner())).abs().mean()
     assert (parameters(two) - parameters(one)).abs().mean() < 0.01 * moved
+
+
+@pytest.mark.parametrize("batch_size, n_tasks", [(6, 2), (3, 1)])
+def test_meta_fit_reads_two_tasks_at_a_time_on_a_cpu(batch_size, n_tasks):
+    """Or one, where there is an odd number; more of them are padded more."""
+    learner, seen = new_learner(), []
+
+    def count(module, args, inputs):
+        seen.append(len(inputs["x"]))
+
+    learner.register_forward_pre_hook(count, with_kwargs=True)
+    MetaSemiSupervisedClassifier(learner, device="cpu").meta_fit(
+        TablePrior(), max_steps=2, eval_every=2, batch_size=batch_size, verbose=False
+    )
+    assert seen == [n_tasks] * (2 * batch_size // n_tasks)
 
 
 def test_max_steps_need_not_be_a_multiple_of_an_epoch():
