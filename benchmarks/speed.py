@@ -273,12 +273,8 @@ def attention_rows(shapes, n_repeats, args):
             voting = torch.ones(1, D2, dtype=torch.bool, device=args.device)
             for dtype in dtypes(args.device):
                 torch.manual_seed(0)
-                qkv = [
-                    torch.randn(size, device=args.device).to(getattr(torch, dtype))
-                    for _ in range(3)
-                ]
-                for tensor in qkv:
-                    tensor.requires_grad_(True)
+                like = {"device": args.device, "dtype": getattr(torch, dtype)}
+                qkv = [torch.randn(size, **like, requires_grad=True) for _ in range(3)]
 
                 def folded(q, k, v, readable=readable, voting=voting):
                     return layer.weights(q, k, readable, voting) @ v
@@ -388,10 +384,11 @@ def write(rows, output, args):
     if args.device != "cpu":
         where = f"{torch.cuda.get_device_name(args.device)}; estimators on {where}"
     quick = ", --quick" if args.quick else ""
-    if len(dtypes(args.device)) == 1:
-        quick += ". bfloat16 is left out: this device emulates it"
+    emulated = dtypes(args.device) == ["float32"]
+    left_out = " bfloat16 is left out: this device emulates it." if emulated else ""
     lines = [
-        f"torch {torch.__version__}, {where}{quick}. Medians; ratios above 1: ours is better.",
+        f"torch {torch.__version__}, {where}{quick}.{left_out} Medians; ratios above 1: ours is "
+        "better.",
         "",
     ]
     for name in dict.fromkeys(row["benchmark"] for row in rows):

@@ -117,8 +117,8 @@ def meta_train(
     n_pooled, n_groups : int, default=16 and 4
         Batches drawn at a time, over which tasks are sorted by size so that little is padded,
         and groups of like size that make a batch: their gradients add up to one step. Of several
-        processes each takes as many of the groups. None groups are four on a GPU, and on a CPU of
-        two tasks each, or of one.
+        processes each takes as many of the groups. If ``n_groups`` is None, there are four on a
+        GPU, and on a CPU groups of two tasks, or of one where ``batch_size`` is odd.
     alone : bool, default=False
         Whether each of several processes does all the work, as where a step is one task.
     random_state : int, default=0

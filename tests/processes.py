@@ -11,14 +11,21 @@ CONTEXT.set_forkserver_preload(["sklearn_meta.training", "torch._dynamo"])
 
 def started(function, *arguments):
     """A process, running, that calls a function of a module, with arguments that can be pickled."""
-    process = CONTEXT.Process(target=_alone, args=(function, *arguments))
+    process = CONTEXT.Process(target=_alone, args=(function, *arguments), daemon=True)
     process.start()
     return process
 
 
 def ended(process):
-    """The exit status of a process, when it has ended: minus the signal that killed it."""
-    process.join()
+    """The exit status of a process, when it has ended: minus the signal that killed it.
+
+    One that runs for three minutes is ended with an error, such as one of two that waits for the
+    other.
+    """
+    process.join(180)
+    if process.is_alive():
+        process.kill()
+        raise TimeoutError(f"{process.name} was still running after three minutes")
     return process.exitcode
 
 

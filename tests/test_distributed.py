@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import test_training as t
 import torch
 from processes import ended, started
 from safetensors.torch import load_file, save_file
+from torch.distributed.elastic.utils.distributed import get_free_port
 
 from sklearn_meta import MetaLSTMClassifier, training
 from sklearn_meta.distributed import OneProcess, is_first_process
@@ -71,10 +71,11 @@ def torchrun(n_processes, checkpoints, results, *more):
 
 def as_rank(rank, port, *arguments):
     """One of two processes with the variables that torchrun gives to those it starts."""
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    numbers = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
-    numbers["OMP_NUM_THREADS"] = "1"  # accelerate takes as many as there are else
-    os.environ.update(address | numbers)
+    os.environ |= {
+        **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
+        **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"},
+        "OMP_NUM_THREADS": "1",  # accelerate takes as many as there are else
+    }
     train_and_save(*arguments)
 
 
@@ -127,10 +128,8 @@ def test_a_process_that_dies_ends_the_run_which_resumes(two, tmp_path):
     assert time.monotonic() - start < 120
     assert not list((tmp_path / "results").glob("*.json"))
     # Again by processes of its kind, without the seconds in which it imports the package.
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    again = [started(as_rank, rank, port, tmp_path, tmp_path / "results") for rank in range(2)]
+    arguments = get_free_port(), tmp_path, tmp_path / "results"
+    again = [started(as_rank, rank, *arguments) for rank in range(2)]
     assert [ended(process) for process in again] == [0, 0]
     np.testing.assert_array_equal(losses(tmp_path / "results" / "0.json"), losses(two / "0.json"))
     resumed = weights(tmp_path / "results" / "0.safetensors")
