@@ -115,7 +115,7 @@ class MetaEstimator(BaseEstimator):
             Decay of a moving average of the weights, such as 0.999, which is validated and kept
             in place of the weights.
         n_workers : int, default=0
-            Processes that prepare batches meanwhile; each draws all tasks, so one or two will do.
+            Processes that prepare batches meanwhile; what is drawn is the same for any number.
         callbacks : list of skorch callbacks, default=None
             Taken as they are.
         checkpoint_dir : path, default=None

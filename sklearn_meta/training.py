@@ -26,6 +26,7 @@ from .seeding import seeded
 from .settings import check_settings
 from .tasks import batches, names_in
 from .tasks.sources import suited
+from .tasks.stream import Batches, EpisodeStream
 
 
 def meta_train(
@@ -113,12 +114,13 @@ def meta_train(
     precision : {"auto", "float32", "bfloat16"}, default="auto"
         bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
     n_workers : int, default=0
-        Processes that prepare batches; each draws all tasks, so one or two will do.
+        Processes that prepare batches, a pool each; what is drawn is the same for any number.
     n_pooled, n_groups : int, default=16 and 4
         Batches drawn at a time, over which tasks are sorted by size so that little is padded,
         and groups of like size that make a batch: their gradients add up to one step. Of several
-        processes each takes as many of the groups. If ``n_groups`` is None, there are four on a
-        GPU, and on a CPU groups of two tasks, or of one where ``batch_size`` is odd.
+        processes each takes as many of the groups. If ``n_groups`` is None, there are up to four
+        on a GPU, of eight tasks or more, and on a CPU groups of two tasks, or of one where
+        ``batch_size`` is odd.
     alone : bool, default=False
         Whether each of several processes does all the work, as where a step is one task.
     random_state : int, default=0
@@ -150,9 +152,7 @@ def meta_train(
         )
     max_steps, batch_size = int(max_steps), int(batch_size)
     if n_groups is None:
-        # A core is fastest on what its cache holds, and two tasks are nearly of one size.
-        on_cpu = torch.device(device).type == "cpu"
-        n_groups = batch_size // math.gcd(batch_size, 2) if on_cpu else 4
+        n_groups = groups_for(device, batch_size)
     learning_rate = float(learning_rate)  # of float32 its factors would be rounded
     eval_every = int(min(eval_every, max_steps))
     n_epochs = math.ceil(max_steps / eval_every)
@@ -232,7 +232,8 @@ def meta_train(
         optimizer__param_groups=rates(learning_rate, rate_factors or {}),
         lr=learning_rate,
         max_epochs=n_epochs,
-        batch_size=1,  # a stream's item is a whole batch of tasks, in groups
+        batch_size=1,  # an item is a list of whole batches of tasks, or one of validation
+        iterator_train=Batches,
         iterator_train__collate_fn=_only,
         iterator_train__num_workers=n_workers,
         iterator_valid__collate_fn=_only,
@@ -280,36 +281,13 @@ def meta_train(
     return net.history
 
 
-class EpisodeStream(torch.utils.data.IterableDataset):
-    """The batches of one epoch after another; ``epoch`` says which comes next.
-
-    Parameters
-    ----------
-    source, sampler, **settings
-        See :func:`sklearn_meta.tasks.batches`.
-    n_batches : int
-        Batches an epoch.
-    """
-
-    def __init__(self, source, sampler, *, n_batches, **settings):
-        self.source = source
-        self.sampler = sampler
-        self.n_batches = n_batches
-        self.settings = settings
-        self.epoch = 0
-
-    def __len__(self):
-        return self.n_batches
-
-    def __iter__(self):
-        worker = torch.utils.data.get_worker_info()
-        rank, n_workers = (worker.id, worker.num_workers) if worker else (0, 1)
-        start = self.epoch * self.n_batches
-        stream = batches(self.source, self.sampler, start=start, **self.settings)
-        for i in range(self.n_batches):
-            batch = next(stream)
-            if i % n_workers == rank:
-                yield batch
+def groups_for(device, batch_size):
+    """In how many groups of tasks a device reads a batch fastest, an int."""
+    if torch.device(device).type == "cpu":
+        # A core is fastest on what its cache holds, and two tasks are nearly of one size.
+        return batch_size // math.gcd(batch_size, 2)
+    # A GPU is through with thirty small tasks before its host has launched the next ones.
+    return min(max(batch_size // 8, 1), 4)
 
 
 class MetaNet(NeuralNet):

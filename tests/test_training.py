@@ -19,7 +19,8 @@ from sklearn_meta.learner import Learner
 from sklearn_meta.optimizers import rate_at
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
-from sklearn_meta.training import EpisodeStream, meta_train
+from sklearn_meta.tasks.stream import Batches, EpisodeStream
+from sklearn_meta.training import groups_for, meta_train
 
 SMALL = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
 
@@ -190,8 +191,19 @@ def test_every_setting_of_the_optimiser_reaches_it(setting):
 
 
 @pytest.mark.parametrize("n_workers", [1, 2])
-def test_workers_change_nothing(whole, n_workers):
-    assert_same(train(n_workers=n_workers), whole)
+def test_workers_change_nothing(n_workers):
+    """An epoch begins in the middle of a pool of two batches, and has parts of two or three."""
+    assert_same(train(n_pooled=2, n_workers=n_workers), train(n_pooled=2))
+
+
+def test_seeds_of_tasks_are_plain_numbers(monkeypatch):
+    """numpy takes no lists in lists from 2.5 on."""
+    given, default_rng = [], np.random.default_rng
+    monkeypatch.setattr(
+        np.random, "default_rng", lambda seed: given.append(seed) or default_rng(seed)
+    )
+    next(batches(TablePrior(), EpisodeSampler(), batch_size=1, seed=[7, 1]))
+    assert np.shape(given) == (1, 3)
 
 
 def test_every_epoch_has_new_tasks():
@@ -200,7 +212,7 @@ def test_every_epoch_has_new_tasks():
     stream = EpisodeStream(source, sampler, n_batches=3, **settings)
     expected = batches(source, sampler, **settings)
     for stream.epoch in range(3):
-        for groups in stream:
+        for groups in Batches(stream, batch_size=None):
             for (_, target), (_, other) in zip(groups, next(expected), strict=True):
                 assert torch.equal(target, other)
     losses = train(learning_rate=0.0, validation_source=None)[1][:, "train_loss"]
@@ -230,6 +242,13 @@ def test_meta_fit_reads_two_tasks_at_a_time_on_a_cpu(batch_size, n_tasks):
         TablePrior(), max_steps=2, eval_every=2, batch_size=batch_size, verbose=False
     )
     assert seen == [n_tasks] * (2 * batch_size // n_tasks)
+
+
+@pytest.mark.parametrize(
+    "batch_size, n_groups", [(1, 1), (8, 1), (12, 1), (16, 2), (32, 4), (256, 4)]
+)
+def test_a_gpu_reads_eight_tasks_at_a_time_or_more(batch_size, n_groups):
+    assert groups_for("cuda", batch_size) == n_groups
 
 
 def test_max_steps_need_not_be_a_multiple_of_an_epoch():

@@ -1,8 +1,10 @@
 """The stream of meta-training: tasks in batches, and each batch in groups of like size."""
 
 import math
+from itertools import islice
 
 import numpy as np
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 
 def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups=4, share=(0, 1)):
@@ -24,7 +26,7 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
         :class:`sklearn_meta.tasks.Curriculum`.
     batch_size : int
         Tasks a batch.
-    seed : int
+    seed : int or sequence of int
     start : int, default=0
         Number of batches to skip.
     n_pooled : int, default=16
@@ -40,17 +42,69 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
     groups : list of (inputs, target)
         What ``sampler.collate`` makes of them.
     """
-    n_groups = math.gcd(n_groups, batch_size)
-    rank, n_processes = share
+    settings = {"batch_size": batch_size, "seed": seed, "n_groups": n_groups, "share": share}
     pool, skip = divmod(start, n_pooled)
     while True:
-        rng = np.random.default_rng([seed, pool])
-        n_tasks = n_pooled * batch_size
-        here = sampler.at(pool * n_tasks) if hasattr(sampler, "at") else sampler
-        tasks = [here.draw(source.draw(rng), rng) for _ in range(n_tasks)]
-        order = sorted(range(len(tasks)), key=lambda i: here.size(tasks[i]))
-        groups = rng.permutation(np.reshape(order, (n_pooled * n_groups, -1)))
-        for members in groups.reshape(n_pooled, n_groups, -1)[skip:]:
-            mine = members[rank::n_processes]
-            yield [here.collate([tasks[i] for i in group]) for group in mine]
+        yield from _pool(source, sampler, pool, skip, n_pooled=n_pooled, **settings)
         pool, skip = pool + 1, 0
+
+
+def _pool(source, sampler, pool, skip, *, batch_size, seed, n_pooled, n_groups, share=(0, 1)):
+    """The batches of one pool, less the first ``skip`` of them."""
+    n_groups = math.gcd(n_groups, batch_size)
+    rank, n_processes = share
+    rng = np.random.default_rng([*np.ravel(seed), pool])  # numpy 2.5 takes none in lists of lists
+    n_tasks = n_pooled * batch_size
+    here = sampler.at(pool * n_tasks) if hasattr(sampler, "at") else sampler
+    tasks = [here.draw(source.draw(rng), rng) for _ in range(n_tasks)]
+    order = sorted(range(len(tasks)), key=lambda i: here.size(tasks[i]))
+    groups = rng.permutation(np.reshape(order, (n_pooled * n_groups, -1)))
+    for members in groups.reshape(n_pooled, n_groups, -1)[skip:]:
+        mine = members[rank::n_processes]
+        yield [here.collate([tasks[i] for i in group]) for group in mine]
+
+
+class EpisodeStream(IterableDataset):
+    """The batches of one epoch after another; ``epoch`` says which comes next.
+
+    An item has those of one pool, so that several workers draw several pools at a time, and the
+    order is the same for any number of them.
+
+    Parameters
+    ----------
+    source, sampler, **settings
+        See :func:`batches`.
+    n_batches : int
+        Batches an epoch.
+    """
+
+    def __init__(self, source, sampler, *, n_batches, n_pooled, **settings):
+        self.source = source
+        self.sampler = sampler
+        self.n_batches = n_batches
+        self.n_pooled = n_pooled
+        self.settings = {"n_pooled": n_pooled, **settings}
+        self.epoch = 0
+
+    def __len__(self):
+        return self.n_batches
+
+    def __iter__(self):
+        worker = get_worker_info()
+        rank, n_workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        start = self.epoch * self.n_batches
+        end = start + self.n_batches
+        for pool in range(start // self.n_pooled + rank, -(-end // self.n_pooled), n_workers):
+            begin = pool * self.n_pooled
+            skip = max(start - begin, 0)
+            drawn = _pool(self.source, self.sampler, pool, skip, **self.settings)
+            part = islice(drawn, end - begin - skip)
+            yield list(part) if worker else part  # one after another where nobody waits for all
+
+
+class Batches(DataLoader):
+    """The batches of an :class:`EpisodeStream`, one by one."""
+
+    def __iter__(self):
+        for pool in super().__iter__():
+            yield from pool
