@@ -261,7 +261,7 @@ def _labelled_rows(table):
         raise ValueError("its target is continuous, and classes are needed.")
     if len(np.unique(y)) < 2:
         raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.")
-    return _rows(X if hasattr(X, "shape") else np.asarray(X), rows), y
+    return _rows(X if hasattr(X, "shape") else np.asarray(text_as_objects(X)), rows), y
 
 
 def _rows(X, rows):

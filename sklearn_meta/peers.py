@@ -1,7 +1,5 @@
 """scikit-learn's own classifiers, ready for tables with categories and gaps, to compare with."""
 
-from numbers import Real
-
 import numpy as np
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
@@ -13,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
-from .cells import in_seconds, is_missing_value
+from .cells import is_missing_value
 from .model_selection import Transductive
 
 
@@ -38,7 +36,7 @@ def peers():
     def supervised(classifier):
         return SelfTrainingClassifier(classifier, max_iter=0)  # fits the labelled rows, that is all
 
-    shrink = FunctionTransformer(_shrink)
+    shrink = FunctionTransformer(_shrink).set_output(transform="default")
     return {
         "LabelSpreading": peer(shrink, LabelSpreading(gamma=1.0)),
         "GaussianProcess": peer(shrink, supervised(GaussianProcessClassifier(optimizer=None))),
@@ -51,9 +49,9 @@ def peers():
 def preparation():
     """A transformer from raw tables to finite numbers.
 
-    Columns of numbers: missing cells get the column's mean, then zero mean and unit variance.
-    Others: missing cells get the most frequent category, then one-hot, left as 0 and 1; two
-    categories take one column.
+    Columns of numbers, among them dates, as our own estimators read them: missing cells get the
+    column's mean, then zero mean and unit variance. Others: missing cells get the most frequent
+    category, then one-hot, left as 0 and 1; two categories take one column.
 
     Returns
     -------
@@ -68,20 +66,20 @@ def preparation():
         SimpleImputer(strategy="most_frequent", keep_empty_features=True),
         OneHotEncoder(drop="if_binary", sparse_output=False),
     )
-    return make_column_transformer((numbers, _numbers), (categories, _categories))
+    of_both = make_column_transformer((numbers, _numbers), (categories, _categories))
+    return of_both.set_output(transform="default")
 
 
 def _numbers(X):
-    """Positions of the columns that hold numbers, or dates; booleans are categories."""
-    if hasattr(X, "dtypes"):
-        return [j for j, dtype in enumerate(X.dtypes) if getattr(dtype, "kind", "O") in "iufmM"]
-    if X.dtype == object:
-        return [j for j in range(X.shape[1]) if all(map(_is_number, X[:, j]))]
-    return list(range(X.shape[1])) if X.dtype.kind in "iuf" else []
+    """Positions of the columns that our own estimators read as numbers; but not of booleans."""
+    from .tasks.encoding import TableEncoder  # with which torch comes
 
-
-def _is_number(value):
-    return value is None or (isinstance(value, Real) and not isinstance(value, bool))
+    dtypes = X.dtypes if hasattr(X, "dtypes") else [X.dtype] * X.shape[1]
+    kinds = [getattr(dtype, "kind", "O") for dtype in dtypes]
+    encoder = TableEncoder().fit(X)
+    empty = {j for j in encoder.unseen_ if kinds[j] == "O"}
+    booleans = {j for j, kind in enumerate(kinds) if kind == "b"}
+    return sorted(set(range(X.shape[1])) - {*encoder.categorical_} - empty - booleans)
 
 
 def _categories(X):
@@ -89,13 +87,10 @@ def _categories(X):
 
 
 def _as_float(X):
-    """Numbers of a table; dates and durations in seconds, as our own estimators read them."""
-    if not hasattr(X, "dtypes"):
-        return X.astype(float)
-    columns = [X.iloc[:, j] for j in range(X.shape[1])]
-    return np.column_stack(
-        [in_seconds(c, c.dtype.kind) if c.dtype.kind in "mM" else c.astype(float) for c in columns]
-    )
+    """Numbers of a table; dates and durations in seconds."""
+    from .tasks.encoding import columns_of, to_float
+
+    return np.column_stack([to_float(values) for values, _ in columns_of(X)])
 
 
 def _as_text(X):

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import warnings
+from decimal import Decimal
 from pathlib import Path
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris, load_wine
 from sklearn.dummy import DummyClassifier
@@ -256,6 +259,38 @@ def test_preparation_imputes_encodes_and_standardises():
     assert set(np.unique(prepared[:, 3:])) == {0, 1}
     array = X.astype(object).where(X.notna(), None).to_numpy()
     assert preparation().fit_transform(array).shape == prepared.shape
+
+
+def test_peers_read_numbers_as_we_do_whatever_holds_them():
+    X, y = IRIS
+    plain = preparation().fit_transform(X)
+    decimals = pd.DataFrame(X).map(lambda value: Decimal(str(value)))
+    for same in (pd.DataFrame(X).astype(object), X.astype(object), decimals):
+        np.testing.assert_allclose(preparation().fit_transform(same), plain)
+    days = pd.date_range("2020-01-01", periods=9)
+    dates = np.array([[day.date()] for day in days], dtype=object)
+    for column in (
+        dates,
+        pd.DataFrame(dates),
+        days.to_numpy()[:, None],
+        days.to_period().to_frame(),
+    ):
+        made = preparation().fit_transform(column)
+        np.testing.assert_allclose(made[:, 0] * np.std(range(9)), np.arange(9) - 4)
+    rows = [[*row, "text"] for row in X.tolist()]
+    found, expected = (
+        evaluate({"1-NN": peers()["1-NN"]}, {"t": (table, y)}, n_shots=3, n_episodes=2).summary()
+        for table in (rows, np.array(rows, dtype=object))
+    )
+    assert found[0]["accuracy"] == expected[0]["accuracy"]
+
+
+def test_preparation_makes_an_array_whatever_others_are_asked_for():
+    X, y = IRIS
+    with config_context(transform_output="pandas"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert type(preparation().fit_transform(X)) is np.ndarray
+        peers()["LabelSpreading"].fit(X, y).predict(X)
 
 
 def test_peers_take_tables_as_they_come():

@@ -73,7 +73,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if categorical or not _is_matrix(X):
             columns = [
                 _as_text(column) if j in categorical else _column(column, dtype)
-                for j, (column, dtype) in enumerate(_columns(X))
+                for j, (column, dtype) in enumerate(columns_of(X))
             ]
         self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]
         self.categorical_ = [
@@ -125,7 +125,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not self.encoders_ and _is_matrix(X):
             return X.astype(np.float64)
         blocks = []
-        for j, (values, dtype) in enumerate(_columns(X)):
+        for j, (values, dtype) in enumerate(columns_of(X)):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
                 if getattr(dtype, "kind", "O") in "mM":
                     raise ValueError(
@@ -138,7 +138,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 if j in self.unseen_ and column.dtype == object:
                     column = np.full(len(column), np.nan)
                 blocks.append(_as_float(column, j)[:, None])
-        return np.hstack(blocks)
+        return np.hstack([np.empty((len(X), 0)), *blocks])
 
     @staticmethod
     def _one_hot(encoder, column):
@@ -189,7 +189,7 @@ def _is_matrix(X):
     return isinstance(X, np.ndarray) and X.dtype.kind in "fiub"
 
 
-def _columns(X):
+def columns_of(X):
     """The columns of a table, each an array of its values and its dtype."""
     if hasattr(X, "columns"):
         return [_values(column, column.dtype) for _, column in X.items()]
@@ -253,7 +253,7 @@ def _column(column, dtype):
     numeric = kind in "fiubmM" and str(dtype) != "category"
     if not numeric and (str(dtype) == "object" or _are_numbers(column, dtype)):
         numeric = _is_numeric(column)
-    return _to_float(column) if numeric else _as_text(column)
+    return to_float(column) if numeric else _as_text(column)
 
 
 def _is_empty(column):
@@ -271,13 +271,14 @@ def _are_numbers(column, dtype):
 
 def _is_numeric(column):
     try:
-        _to_float(column)
+        to_float(column)
     except (TypeError, ValueError):
         return False
     return True
 
 
-def _to_float(column):
+def to_float(column):
+    """Numbers of a column, float64; NaN where a cell is missing."""
     column = np.asarray(column)
     if column.dtype == object:
         column = np.where(is_missing(column), np.nan, column)
