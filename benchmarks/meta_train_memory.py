@@ -40,7 +40,7 @@ def of_tables(head, task="online_classification"):
 
 
 def of_drawings(head, **head_config):
-    return MemoryLearner("mann", head, inputs="vectors", n_inputs=400, head_config=head_config)
+    return MemoryLearner("mann", head, inputs="pixels", n_inputs=400, head_config=head_config)
 
 
 class Blobs:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .backbones import FEW_SHOT_BACKBONES
 from .few_shot_learner import FewShotLearner
-from .rows import RowEstimator
+from .rows import RowEstimator, are_pixels, check_pixels
 from .table_validation import check_classes
 from .tasks import NWayKShot, TableEpisodes, Vectors, deal, in_units_of, moments_of
 from .tasks.running import projection
@@ -269,11 +269,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
     def _check_values(self, X):
         """Refuse pixels that are bytes, which the network has never seen."""
-        if self.learner_.inputs == "images" and not _are_pixels(X):
-            raise ValueError(
-                f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}: divide by 255, if "
-                "they are bytes."
-            )
+        if self.learner_.inputs == "images":
+            check_pixels(X)
 
     def _encoded(self, module, X):
         """Rows as the members share them: standardised, or read by the encoder; (n, I)."""
@@ -330,18 +327,13 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         return hasattr(self, "X_") and hasattr(self, "learner_")
 
 
-def _are_pixels(X):
-    """Whether values are in [0, 1], but for what interpolation rounds."""
-    return -1e-6 <= X.min() and X.max() <= 1 + 1e-6
-
-
 def _check_images(source, learner):
     """Refuse a source, if there is one, whose rows are no images as the network reads them."""
     if source is None:
         return
     drawn = source.draw(np.random.default_rng(0)).X
     is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
-    if not (is_rows and _are_pixels(drawn)):
+    if not (is_rows and are_pixels(drawn)):
         raise ValueError(
             f"The network reads images, and datasets hold {drawn.dtype} of shape "
             f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}: give vectors, such as "

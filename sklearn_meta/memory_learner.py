@@ -22,9 +22,10 @@ class MemoryLearner(nn.Module):
     head : {"onehot", "string"} or "gaussian"
         What labels are; "gaussian" is for the task "online_regression".
     task : {"online_classification", "online_regression"}
-    inputs : {"tables", "vectors"}, default="tables"
+    inputs : {"tables", "vectors", "pixels"}, default="tables"
         Whether rows come from tables of any columns, which are brought to the length that the
-        network reads, or are vectors of that length as they are, such as the pixels of an image.
+        network reads, or are vectors of that length as they are; those of pixels are in [0, 1],
+        and others are refused.
     n_inputs : int, default=32
         That length.
     backbone_config, head_config : dict, optional
@@ -57,8 +58,8 @@ class MemoryLearner(nn.Module):
                 f"A learner of {task!r} is 'mann' with a head of {list(heads)}, got {backbone!r} "
                 f"and {head!r}."
             )
-        if inputs not in ("tables", "vectors"):
-            raise ValueError(f"inputs must be 'tables' or 'vectors', got {inputs!r}.")
+        if inputs not in ("tables", "vectors", "pixels"):
+            raise ValueError(f"inputs must be 'tables', 'vectors' or 'pixels', got {inputs!r}.")
         check_integers(n_inputs=n_inputs)
         self.names = {"backbone": backbone, "head": head}
         self.task = task

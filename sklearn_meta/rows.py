@@ -108,6 +108,8 @@ class RowEstimator(MetaEstimator):
             )
         elif np.abs(X).max(initial=0) > np.finfo(np.float32).max:
             raise ValueError("Input X contains infinity or a value too large for float32.")
+        elif self.learner_.inputs == "pixels":
+            check_pixels(X)
         return X, y
 
     def __sklearn_tags__(self):
@@ -116,6 +118,20 @@ class RowEstimator(MetaEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.string = True
         return tags
+
+
+def are_pixels(X):
+    """Whether values are in [0, 1], but for what interpolation rounds."""
+    return -1e-6 <= X.min() and X.max() <= 1 + 1e-6
+
+
+def check_pixels(X):
+    """Refuse other values, such as bytes, which a network of pixels has never seen."""
+    if not are_pixels(X):
+        raise ValueError(
+            f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}: divide by 255, if "
+            "they are bytes."
+        )
 
 
 def _as_numbers(y):

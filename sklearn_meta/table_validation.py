@@ -8,7 +8,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from .cells import text_as_objects
+from .cells import text_as_objects, whole_labels
 from .tasks.encoding import in_pandas, is_missing
 
 
@@ -103,3 +103,28 @@ def encode(encoder, X):
     if np.isinf(encoded).any():
         raise ValueError("Input X contains infinity or a value too large for float64.")
     return encoded
+
+
+def declared_classes(classes):
+    """Classes that were told beforehand, an array."""
+    classes = sorted(classes) if isinstance(classes, set) else classes
+    try:
+        check_labels(classes)
+        return column_or_1d(whole_labels(classes))
+    except ValueError as error:
+        raise ValueError(f"classes must be a list of labels: {error}") from error
+
+
+def check_one_kind(*parts):
+    """Refuse labels that are the same and would not be known for it, or the other way round."""
+    kinds = {part.dtype for part in parts if len(part)}
+    if len(kinds) > 1 and any(kind.kind in "mM" for kind in kinds):
+        raise ValueError(
+            f"Labels are dates of {' and '.join(sorted(map(str, kinds)))}: of one stream they must "
+            "be of one unit."
+        )
+    if all(kind.kind in "iub" for kind in kinds) and kinds and np.result_type(*kinds).kind == "f":
+        raise ValueError(
+            f"Labels are {' and '.join(sorted(map(str, kinds)))}, which no type of integers holds: "
+            "of one stream they must be of one."
+        )

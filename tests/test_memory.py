@@ -140,6 +140,10 @@ def test_online_predictions_are_those_before_each_row(stream):
 def test_online_regression_is_that_before_each_row(stream):
     X, y, _ = stream
     mean, std = regressor(dtype="float64").predict_online(X, y, return_std=True)
+    # Of the first row nothing is known, whatever its target is.
+    other = np.r_[y[0] + 1e6, y[1:]]
+    before = regressor(dtype="float64").predict_online(X, other, return_std=True)
+    assert [mean[0], std[0]] == [part[0] for part in before]
     stepwise = regressor(dtype="float64").partial_fit(X[:1], y[:1])
     for i in range(1, len(X)):
         expected = stepwise.predict(X[i : i + 1], return_std=True)

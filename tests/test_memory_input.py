@@ -42,8 +42,25 @@ def test_labels_are_of_one_kind(more):
 
 @pytest.mark.parametrize("classes", ["abc", 5, [[0, 1]], [0, np.nan, 1], [None, 0], [pd.NA]])
 def test_declared_classes_are_a_list_of_labels(classes):
-    with pytest.raises(ValueError, match="1d array|NaN or None"):
+    with pytest.raises(ValueError, match="classes must be a list of .*(1d array|NaN or None)"):
         classifier().partial_fit(X[:40], Y[:40], classes=classes)
+
+
+def test_declared_classes_may_be_a_set_or_none_at_all():
+    for classes in ({0, 1, 2}, []):
+        found = classifier().partial_fit(X[:40], Y[:40], classes=classes).classes_
+        assert found.tolist() == [0, 1, 2] and found.dtype.kind == "i"
+
+
+def test_labels_of_two_types_that_have_none_in_common():
+    estimator = classifier().partial_fit(X[:40], Y[:40])
+    with pytest.raises(ValueError, match="int64 and uint64, which no type of integers holds"):
+        estimator.partial_fit(X[:40], Y[:40].astype(np.uint64))
+    days = np.array(["2020-01-01", "2021-01-01"] * 20, dtype="datetime64[D]")
+    estimator = classifier().partial_fit(X[:40], days).partial_fit(X[:40], days)
+    assert estimator.classes_.tolist() == np.unique(days).tolist()
+    with pytest.raises(ValueError, match="of one stream they must be of one unit"):
+        estimator.partial_fit(X[:40], days.astype("datetime64[ns]"))
 
 
 @pytest.mark.parametrize("more, message", [(np.nan, "NaN or None"), (3, "strings and numbers")])
@@ -167,6 +184,14 @@ def test_numbers_that_float32_does_not_hold():
     with pytest.raises(ValueError, match="too large for float32"):
         estimator.partial_fit(huge, np.zeros(11, dtype=int))
     assert np.isfinite(estimator.predict_proba(PIXELS)).all()
+
+
+def test_pixels_are_no_bytes():
+    estimator = classifier(backbone="omniglot_mann").fit(PIXELS, np.arange(10) % 5)
+    for method in ("predict", "fit"):
+        labels = [np.arange(10) % 5][: method == "fit"]
+        with pytest.raises(ValueError, match=r"Pixels must be in \[0, 1\], got .*divide by 255"):
+            getattr(estimator, method)(np.uint8(255 * PIXELS), *labels)
 
 
 def test_too_many_classes_are_told_which_weights_know_more():

@@ -10,6 +10,7 @@ from sklearn_meta.heads import GaussianTargets, LabelAttention, OneHotLabels, St
 from sklearn_meta.tasks import (
     ClassSequences,
     Curriculum,
+    Dataset,
     GaussianProcessPrior,
     ProjectedColumns,
     TableEpisodes,
@@ -186,6 +187,15 @@ def test_targets_are_asked_for_in_the_units_of_those_before(seed):
         assert np.isclose(abs(sequence.asked[t, 0]), min(abs(z), 6), rtol=1e-3, atol=1e-3)
         assert np.isclose(abs(sequence.shown[t, 0]), min(abs(shown), 5), rtol=1e-3, atol=1e-3)
         assert z * sequence.asked[t, 0] * shown * sequence.shown[t, 0] >= 0  # one sign for all
+
+
+def test_of_several_targets_one_is_drawn():
+    x = np.float32(np.arange(30)[:, None])
+    dataset = Dataset("two", x, np.float32(np.hstack([x, 1000 + x**2])))
+    sampler = TargetSequences(Vectors(1), n_rows=(30, 30), standardised=False)
+    drawn = [sampler.draw(dataset, np.random.default_rng(seed)).shown for seed in range(20)]
+    assert {one.shape for one in drawn} == {(30, 1)}
+    assert 0 < sum(one.max() > 1000 for one in drawn) < 20
 
 
 def test_targets_are_negated_in_half_of_the_sequences():

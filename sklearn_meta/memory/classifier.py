@@ -3,14 +3,12 @@
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import as_text
-from ..cells import whole_labels
 from ..heads import HEADS
-from ..table_validation import check_classes, check_labels
+from ..table_validation import check_classes, check_one_kind, declared_classes
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, draw_words
 from .base import OnlineEstimator
 
@@ -324,8 +322,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         known = {} if reset else self._slots
         declared = [] if reset else [self.classes_]
         if classes is not None:
-            check_labels(classes)
-            declared.append(column_or_1d(whole_labels(classes)))
+            declared.append(declared_classes(classes))
         slots, *labels = self._with_labels(y, known, declared)
         if reset:
             self._begin(X.shape[1])
@@ -343,11 +340,12 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
                 "Labels are strings and numbers: of one stream they must be all of one kind."
             )
         check_classes(y)
+        check_one_kind(*declared, y)
         labels, first, codes = np.unique(y, return_index=True, return_inverse=True)
         slots = dict(known)
         for label in labels[first.argsort()].tolist():
             slots.setdefault(label, len(slots))
-        classes = np.unique(np.concatenate([*declared, y]))
+        classes = np.unique(np.concatenate([part for part in (*declared, y) if len(part)]))
         n_words = self.learner_.head.n_words
         if len(classes) > n_words:
             strings, more = HEADS[self._task]["string"]().n_words, ""

@@ -258,7 +258,7 @@ class TargetSequences(SequenceSampler):
         Parameters
         ----------
         dataset : Dataset
-            Of a regression; class codes are taken for numbers.
+            Of a regression; class codes are taken for numbers, and of several targets one is drawn.
         rng : numpy.random.Generator
 
         Returns
@@ -268,7 +268,9 @@ class TargetSequences(SequenceSampler):
         low, high = np.log(self.n_rows)
         length = min(int(round(np.exp(rng.uniform(low, high)))), len(dataset.y))
         rows = rng.permutation(len(dataset.y))[:length]
-        y = dataset.y[rows].reshape(length, -1)[:, :1].astype(np.float64)
+        y = dataset.y[rows].reshape(length, -1)
+        chosen = rng.integers(y.shape[1]) if y.shape[1] > 1 else 0
+        y = y[:, [chosen]].astype(np.float64)
         x = self.vectors(dataset.X[rows], None, rng)
         if not self.standardised:
             return Sequence(x, y.astype(np.float32), y.astype(np.float32))
