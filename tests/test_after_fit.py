@@ -18,6 +18,8 @@ from sklearn_meta import (
     FewShotTransformerClassifier,
     MANNClassifier,
     MetaGPRegressor,
+    MetaLSTMClassifier,
+    MetaLSTMTagger,
     MetaSemiSupervisedClassifier,
     tables,
 )
@@ -195,6 +197,7 @@ SETS = [np.random.default_rng(i).normal(size=(5, 2)) for i in range(12)]
 INFINITE = np.where(np.arange(X.shape[1]) == 2, np.inf, X)
 EMPTY = np.full_like(X, np.nan)
 SMALL = {"width": 8, "n_heads": 2, "max_epochs": 1}
+TEXTS, TEXT = [["good", "film"]] * 12, {"width": 4, "embedding_size": 4, "max_epochs": 1}
 
 
 @pytest.mark.parametrize(
@@ -207,6 +210,8 @@ SMALL = {"width": 8, "n_heads": 2, "max_epochs": 1}
         (AmortizedGMM(3), (X,), (X[:2, :1],)),
         (SetTransformerClassifier(**SMALL), (SETS, [0, 1] * 6), (SETS, ["one"] * 12)),
         (SetTransformerRegressor(**SMALL), (SETS, range(12)), (SETS, [np.nan] * 12)),
+        (MetaLSTMClassifier(**TEXT), (TEXTS, [0, 1] * 6), (TEXTS, [1] * 12)),
+        (MetaLSTMTagger(**TEXT), (TEXTS, [["a", "b"]] * 12), (TEXTS, [["a"]] * 12)),
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "fit") else "",
 )

@@ -1,5 +1,6 @@
 """FDU-MTL: both layouts, what is not as it should be, and the real set."""
 
+import codecs
 import os
 import sys
 from pathlib import Path
@@ -91,6 +92,8 @@ def test_a_line_that_is_not_utf_8_is_read_as_latin_1_and_the_others_are_not(publ
     path = public / "MR.task.test"
     path.write_bytes("1\ttouché .\n".encode() + "0\tdéjà vu\r\n".encode("latin-1"))
     assert load_reviews(public, "test")["MR"][0] == ["touché .", "déjà vu"]
+    path.write_bytes(codecs.BOM_UTF8 + "1\tdéjà vu\n".encode("latin-1"))
+    assert load_reviews(public, "test")["MR"] == (["déjà vu"], [1])
 
 
 def test_only_newlines_end_a_review(public):

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+import unicodedata
 
 import numpy as np
 import pandas as pd
@@ -505,6 +506,10 @@ def test_words_that_have_a_vector_are_known():
     others = (["splendid", "awful"], [[1.0, 2], [3, 4]])
     estimator = MetaLSTMClassifier(word_vectors=others, **QUICK | {"max_epochs": 1}).fit(X, y)
     assert estimator.module_.words[-2:] == ["splendid", "awful"]
+    same = with_vectors(["a", "c"], (["a", "b"], np.ones((2, 2))))[1]
+    assert_array_equal(same, [[1, 1], [0, 0]])
+    large = with_vectors(["a", "c"], (["a", "b"], np.eye(2) * 1e30))[1]
+    assert_allclose(large, with_vectors(["a", "c"], (["a", "b"], np.eye(2)))[1], rtol=1e-5)
     with pytest.raises(ValueError, match="has 2 words and vectors of shape"):
         with_vectors(["a"], (["a", "b"], [[1.0, 2]]))
 
@@ -512,6 +517,10 @@ def test_words_that_have_a_vector_are_known():
 def test_words_and_their_numbers():
     assert tokens_of(["It's NOT good, at all."]) == [["it's", "not", "good", ",", "at", "all", "."]]
     assert tokens_of([["It", "'s"]], lowercase=False) == [["It", "'s"]]
+    # Vowel signs, and accents that are characters of their own, are no marks between words.
+    hindi, french = "हिन्दी भाषा", "café à la"
+    assert tokens_of([hindi]) == [hindi.split()]
+    assert tokens_of([unicodedata.normalize("NFD", french)]) == [french.split()]
     tokens = [["a", "b"], ["a", "c", "c"], ["a", "c"]]
     assert vocabulary(tokens) == ["a", "b", "c"]
     assert vocabulary(tokens, min_df=2) == ["a", "c"]
@@ -597,6 +606,10 @@ def test_tagger_answers_in_integers_if_it_is_given_some(kind):
     assert told == [[7, 0], [0, 7, 0]] and type(told[0][0]) is int
     assert tagger.classes_.tolist() == [0, 7]
     assert tagger.score(sentences[:1], labels[:1]) == 1.0
+    if kind is int:  # below and above what one type of numpy's holds
+        large = [[2**63 + 1, -5]] * 4
+        told = tagger.set_params(max_epochs=1).fit([["a", "b"]] * 4, large).predict([["a", "b"]])
+        assert {type(label) for label in told[0]} == {int} and set(told[0]) <= set(large[0])
     with pytest.raises(ValueError, match="Labels must be all str or all int, got int and str"):
         tagger.fit(sentences[:2], [["O", 1], ["O", "O", "O"]])
 
@@ -778,6 +791,8 @@ def test_what_meta_fit_refuses_is_named():
         meta.meta_fit({"toy": (X, y)}, max_steps="100")
     with pytest.raises(ValueError, match="Validation task 'toy': Label 7 is not one of"):
         meta.meta_fit({"toy": (X, y)}, validation_tasks={"toy": (X, [7] * len(X))})
+    with pytest.raises(ValueError, match="Validation task 'toy': .*NaN or None"):
+        meta.meta_fit({"toy": (X, y)}, validation_tasks={"toy": (X, [None] * len(X))})
 
 
 def test_a_discriminator_tells_as_many_tasks_as_there_are():

@@ -4,6 +4,7 @@
 :func:`rows_by_domain` reads parquet files of several domains, of these and of other texts.
 """
 
+import codecs
 from collections.abc import Iterable
 
 import numpy as np
@@ -210,4 +211,4 @@ def _decode(line):
     try:
         return line.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return line.decode("latin-1")
+        return line.removeprefix(codecs.BOM_UTF8).decode("latin-1")

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,7 +16,16 @@ from .batch import IGNORE
 from .spelling import spellings
 
 #: Words and single marks; text that is tokenised already comes out as it went in, nearly.
-WORD = re.compile(r"\w+(?:['’]\w+)?|[^\w\s]")
+WORD = r"[\w{0}]+(?:['’][\w{0}]+)?|[^\w\s]"
+
+
+def _words_of(text):
+    """Words and single marks; accents and vowel signs belong to the word that they stand in."""
+    if text.isascii():
+        return re.findall(WORD.format(""), text)
+    text = unicodedata.normalize("NFC", text)
+    signs = {c for c in text if unicodedata.category(c).startswith("M")}  # which are not in \w
+    return re.findall(WORD.format("".join(sorted(signs))), text)
 
 
 def tokens_of(texts, lowercase=True):
@@ -45,7 +55,7 @@ def tokens_of(texts, lowercase=True):
     found = []
     for i, text in enumerate(texts):
         if isinstance(text, str):
-            words = WORD.findall(text)
+            words = _words_of(text)
         elif is_list(text) and all(isinstance(word, str) for word in text):
             words = list(text)
         else:

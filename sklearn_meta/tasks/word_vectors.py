@@ -154,9 +154,11 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
         )
     more = [word for word in place if not lowercase or word == word.lower()]
     words = list(dict.fromkeys([*words, *more]))[: max(max_words or 0, len(words))]
-    scale = vectors.std()
+    scale = vectors.astype(np.float64).std()
     found = np.random.default_rng(random_state).normal(0, scale, (len(words), vectors.shape[1]))
     for i, word in enumerate(words):
         if word in place:
             found[i] = vectors[place[word]]
-    return words, found.astype(np.float32) * (SCALE / max(scale, 1e-8))
+    if scale > 0:  # vectors that are all the same stay as they are
+        found *= SCALE / scale
+    return words, found.astype(np.float32)

@@ -211,7 +211,6 @@ class TextEstimator(MetaEstimator):
 
     def _fit(self, X, y, labels):
         """Train the private part of one task, or everything if nothing was learned before."""
-        self._forget()  # a fit that fails leaves nothing of the one before
         self._seed = self._seed_of_all()
         tokens = self._tokens(X)
         if hasattr(self, "learner_") or not self._names_an_architecture():
@@ -343,7 +342,7 @@ class TextEstimator(MetaEstimator):
         named = isinstance(tasks, dict) and all(isinstance(name, str) for name in tasks)
         if not named or not tasks:
             raise ValueError(f"{what} must be a dict of name -> (texts, labels), names str.")
-        read = {}
+        read, title = {}, "Task" if what == "tasks" else "Validation task"
         for name, pair in tasks.items():
             try:
                 if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -351,7 +350,7 @@ class TextEstimator(MetaEstimator):
                 y = self._checked_labels(*pair, n_classes)
                 read[name] = self._tokens(pair[0]), y
             except ValueError as error:
-                raise ValueError(f"Task {name!r}: {error}") from error
+                raise ValueError(f"{title} {name!r}: {error}") from error
         return read
 
     def _new_learner(self, backbone):

@@ -140,6 +140,7 @@ class MetaLSTMTagger(TextEstimator):
             If a sentence has more or fewer labels than words, something is no sentence, or labels
             are neither all strings nor all integers.
         """
+        self._forget()
         y = self._checked_labels(X, y)
         return self._fit(X, y, self._labels_of(y))
 
@@ -264,7 +265,8 @@ class MetaLSTMTagger(TextEstimator):
         return sorted({label for tags in y for label in tags})
 
     def _set_labels(self, labels):
-        self.classes_ = np.asarray(labels)
+        classes = np.asarray(labels)  # of numbers below and above 2 ** 63 numpy makes floats
+        self.classes_ = classes if classes.dtype.kind != "f" else np.array(labels, dtype=object)
 
     def _targets(self, y, labels):
         number = {label: i for i, label in enumerate(labels)}
