@@ -54,6 +54,7 @@ def check_settings(given):
                 f"callbacks must be skorch callbacks, such as EarlyStopping(), or pairs of a name "
                 f"and one, got {one!r}."
             )
+        callback = callback() if isinstance(callback, type) else callback
         monitor = str(getattr(callback, "monitor", ""))
         if given["validation_source"] is None and monitor.startswith("valid_"):
             raise ValueError(

@@ -237,6 +237,8 @@ def test_what_is_no_collection_no_pair_and_no_share_is_told():
             select(tables, n_rows=bounds)
     with pytest.raises(ValueError, match="shares must be"):
         split(tables, (np.nan, 1))
+    with pytest.raises(ValueError, match="mapping of names to tables, got str"):
+        split("tables")
 
 
 def test_a_split_has_its_shares():

@@ -191,6 +191,17 @@ def test_embedding_refuses_what_it_cannot_show(wine):
         show(classifier, X_new, reduction="umap")
     with pytest.raises(ValueError, match=r"must make 2 columns, but made shape \(42, 3\)"):
         show(classifier, X_new, reduction=PCA(3))
+    y_new = pd.Series(["1"] * len(X_new), dtype="string").where(np.arange(len(X_new)) > 0)
+    with pytest.raises(ValueError, match="y contains NaN or None"):
+        show(classifier, X_new, y_new, reduction="pca")
+
+
+def test_embedding_takes_a_reduction_that_makes_frames(wine):
+    X, y, X_new, _ = wine
+    classifier = MetaSemiSupervisedClassifier().fit(X, y)
+    reduction = PCA(2).set_output(transform="pandas")
+    display = EmbeddingDisplay.from_estimator(classifier, X_new, reduction=reduction)
+    assert type(display.original) is np.ndarray and len(display.plot().ax_) == 2
 
 
 def test_effect_panels_are_the_fits_without_and_with_unlabelled_rows(moons):

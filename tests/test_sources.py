@@ -341,9 +341,19 @@ def test_labels_in_several_columns_leave_one_table_out_and_keep_the_others():
     assert targets.y.shape == (9, 2)
 
 
+def test_a_task_is_one_of_two():
+    X, y = pair()
+    with pytest.raises(ValueError, match="'a': task must be 'classification' or 'regression', got"):
+        as_source({"a": (X, y, {"task": "Regression"})})
+
+
 def test_tables_without_columns_or_of_two_lengths_are_told_so():
     X, y = pair()
-    for empty in ((X[:, :0], y), Dataset("a", np.float32(X[:, :0]), y)):
+    for empty in (
+        (X[:, :0], y),
+        (pd.DataFrame(X[:, :0]), y),
+        Dataset("a", np.float32(X[:, :0]), y),
+    ):
         with pytest.raises(ValueError, match="Dataset 'a' has no columns"):
             as_source({"a": empty})
     with pytest.raises(ValueError, match="'0': X has 5 rows and y has 9"):

@@ -335,6 +335,8 @@ def test_a_callback_of_validation_needs_some():
     settings = {"max_steps": 1, "verbose": False, "callbacks": [("stop", EarlyStopping())]}
     with pytest.raises(ValueError, match="EarlyStopping watches 'valid_loss'.*validation_datasets"):
         small().meta_fit({"iris": IRIS}, **settings)
+    with pytest.raises(ValueError, match="EarlyStopping watches 'valid_loss'.*validation_datasets"):
+        small().meta_fit({"iris": IRIS}, **settings | {"callbacks": [EarlyStopping]})
     settings["callbacks"] = [EarlyStopping("train_loss")]
     small().meta_fit({"iris": IRIS}, **settings)
 

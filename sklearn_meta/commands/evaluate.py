@@ -67,6 +67,8 @@ def run(args):
                 f"classification, such as {available_weights('classification')}."
             )
         estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
+    if twice := estimators.keys() & set(chosen):
+        args.parser.error(f"weights and peers of one name, {sorted(twice)}: rename the weights")
     estimators |= {name: known[name] for name in chosen}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\d+ failures")  # told below, line by line

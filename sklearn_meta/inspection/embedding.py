@@ -9,7 +9,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
+from ..cells import text_as_objects
 from ..model_selection.transductive import stack
+from ..tasks.encoding import is_missing
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -129,7 +131,9 @@ class EmbeddingDisplay:
         rows, z, target = _embed(estimator, X)
         if y is not None:
             check_consistent_length(X, y)
-            y = column_or_1d(y, warn=True)
+            y = column_or_1d(text_as_objects(y), warn=True)
+            if is_missing(y).any():
+                raise ValueError("Input y contains NaN or None: every row of X has a label.")
             unseen = np.setdiff1d(y, estimator.classes_)
             if len(unseen):
                 raise ValueError(f"y holds labels that fit has not seen: {unseen.tolist()}.")
@@ -190,7 +194,7 @@ def _to_two(matrix, reduction, random_state):
         reduction = PCA(2, random_state=random_state)
     elif not hasattr(reduction, "fit_transform"):
         raise ValueError(f"reduction must be 'tsne', 'pca' or a transformer, got {reduction!r}.")
-    points = clone(reduction).fit_transform(matrix)
+    points = np.asarray(clone(reduction).fit_transform(matrix))  # which may be a frame
     if points.shape[1:] != (2,):
         raise ValueError(f"{reduction!r} must make 2 columns, but made shape {points.shape}.")
     return points

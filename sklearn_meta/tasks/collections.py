@@ -271,10 +271,7 @@ def select(
     ValueError
         If the collection is no mapping, or bounds are no pair.
     """
-    if not isinstance(collection, Mapping):
-        raise ValueError(
-            f"collection is a mapping of names to tables, got {type(collection).__name__}."
-        )
+    _check_mapping(collection)
     pairs = {"n_columns": n_columns, "n_rows": n_rows, "n_classes": n_classes}
     for key, bounds in pairs.items():
         if bounds is not None and np.shape(bounds) != (2,):
@@ -330,6 +327,13 @@ def _as_raw(item):
     return RawTable(X, y, metadata[0] if metadata else {})
 
 
+def _check_mapping(collection):
+    if not isinstance(collection, Mapping):
+        raise ValueError(
+            f"collection is a mapping of names to tables, got {type(collection).__name__}."
+        )
+
+
 def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
     """Meta-training, validation and test tables, by a hash of each table's family.
 
@@ -352,8 +356,9 @@ def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
     Raises
     ------
     ValueError
-        If the shares are negative or do not sum to one.
+        If the collection is no mapping, or the shares are negative or do not sum to one.
     """
+    _check_mapping(collection)
     bounds = np.cumsum(shares)
     if not (min(shares) >= 0 and abs(bounds[-1] - 1) <= 1e-9):  # nor NaN
         raise ValueError(f"shares must be non-negative and sum to 1, got {tuple(shares)}.")

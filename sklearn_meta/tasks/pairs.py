@@ -115,10 +115,15 @@ def labels_of(y, name="dataset", metadata=None):
     Raises
     ------
     ValueError
-        If y has several columns of labels, or a target that is no finite number of float32.
+        If y has several columns of labels, or a target that is no finite number of float32; or if
+        the metadata name another task.
     """
     y = one_column(np.asarray(text_as_objects(y)))
     task = (metadata or {}).get("task")
+    if task not in (None, "classification", "regression"):
+        raise ValueError(
+            f"Dataset {name!r}: task must be 'classification' or 'regression', got {task!r}."
+        )
     if y.ndim > 1 and task != "regression":
         raise ValueError(
             f"Dataset {name!r}: y has shape {y.shape}, and there is one label a row. Give one "
