@@ -72,14 +72,18 @@ def preparation():
 
 def _numbers(X):
     """Positions of the columns that our own estimators read as numbers; but not of booleans."""
-    from .tasks.encoding import TableEncoder  # with which torch comes
+    from .tasks.encoding import columns_of, is_missing, read_column  # with which torch comes
 
-    dtypes = X.dtypes if hasattr(X, "dtypes") else [X.dtype] * X.shape[1]
-    kinds = [getattr(dtype, "kind", "O") for dtype in dtypes]
-    encoder = TableEncoder().fit(X)
-    empty = {j for j in encoder.unseen_ if kinds[j] == "O"}
-    booleans = {j for j, kind in enumerate(kinds) if kind == "b"}
-    return sorted(set(range(X.shape[1])) - {*encoder.categorical_} - empty - booleans)
+    numbers = []
+    for j, (values, dtype) in enumerate(columns_of(X)):
+        known = values[~is_missing(values)] if values.dtype == object else values
+        # Of objects none is a boolean, and there is one.
+        plain = known.dtype.kind != "b" and len(known) > 0
+        if plain and known.dtype == object:
+            plain = not all(isinstance(value, bool | np.bool_) for value in known)
+        if plain and read_column(values, dtype).dtype != object:
+            numbers.append(j)
+    return numbers
 
 
 def _categories(X):

@@ -1,6 +1,7 @@
 """Tables as users give them: validated in scikit-learn's words, missing cells left as they are."""
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import torch
@@ -107,12 +108,24 @@ def encode(encoder, X):
 
 def declared_classes(classes):
     """Classes that were told beforehand, an array."""
-    classes = sorted(classes) if isinstance(classes, set) else classes
+    classes = list(classes) if isinstance(classes, set | frozenset) else classes
     try:
         check_labels(classes)
         return column_or_1d(whole_labels(classes))
     except ValueError as error:
         raise ValueError(f"classes must be a list of labels: {error}") from error
+
+
+def in_type_of(labels, known):
+    """Integers or dates as the known ones are, where all of them can be; others as they are."""
+    kind = known.dtype.kind
+    with suppress(TypeError, ValueError, OverflowError):
+        if labels.dtype == object and kind in "mM":
+            labels = labels.astype(f"{kind}8[us]")
+        if {kind, labels.dtype.kind} <= set("iu") or kind == labels.dtype.kind in "mM":
+            cast = labels.astype(known.dtype)
+            return cast if (cast == labels).all() else labels
+    return labels
 
 
 def check_one_kind(*parts):

@@ -114,13 +114,14 @@ def meta_train(
     precision : {"auto", "float32", "bfloat16"}, default="auto"
         bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
     n_workers : int, default=0
-        Processes that prepare batches, a pool each; what is drawn is the same for any number.
+        Processes that prepare batches, a pool each, and one more that waits; what is drawn is the
+        same for any number.
     n_pooled, n_groups : int, default=16 and 4
         Batches drawn at a time, over which tasks are sorted by size so that little is padded,
         and groups of like size that make a batch: their gradients add up to one step. Of several
         processes each takes as many of the groups. If ``n_groups`` is None, there are up to four
-        on a GPU, of eight tasks or more, and on a CPU groups of two tasks, or of one where
-        ``batch_size`` is odd.
+        on a GPU, of eight tasks or more (fewer where processes share them), and on a CPU groups of
+        two tasks, or of one where ``batch_size`` is odd.
     alone : bool, default=False
         Whether each of several processes does all the work, as where a step is one task.
     random_state : int, default=0
@@ -236,6 +237,7 @@ def meta_train(
         iterator_train=Batches,
         iterator_train__collate_fn=_only,
         iterator_train__num_workers=n_workers,
+        iterator_train__prefetch_factor=1 if n_workers else None,  # a pool each
         iterator_valid__collate_fn=_only,
         train_split=validation and predefined_split(validation),
         callbacks=[*own, *(callbacks or []), stop],
@@ -287,7 +289,7 @@ def groups_for(device, batch_size):
         # A core is fastest on what its cache holds, and two tasks are nearly of one size.
         return batch_size // math.gcd(batch_size, 2)
     # A GPU is through with thirty small tasks before its host has launched the next ones.
-    return min(max(batch_size // 8, 1), 4)
+    return max(n for n in range(1, 5) if n == 1 or (batch_size % n == 0 and batch_size >= 8 * n))
 
 
 class MetaNet(NeuralNet):

@@ -267,6 +267,8 @@ def test_peers_read_numbers_as_we_do_whatever_holds_them():
     decimals = pd.DataFrame(X).map(lambda value: Decimal(str(value)))
     for same in (pd.DataFrame(X).astype(object), X.astype(object), decimals):
         np.testing.assert_allclose(preparation().fit_transform(same), plain)
+    flags = pd.DataFrame({"flag": pd.Series([True, False, None] * 3, dtype=object)})
+    assert set(preparation().fit_transform(flags).ravel()) == {0, 1}
     days = pd.date_range("2020-01-01", periods=9)
     dates = np.array([[day.date()] for day in days], dtype=object)
     for column in (

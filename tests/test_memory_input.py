@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import shuffle
@@ -47,20 +48,30 @@ def test_declared_classes_are_a_list_of_labels(classes):
 
 
 def test_declared_classes_may_be_a_set_or_none_at_all():
-    for classes in ({0, 1, 2}, []):
+    for classes in ({0, 1, 2}, frozenset({2, 0, 1}), []):
         found = classifier().partial_fit(X[:40], Y[:40], classes=classes).classes_
         assert found.tolist() == [0, 1, 2] and found.dtype.kind == "i"
 
 
 def test_labels_of_two_types_that_have_none_in_common():
     estimator = classifier().partial_fit(X[:40], Y[:40])
+    again = clone(estimator).partial_fit(X[:40], Y[:40]).partial_fit(X[40:], Y[40:])
+    estimator.partial_fit(X[40:], Y[40:].astype(np.uint64))
+    assert estimator.classes_.dtype == again.classes_.dtype
+    assert_array_equal(estimator.predict_proba(X), again.predict_proba(X))
     with pytest.raises(ValueError, match="int64 and uint64, which no type of integers holds"):
-        estimator.partial_fit(X[:40], Y[:40].astype(np.uint64))
+        estimator.partial_fit(X[:40], np.uint64(2**63) + Y[:40].astype(np.uint64))
     days = np.array(["2020-01-01", "2021-01-01"] * 20, dtype="datetime64[D]")
     estimator = classifier().partial_fit(X[:40], days).partial_fit(X[:40], days)
     assert estimator.classes_.tolist() == np.unique(days).tolist()
+    again = clone(estimator).partial_fit(
+        X[:40], days, classes=list(pd.to_datetime(np.unique(days)))
+    )
+    again.partial_fit(X[:40], days.astype("datetime64[ns]"))
+    assert again.classes_.dtype == days.dtype
+    assert_array_equal(estimator.predict_proba(X), again.predict_proba(X))
     with pytest.raises(ValueError, match="of one stream they must be of one unit"):
-        estimator.partial_fit(X[:40], days.astype("datetime64[ns]"))
+        estimator.partial_fit(X[:40], days + np.timedelta64(3, "h"))
 
 
 @pytest.mark.parametrize("more, message", [(np.nan, "NaN or None"), (3, "strings and numbers")])

@@ -343,6 +343,7 @@ def test_labels_in_several_columns_leave_one_table_out_and_keep_the_others():
 
 def test_a_task_is_one_of_two():
     X, y = pair()
+    assert len(as_source([(X, y, None)])["0"].y) == len(y)  # nothing is known of it
     with pytest.raises(ValueError, match="'a': task must be 'classification' or 'regression', got"):
         as_source({"a": (X, y, {"task": "Regression"})})
 

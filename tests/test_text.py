@@ -521,6 +521,7 @@ def test_words_and_their_numbers():
     hindi, french = "हिन्दी भाषा", "café à la"
     assert tokens_of([hindi]) == [hindi.split()]
     assert tokens_of([unicodedata.normalize("NFD", french)]) == [french.split()]
+    assert tokens_of(["\u2764\ufe0fgood"]) == [["\u2764\ufe0f", "good"]]  # a heart, in red
     tokens = [["a", "b"], ["a", "c", "c"], ["a", "c"]]
     assert vocabulary(tokens) == ["a", "b", "c"]
     assert vocabulary(tokens, min_df=2) == ["a", "c"]

@@ -3,6 +3,7 @@
 import csv
 import math
 import os
+import resource
 import signal
 
 import numpy as np
@@ -206,13 +207,28 @@ def test_seeds_of_tasks_are_plain_numbers(monkeypatch):
     assert np.shape(given) == (1, 3)
 
 
+def test_workers_do_with_few_files():
+    """A pool has more tensors than most systems let a process open files."""
+    settings = {"n_batches": 32, "batch_size": 16, "seed": 0, "n_pooled": 16, "n_groups": 16}
+    stream = EpisodeStream(TablePrior(n_columns=(2, 5)), EpisodeSampler(), **settings)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (500, hard))
+    try:
+        found = list(Batches(stream, batch_size=None, num_workers=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [len(groups) for groups in found] == [16] * 32
+
+
 def test_every_epoch_has_new_tasks():
     source, sampler = TablePrior(n_columns=(2, 5)), EpisodeSampler()
     settings = {"batch_size": 2, "seed": [5, 0], "n_pooled": 2, "n_groups": 2}
     stream = EpisodeStream(source, sampler, n_batches=3, **settings)
     expected = batches(source, sampler, **settings)
     for stream.epoch in range(3):
-        for groups in Batches(stream, batch_size=None):
+        epoch = list(Batches(stream, batch_size=None))
+        assert len(epoch) == 3
+        for groups in epoch:
             for (_, target), (_, other) in zip(groups, next(expected), strict=True):
                 assert torch.equal(target, other)
     losses = train(learning_rate=0.0, validation_source=None)[1][:, "train_loss"]
@@ -245,7 +261,7 @@ def test_meta_fit_reads_two_tasks_at_a_time_on_a_cpu(batch_size, n_tasks):
 
 
 @pytest.mark.parametrize(
-    "batch_size, n_groups", [(1, 1), (8, 1), (12, 1), (16, 2), (32, 4), (256, 4)]
+    "batch_size, n_groups", [(1, 1), (8, 1), (12, 1), (16, 2), (25, 1), (28, 2), (32, 4), (256, 4)]
 )
 def test_a_gpu_reads_eight_tasks_at_a_time_or_more(batch_size, n_groups):
     assert groups_for("cuda", batch_size) == n_groups

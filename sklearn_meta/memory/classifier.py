@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import as_text
 from ..heads import HEADS
-from ..table_validation import check_classes, check_one_kind, declared_classes
+from ..table_validation import check_classes, check_one_kind, declared_classes, in_type_of
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, draw_words
 from .base import OnlineEstimator
 
@@ -260,7 +260,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         datasets : mapping, iterable or source
             As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
             :class:`sklearn_meta.tasks.TablePrior`, or :class:`sklearn_meta.tasks.Omniglot` with
-            ``vectors=Drawings()`` and a ``MemoryLearner(inputs="vectors", n_inputs=400)``. Pairs
+            ``vectors=Drawings()`` and a ``MemoryLearner(inputs="pixels", n_inputs=400)``. Pairs
             ``(X, y)`` are tables to a network of tables, and rows of finite numbers, taken as they
             are, to others.
         vectors : callable, default=None
@@ -321,8 +321,10 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         X, y = self._rows(X, y, reset=reset)
         known = {} if reset else self._slots
         declared = [] if reset else [self.classes_]
+        if not reset:
+            y = in_type_of(y, self.classes_)
         if classes is not None:
-            declared.append(declared_classes(classes))
+            declared.append(in_type_of(declared_classes(classes), y))
         slots, *labels = self._with_labels(y, known, declared)
         if reset:
             self._begin(X.shape[1])

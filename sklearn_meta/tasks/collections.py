@@ -323,8 +323,8 @@ def _as_raw(item):
     if isinstance(item, Dataset):
         task = "regression" if item.y.dtype.kind == "f" else "classification"
         return RawTable(item.X, item.y, {"task": task})
-    X, y, *metadata = item
-    return RawTable(X, y, metadata[0] if metadata else {})
+    X, y, metadata = (*item, None)[:3]
+    return RawTable(X, y, metadata or {})
 
 
 def _check_mapping(collection):

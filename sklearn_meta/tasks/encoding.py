@@ -72,7 +72,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         columns = []
         if categorical or not _is_matrix(X):
             columns = [
-                _as_text(column) if j in categorical else _column(column, dtype)
+                _as_text(column) if j in categorical else read_column(column, dtype)
                 for j, (column, dtype) in enumerate(columns_of(X))
             ]
         self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]
@@ -134,7 +134,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     )
                 blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
-                column = _column(values, dtype)
+                column = read_column(values, dtype)
                 if j in self.unseen_ and column.dtype == object:
                     column = np.full(len(column), np.nan)
                 blocks.append(_as_float(column, j)[:, None])
@@ -245,7 +245,7 @@ def _in_seconds(value):
     return (value - datetime(1970, 1, 1, tzinfo=value.tzinfo and UTC)).total_seconds()
 
 
-def _column(column, dtype):
+def read_column(column, dtype):
     """A float array, or an object array of strings in which None is a missing cell."""
     kind = getattr(dtype, "kind", "O")
     if kind == "c":
@@ -257,7 +257,7 @@ def _column(column, dtype):
 
 
 def _is_empty(column):
-    """Whether a column that :func:`_column` made holds no cell at all."""
+    """Whether a column that :func:`read_column` made holds no cell at all."""
     missing = is_missing(column) if column.dtype == object else np.isnan(column)
     return bool(missing.all())
 

@@ -265,8 +265,8 @@ def _dataset(name, item, task, make):
                 f"Dataset {name!r} must be a pair (X, y), got {type(item).__name__}. Of a single "
                 "table give a list: [(X, y)]."
             )
-        X, y, *metadata = item
-        dataset = make(X, y, name, {"task": task, **(metadata[0] if metadata else {})})
+        X, y, metadata = (*item, None)[:3]
+        dataset = make(X, y, name, {"task": task, **(metadata or {})})
     if dataset.X.shape[1] == 0:
         raise ValueError(f"Dataset {name!r} has no columns: give it one or more.")
     if dataset.y.dtype.kind == "f":

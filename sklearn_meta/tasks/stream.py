@@ -1,6 +1,7 @@
 """The stream of meta-training: tasks in batches, and each batch in groups of like size."""
 
 import math
+import pickle
 from itertools import islice
 
 import numpy as np
@@ -99,7 +100,8 @@ class EpisodeStream(IterableDataset):
             skip = max(start - begin, 0)
             drawn = _pool(self.source, self.sampler, pool, skip, **self.settings)
             part = islice(drawn, end - begin - skip)
-            yield list(part) if worker else part  # one after another where nobody waits for all
+            # As bytes: of its many tensors each would take a file descriptor on its way.
+            yield pickle.dumps(list(part)) if worker else part
 
 
 class Batches(DataLoader):
@@ -107,4 +109,4 @@ class Batches(DataLoader):
 
     def __iter__(self):
         for pool in super().__iter__():
-            yield from pool
+            yield from pickle.loads(pool) if isinstance(pool, bytes) else pool

@@ -15,17 +15,20 @@ from torch.nn.utils.rnn import pad_sequence
 from .batch import IGNORE
 from .spelling import spellings
 
-#: Words and single marks; text that is tokenised already comes out as it went in, nearly.
-WORD = r"[\w{0}]+(?:['’][\w{0}]+)?|[^\w\s]"
+#: Accents and vowel signs that are characters of their own, which are not in \\w.
+SIGNS = "".join(c for c in map(chr, range(0x300, 0x20000)) if unicodedata.category(c)[0] == "M")
+
+#: Words and single marks, each with its signs; text that is tokenised already comes out as it went
+#: in, nearly. Of ASCII, which has no signs, the first pattern is five times as fast.
+WORD = re.compile(r"\w+(?:['’]\w+)?|[^\w\s]")
+SIGNED = re.compile(rf"\w[\w{SIGNS}]*(?:['’]\w[\w{SIGNS}]*)?|[^\w\s][{SIGNS}]*")
 
 
-def _words_of(text):
-    """Words and single marks; accents and vowel signs belong to the word that they stand in."""
+def words_of(text):
+    """The words and marks of one text, a list of str; accents are put together with letters."""
     if text.isascii():
-        return re.findall(WORD.format(""), text)
-    text = unicodedata.normalize("NFC", text)
-    signs = {c for c in text if unicodedata.category(c).startswith("M")}  # which are not in \w
-    return re.findall(WORD.format("".join(sorted(signs))), text)
+        return WORD.findall(text)
+    return SIGNED.findall(unicodedata.normalize("NFC", text))
 
 
 def tokens_of(texts, lowercase=True):
@@ -55,7 +58,7 @@ def tokens_of(texts, lowercase=True):
     found = []
     for i, text in enumerate(texts):
         if isinstance(text, str):
-            words = _words_of(text)
+            words = words_of(text)
         elif is_list(text) and all(isinstance(word, str) for word in text):
             words = list(text)
         else:
