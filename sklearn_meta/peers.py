@@ -66,7 +66,7 @@ def preparation():
         SimpleImputer(strategy="most_frequent", keep_empty_features=True),
         OneHotEncoder(drop="if_binary", sparse_output=False),
     )
-    of_both = make_column_transformer((numbers, _numbers), (categories, _categories))
+    of_both = make_column_transformer((numbers, _numbers), remainder=categories)
     return of_both.set_output(transform="default")
 
 
@@ -84,10 +84,6 @@ def _numbers(X):
         if plain and read_column(values, dtype).dtype != object:
             numbers.append(j)
     return numbers
-
-
-def _categories(X):
-    return sorted(set(range(X.shape[1])) - set(_numbers(X)))
 
 
 def _as_float(X):

@@ -351,7 +351,8 @@ def test_summary_without_a_dataset_in_common_says_so():
 
 
 def test_importing_does_not_import_torch():
-    code = "import sys, sklearn_meta.evaluation; print('torch' in sys.modules)"
+    modules = "sys, sklearn_meta.evaluation, sklearn_meta.inspection"
+    code = f"import {modules}; print('torch' in sys.modules)"
     root = Path(__file__).parents[1]
     run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
     assert run.stdout == "False\n", run.stderr

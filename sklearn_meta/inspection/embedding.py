@@ -9,9 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from ..cells import text_as_objects
 from ..model_selection.transductive import stack
-from ..tasks.encoding import is_missing
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -118,6 +116,7 @@ class EmbeddingDisplay:
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         from ..semi_supervised import MetaSemiSupervisedClassifier
+        from ..table_validation import check_labels
 
         if not isinstance(estimator, MetaSemiSupervisedClassifier):
             raise TypeError(
@@ -131,9 +130,8 @@ class EmbeddingDisplay:
         rows, z, target = _embed(estimator, X)
         if y is not None:
             check_consistent_length(X, y)
-            y = column_or_1d(text_as_objects(y), warn=True)
-            if is_missing(y).any():
-                raise ValueError("Input y contains NaN or None: every row of X has a label.")
+            check_labels(y)
+            y = column_or_1d(y, warn=True)
             unseen = np.setdiff1d(y, estimator.classes_)
             if len(unseen):
                 raise ValueError(f"y holds labels that fit has not seen: {unseen.tolist()}.")

@@ -253,12 +253,13 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         """Present rows (E, n_rows, n_columns) and targets (E, n_rows): what was predicted."""
         y = y[..., None]
         moments = running_moments(y, self._target_moments)
-        count, *sums = (
-            np.concatenate([old[:, None], new[:, :-1]], 1)
-            for old, new in zip(self._target_moments[1:], moments[1:], strict=True)
+        before = Moments(
+            moments.origin,
+            *(
+                np.concatenate([old[:, None], new[:, :-1]], 1)
+                for old, new in zip(self._target_moments[1:], moments[1:], strict=True)
+            ),
         )
-        # The origin is the first target: before it, nothing may be told of it.
-        before = Moments(np.where(count > 0, moments.origin, np.nan), count, *sums)
         shown = standardise(y, moments) if self.learner_.inputs == "tables" else y
         outputs = self._present(X, torch.from_numpy(shown))
         self._target_moments = last(moments)

@@ -40,7 +40,9 @@ class Moments(NamedTuple):
     @property
     def mean(self):
         """Of each column; 0 of one that was not observed."""
-        return np.nan_to_num(self.origin) + self.total / np.maximum(self.count, 1)
+        mean = np.nan_to_num(self.origin) + self.total / np.maximum(self.count, 1)
+        # Where nothing was observed yet, the origin may be a value that is still to come.
+        return np.where(self.count > 0, mean, 0)
 
     @property
     def scale(self):

@@ -84,7 +84,7 @@ class EpisodeStream(IterableDataset):
         self.sampler = sampler
         self.n_batches = n_batches
         self.n_pooled = n_pooled
-        self.settings = {"n_pooled": n_pooled, **settings}
+        self.settings = settings
         self.epoch = 0
 
     def __len__(self):
@@ -95,11 +95,11 @@ class EpisodeStream(IterableDataset):
         rank, n_workers = (worker.id, worker.num_workers) if worker else (0, 1)
         start = self.epoch * self.n_batches
         end = start + self.n_batches
-        for pool in range(start // self.n_pooled + rank, -(-end // self.n_pooled), n_workers):
-            begin = pool * self.n_pooled
-            skip = max(start - begin, 0)
-            drawn = _pool(self.source, self.sampler, pool, skip, **self.settings)
-            part = islice(drawn, end - begin - skip)
+        n = self.n_pooled
+        for pool in range(start // n + rank, -(-end // n), n_workers):
+            skip = max(start - pool * n, 0)
+            drawn = _pool(self.source, self.sampler, pool, skip, n_pooled=n, **self.settings)
+            part = islice(drawn, end - pool * n - skip)
             # As bytes: of its many tensors each would take a file descriptor on its way.
             yield pickle.dumps(list(part)) if worker else part
 

@@ -210,7 +210,7 @@ class MetaLSTMClassifier(
             If there is one class only, something is no text, or a label is missing, or neither a
             number nor a string.
         """
-        self._forget()
+        self._forget()  # a fit that fails leaves nothing of the one before
         y = self._checked_labels(X, y)
         self._fit(X, y, self._labels_of(y))
         self.linear_ = None

@@ -140,7 +140,7 @@ class MetaLSTMTagger(TextEstimator):
             If a sentence has more or fewer labels than words, something is no sentence, or labels
             are neither all strings nor all integers.
         """
-        self._forget()
+        self._forget()  # a fit that fails leaves nothing of the one before
         y = self._checked_labels(X, y)
         return self._fit(X, y, self._labels_of(y))
 
