@@ -15,7 +15,7 @@ from .backbones import BACKBONES
 from .devices import autocast, usable_device
 from .fingerprint import weights_digest
 from .folders import expanded
-from .learner import Learner
+from .learner import Learner, as_text
 from .seeding import seeded
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
 from .training import meta_train
@@ -297,7 +297,13 @@ class MetaEstimator(BaseEstimator):
     def _begins_at_random(self):
         """Whether the head, if not the backbone, has seen no task."""
         given = isinstance(self.backbone, nn.Module) and not isinstance(self.backbone, Learner)
-        return (self._names_an_architecture() or given) and not hasattr(self, "learner_")
+        return (self._names_an_architecture() or given) and not self._has_learned()
+
+    def _has_learned(self):
+        """Whether there is a learner, and not only a module that was given, as ``fit`` reads it."""
+        learner = vars(self).get("learner_")
+        given = (learner, getattr(learner, "backbone", None))
+        return learner is not None and self.backbone not in given
 
     def _new_learner(self, backbone):
         return Learner(backbone, self._head() or self._default_head, task=self._task)
@@ -366,17 +372,16 @@ class MetaEstimator(BaseEstimator):
 
     def __sklearn_clone__(self):
         clone = super().__sklearn_clone__()
-        if hasattr(self, "learner_"):
+        if self._has_learned():
             clone.learner_ = self.learner_  # read only: fit never changes it
         return clone
 
     def __getstate__(self):
         """Weights of the package are named, not copied, and looked up again when loaded."""
         state = dict(super().__getstate__())
-        learner = state.get("learner_")
-        card = getattr(learner, "card", None)
+        card = getattr(state.get("learner_"), "card", None)
         shipped = isinstance(self.backbone, str) and self._weights_name() in available_weights()
-        if learner is not None and card is not None and shipped:
+        if card is not None and shipped:
             del state["learner_"]
             state["_sha256"] = card["sha256"]
         return state
@@ -393,8 +398,3 @@ class MetaEstimator(BaseEstimator):
                     "installed here: its answers may differ.",
                     stacklevel=2,
                 )
-
-
-def as_text(backbone):
-    """How errors call a backbone: a module's own text has a line for each of its layers."""
-    return f"{type(backbone).__name__}(...)" if isinstance(backbone, nn.Module) else repr(backbone)

@@ -278,7 +278,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             X = in_units_of(self._moments, X)
         X = np.array(X, order="C")  # torch wants neither negative strides nor read-only memory
         x = torch.from_numpy(X).to(self._device(), self._torch_dtype())
-        return torch.cat([module.encode(part) for part in x.split(self.chunk_size)])
+        return torch.cat([module.encode(part) for part in x.split(int(self.chunk_size))])
 
     def _members(self, module):
         """The rows that each member may take, a list of int tensors (n_classes, n_places)."""

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
-from sklearn.utils import check_random_state, check_X_y
+from sklearn.utils import assert_all_finite, check_random_state, check_X_y
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -248,7 +248,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
         options = {"multi_output": True, "y_numeric": True}
         if y is not None:
-            y = np.array(y)
+            y = np.array(as_cells(y))
             unlabelled = is_missing(y.ravel()).reshape(y.shape)
             y[unlabelled] = 0
         X = as_cells(X)
@@ -257,7 +257,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             _, y = check_X_y(np.zeros(X.shape), y, estimator=self, **options)
         else:
             X, y = validate_data(self, X, y, dtype=None, ensure_all_finite=False, **options)
-        return X, np.where(unlabelled, np.nan, y.astype(np.float64))
+        y = y.astype(np.float64)
+        assert_all_finite(y, input_name="y")  # objects were not looked into
+        return X, np.where(unlabelled, np.nan, y)
 
     @staticmethod
     def _target_scale(y):

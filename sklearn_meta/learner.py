@@ -178,3 +178,8 @@ def _build(kind, module, config, registry):
     if module not in registry:
         raise ValueError(f"Unknown {kind} {module!r}: choose from {sorted(registry)}.")
     return registry[module](**(config or {}))
+
+
+def as_text(backbone):
+    """How errors call a backbone: a module's own text has a line for each of its layers."""
+    return f"{type(backbone).__name__}(...)" if isinstance(backbone, nn.Module) else repr(backbone)

@@ -9,8 +9,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_X_y, validate_data
 from torch import nn
 
-from .base import MetaEstimator, as_text
+from .base import MetaEstimator
 from .cells import whole_labels
+from .learner import as_text
 from .table_validation import as_cells, check_labels, encode
 from .tasks import TableEncoder, as_dataset, rows_as_they_are
 

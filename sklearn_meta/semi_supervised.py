@@ -29,7 +29,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, such as
         "prototypes" for half the time, or "meta_lp" for more than ten classes or for pictures; the
         path of a file or folder; a hub id ``"owner/name@revision"`` (see
-        :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
+        :func:`sklearn_meta.weights.load_learner`), or a module. An estimator reads a path or the
+        hub once, by its first ``fit``. The name of an architecture in
         ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"vsa_pair"``, ``"deep_sets"``,
         ``"exchangeable"``, ``"hml"``, ``"att_hml"``, ``"maml"``) has no weights and needs
         ``meta_fit`` first.
@@ -283,7 +284,9 @@ def _as_labels(y):
     kinds = {isinstance(value, str) for value in values.flat if value != -1}
     if len(kinds) > 1:
         raise ValueError("Labels are strings and numbers: they must be of one kind, but for -1.")
-    if not hasattr(y, "dtype") or True in kinds:
+    if True in kinds:  # of a list of both numpy would make "-1.0" of the mark
+        return np.where(values == -1, "-1", values)
+    if not hasattr(y, "dtype"):
         return y
     whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)
     return values.astype(int) if whole else values

@@ -1,6 +1,5 @@
 """Tables as users give them: validated in scikit-learn's words, missing cells left as they are."""
 
-import warnings
 from contextlib import suppress
 
 import numpy as np
@@ -14,10 +13,12 @@ from .tasks.encoding import in_pandas, is_missing
 
 
 def check_classes(y):
-    """Refuse targets that are no classes; that each of a few rows is of its own is no warning."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        check_classification_targets(y)
+    """Refuse targets that are no classes.
+
+    They are told twice, or scikit-learn would warn where each of a few rows has its own; filters
+    of warnings are of the whole process, and other threads have theirs.
+    """
+    check_classification_targets(np.tile(y, 2))
 
 
 def check_labels(y):

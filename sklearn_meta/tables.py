@@ -209,7 +209,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         results = []
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
-        for chunk in rows.split(min(self.chunk_size, max(int(most), 32))):
+        for chunk in rows.split(min(int(self.chunk_size), max(int(most), 32))):
             with self._autocast():
                 z, output = learner.continue_from(state, chunk[None], **masks)
             results.append([z[0], output[0]])
@@ -281,11 +281,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 "X_unlabelled must have the column names of X_labelled, in their order."
             )
         tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
-        stacked = stack_tables(*tables)
         encoder = TableEncoder().fit(tables[0])
         if self.transductive:
-            encoder = _encoder_of_both(encoder, tables[1], lambda: stacked)
-        X = encode(encoder, stacked)
+            encoder = _encoder_of_both(encoder, tables[1], lambda: stack_tables(*tables))
+        X = np.vstack([encode(encoder, table) for table in tables])
         if np.isnan(X).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
         if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):
@@ -336,6 +335,7 @@ def _rows_read(labels):
 
 def _in_chunks(task, n_context, chunk_size):
     """Tasks of the first ``n_context`` rows and of a chunk of the others each, one at least."""
+    chunk_size = int(chunk_size)  # which numpy's small integers would overflow
     if len(task.y) <= n_context + chunk_size:
         yield task
         return

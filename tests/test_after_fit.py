@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris, load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -23,6 +24,7 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
     tables,
 )
+from sklearn_meta.backbones import VSA
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.inspection import EmbeddingDisplay
 from sklearn_meta.learner import Learner
@@ -118,14 +120,50 @@ def test_a_module_of_ones_own_may_be_trained_on(transductive):
     np.testing.assert_array_equal(answers(estimator), after)
 
 
-@pytest.mark.parametrize("again", [copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
-def test_a_copy_reads_its_own_module(again):
+@pytest.mark.parametrize(
+    "again",
+    [
+        copy.deepcopy,
+        lambda e: pickle.loads(pickle.dumps(e)),
+        lambda e: clone(e).fit(X[FEW], Y[FEW]),
+    ],
+    ids=["deepcopy", "pickle", "clone"],
+)
+@pytest.mark.parametrize("bare", [False, True], ids=["learner", "backbone"])
+def test_a_copy_reads_its_own_module(again, bare):
     torch.manual_seed(0)
-    learner = Learner(backbone_config={"width": 8, "n_layers": 1})
-    estimator = again(fitted(MetaSemiSupervisedClassifier, backbone=learner))
+    given = Learner(backbone_config={"width": 8, "n_layers": 1})
+    original = fitted(MetaSemiSupervisedClassifier, backbone=given.backbone if bare else given)
+    estimator = again(original)
     before = answers(estimator)
+    scaled(original.backbone)
+    np.testing.assert_array_equal(answers(estimator), before)
     scaled(estimator.backbone)
     assert not np.allclose(answers(estimator), before)
+
+
+def test_meta_fit_of_a_module_does_not_mind_that_fit_has_read_it():
+    def trained(fit_first):
+        torch.manual_seed(0)
+        estimator = MetaGPRegressor(VSA(width=8, n_layers=1), random_state=0)
+        if fit_first:
+            estimator.fit(X[FEW], X[FEW, 3])
+        estimator.meta_fit({"diabetes": TARGET}, **QUICK)
+        return clone(estimator).fit(X[FEW], X[FEW, 3]).predict(X)  # what was learned stays
+
+    np.testing.assert_array_equal(trained(True), trained(False))
+
+
+@pytest.mark.parametrize("n", [np.int64(100), np.uint8(200)])
+@pytest.mark.parametrize("transductive", [False, True])
+def test_sizes_of_chunks_may_be_of_numpy(transductive, n):
+    parameters = {"backbone": "prototypes", "transductive": transductive}
+    tall = np.repeat(X, 2, axis=0)  # more rows than uint8 counts
+    by_numpy, by_python = (
+        MetaSemiSupervisedClassifier(**parameters, chunk_size=size).fit(X[FEW], Y[FEW])
+        for size in (n, int(n))
+    )
+    np.testing.assert_array_equal(by_numpy.predict_proba(tall), by_python.predict_proba(tall))
 
 
 @pytest.mark.parametrize("transductive", [False, True])

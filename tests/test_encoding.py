@@ -109,6 +109,27 @@ def test_dates_as_objects_of_python_and_of_numpy():
         TableEncoder().fit(frame(["1970-01-02"])).transform(frame([datetime(1970, 1, 2)]))
 
 
+@pytest.mark.parametrize("column", [[1.0, 2.0], ["1970-01-02", "1970-01-03"], [1.0, None]])
+def test_dates_of_fit_are_no_numbers_later(column):
+    days = pd.DataFrame({"day": pd.to_datetime(["1970-01-02", None])})
+    later = pd.DataFrame({"day": column})
+    for table in (later, later.to_numpy()):
+        with pytest.raises(ValueError, match="Column 0 held dates in fit and holds none now"):
+            TableEncoder().fit(days).transform(table)
+    missing = pd.DataFrame({"day": [np.nan, None]})
+    assert np.isnan(TableEncoder().fit(days).transform(missing)).all()
+
+
+def test_numbers_of_fit_are_no_dates_later():
+    days = pd.DataFrame({"day": pd.to_datetime(["1970-01-02", None])})
+    for numbers in (pd.DataFrame({"day": [1, 2]}), np.array([[1.0], [2.0]])):
+        with pytest.raises(ValueError, match="Column 0 held numbers in fit and holds dates now"):
+            TableEncoder().fit(numbers).transform(days)
+        assert np.isnan(TableEncoder().fit(numbers).transform(days[1:])).all()
+    empty = TableEncoder().fit(pd.DataFrame({"day": [None, None]}))
+    np.testing.assert_array_equal(empty.transform(days), [[86400], [np.nan]])
+
+
 @pytest.mark.parametrize("dtype", ["arrow", object])
 def test_decimals_are_numbers(dtype):
     pa = pytest.importorskip("pyarrow")

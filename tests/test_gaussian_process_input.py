@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
@@ -126,6 +127,9 @@ def test_targets_as_lists_integers_booleans_none_and_na():
         (found,) = double().predict_batch([(X_GOOD, y, X_GOOD)])
         assert_allclose(found, expected)
     assert np.isfinite(double().fit(X_GOOD, Y_GOOD > 0).predict(X_GOOD)).all()
+    tensor = torch.from_numpy(Y_GOOD).requires_grad_()
+    expected = double().fit(X_GOOD, Y_GOOD).predict(X_GOOD)
+    assert_array_equal(double().fit(X_GOOD, tensor).predict(X_GOOD), expected)
 
 
 # -- errors ---------------------------------------------------------------------------------------
@@ -142,6 +146,8 @@ TORN[4, 1] = np.nan
         (X_GOOD, np.full((20, 2), np.nan), "No row is labelled"),
         (X_GOOD, TORN, "Row 4 of y has some of its targets only"),
         (X_GOOD, np.where(Y_GOOD > 1, np.inf, Y_GOOD), "y contains infinity"),
+        (X_GOOD, [None, np.inf, *Y_GOOD[2:]], "y contains infinity"),
+        (X_GOOD, pd.DataFrame({"a": Y_GOOD, "b": ["inf", *Y_GOOD[1:]]}), "y contains infinity"),
         (X_GOOD, np.full((20, 2, 2), 1.0), "dim 3"),
         (X_GOOD, np.full((20, 0), 1.0), "0 feature"),
         (X_GOOD, np.array(["a"] * 20), "could not convert string to float"),

@@ -1,5 +1,8 @@
 """Tables as users have them: gaps, mixed rows, other names, labels of any kind; nothing silent."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +10,7 @@ import torch
 from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.linear_model import RANSACRegressor
+from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta import (
     AmortizedOutlierDetector,
@@ -15,7 +19,7 @@ from sklearn_meta import (
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
 )
-from sklearn_meta.model_selection import Transductive
+from sklearn_meta.model_selection import SemiSupervisedSplit, Transductive
 from sklearn_meta.tasks import TableEncoder, stack_tables
 
 X, Y = load_iris(return_X_y=True)
@@ -184,8 +188,28 @@ def test_names_beside_numbers_are_refused_but_for_the_mark(form):
         MetaSemiSupervisedClassifier().fit(X[FEW], y)
     with pytest.raises(ValueError, match="Task 0: Labels are strings and numbers"):
         classify_batch(X[FEW], X, y=y)
-    classifier = MetaSemiSupervisedClassifier().fit(X[FEW], form(["a", -1, "b"] * 5))
-    assert classifier.classes_.tolist() == ["a", "b"]
+    for mark in (-1, -1.0, np.float64(-1)):
+        y = form(["a", mark, "b"] * 5)
+        assert MetaSemiSupervisedClassifier().fit(X[FEW], y).classes_.tolist() == ["a", "b"]
+        assert classify_batch(X[FEW], X, y=y).shape == (150, 2)
+        spreading = Transductive(LabelSpreading(gamma=1)).fit(X[FEW], y)
+        assert spreading.classes_.tolist() == ["a", "b"]
+        for _, test in SemiSupervisedSplit(n_splits=2).split(X[FEW], y):
+            assert not (test % 3 == 1).any()
+
+
+def test_dates_beside_numbers_are_told_so_in_a_batch_too():
+    days = pd.DataFrame({"day": pd.date_range("2020", periods=15)})
+    with pytest.raises(ValueError, match="Task 0: Column 0 held dates in fit and holds none now"):
+        classify_batch(days, days.astype("int64"))
+
+
+def test_rows_of_classes_of_their_own_leave_no_filter_of_warnings():
+    filters = list(warnings.filters)
+    with warnings.catch_warnings(action="error"), ThreadPoolExecutor(8) as threads:
+        classifiers = [MetaSemiSupervisedClassifier("prototypes") for _ in range(32)]
+        list(threads.map(lambda one: one.fit(X[:24], np.arange(24)), classifiers))
+    assert warnings.filters == filters
 
 
 def test_a_gap_in_a_list_of_names_is_no_class():

@@ -6,8 +6,8 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import as_text
 from ..heads import HEADS
+from ..learner import as_text
 from ..table_validation import check_classes, check_one_kind, declared_classes, in_type_of
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, draw_words
 from .base import OnlineEstimator

@@ -21,7 +21,7 @@ def encode_labels(y, unlabelled=-1):
             f"y contains NaN or None: mark rows without a label by {unlabelled!r}, or, if y holds "
             "targets of a regression, split by SemiSupervisedKFold."
         )
-    labelled = np.full(len(y), True) if unlabelled is None else np.asarray(y != unlabelled)
+    labelled = np.full(len(y), True) if unlabelled is None else np.asarray(cells != unlabelled)
     labelled &= np.asarray(y != "-1") | (unlabelled != -1)  # what text makes of -1
     if not labelled.any():
         raise ValueError(f"y has no labelled row: every one of its {len(y)} values is {unlabelled}")

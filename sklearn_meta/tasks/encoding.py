@@ -38,11 +38,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Positions of the columns that are one-hot encoded.
     unseen_ : list of int
         Positions of the columns of which ``fit`` has seen no cell; of a matrix, none.
+    times_ : list of int
+        Positions of the columns of dates, times of day or durations.
     n_features_in_, n_columns_out_ : int
         Number of columns of the table, and of the result.
     """
 
-    unseen_ = ()  # of encoders that were pickled before there was one
+    # Of encoders that were pickled before there were such; None: not known.
+    unseen_, times_ = (), None
 
     def __init__(self, max_categories=20):
         self.max_categories = max_categories
@@ -69,12 +72,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ValueError
             If a column is of complex numbers, or a cell is a list, dict, set or array.
         """
-        columns = []
-        if categorical or not _is_matrix(X):
-            columns = [
-                _as_text(column) if j in categorical else read_column(column, dtype)
-                for j, (column, dtype) in enumerate(columns_of(X))
-            ]
+        cells = list(columns_of(X)) if categorical or not _is_matrix(X) else []
+        columns = [
+            _as_text(column) if j in categorical else read_column(column, dtype)
+            for j, (column, dtype) in enumerate(cells)
+        ]
+        self.times_ = [j for j, (_, dtype) in enumerate(cells) if _is_of_times(dtype)]
         self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]
         self.categorical_ = [
             j for j, c in enumerate(columns) if c.dtype == object and j not in self.unseen_
@@ -110,8 +113,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            As in ``fit``; or if there are more or fewer columns, one of numbers holds text now, or
-            one of categories dates.
+            As in ``fit``; or if there are more or fewer columns, or one of numbers holds text or
+            dates now, one of categories dates, one of dates numbers.
         NotFittedError
             If there was no ``fit``.
         """
@@ -122,23 +125,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"X has {n_columns} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input."
             )
-        if not self.encoders_ and _is_matrix(X):
+        if not self.encoders_ and not self.times_ and _is_matrix(X):
             return X.astype(np.float64)
         blocks = []
         for j, (values, dtype) in enumerate(columns_of(X)):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
-                if getattr(dtype, "kind", "O") in "mM":
-                    raise ValueError(
-                        f"Column {j} held categories in fit and holds dates now: convert it "
-                        "before both, as pandas.to_datetime does."
-                    )
+                if _is_of_times(dtype):
+                    raise _changed(j, "categories", "dates")
                 blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
                 column = read_column(values, dtype)
-                if j in self.unseen_ and column.dtype == object:
+                if j not in self.unseen_:
+                    self._check_unit(j, column, dtype)
+                elif column.dtype == object:
                     column = np.full(len(column), np.nan)
                 blocks.append(_as_float(column, j)[:, None])
         return np.hstack([np.empty((len(X), 0)), *blocks])
+
+    def _check_unit(self, j, column, dtype):
+        """Refuse numbers where ``fit`` has seen seconds of dates, or the other way round."""
+        if self.times_ is None or (j in self.times_) == _is_of_times(dtype) or _is_empty(column):
+            return
+        raise _changed(j, *(("dates", "none") if j in self.times_ else ("numbers", "dates")))
 
     @staticmethod
     def _one_hot(encoder, column):
@@ -301,6 +309,17 @@ def _name_of(value):
         )
     whole = isinstance(value, float | np.floating) and value.is_integer()
     return str(int(value)) if whole else str(value)
+
+
+def _is_of_times(dtype):
+    return getattr(dtype, "kind", "O") in "mM"
+
+
+def _changed(j, before, now):
+    return ValueError(
+        f"Column {j} held {before} in fit and holds {now} now: convert it before both, as "
+        "pandas.to_datetime does."
+    )
 
 
 def _as_float(column, j):

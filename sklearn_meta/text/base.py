@@ -8,9 +8,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..backbones import TEXT_BACKBONES
-from ..base import MetaEstimator, as_text
+from ..base import MetaEstimator
 from ..callbacks import Patience
 from ..fingerprint import weights_digest
+from ..learner import as_text
 from ..seeding import seeded
 from ..settings import check_setting
 from ..sizes import check_integers
