@@ -92,7 +92,7 @@ class MetaEstimator(BaseEstimator):
             Tasks drawn from them decide which weights are kept, and when to stop. Without them
             the last weights are kept.
         max_steps : int, default=20000
-            Steps of ``batch_size`` tasks each, rounded up to a multiple of ``eval_every``.
+            Steps of ``batch_size`` tasks each; above ``eval_every`` rounded up to a multiple of it.
         n_shots : int or sequence of int, default=None
             Labelled rows, of a classifier for each class; one of them is drawn for each task. None
             is (1, 3, 5, 10) for a classifier and (5, 10, 15, 20, 40) for a regressor.

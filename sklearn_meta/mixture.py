@@ -265,7 +265,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         validation_datasets : as ``datasets``, default=None
             As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`.
         max_steps : int, default=6000
-            Steps of ``batch_size`` tasks each, rounded up to a multiple of ``eval_every``.
+            Steps of ``batch_size`` tasks each; above ``eval_every`` rounded up to a multiple of it.
         batch_size : int, default=32
             Tasks a step.
         learning_rate : float, default=2e-3

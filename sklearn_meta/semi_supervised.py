@@ -1,5 +1,6 @@
 """Fit-free semi-supervised classification of tables (paper 000)."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -27,8 +28,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     ----------
     backbone : str, path or torch.nn.Module, default="default"
         Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, such as
-        "prototypes" for half the time, or "meta_lp" for more than ten classes or for pictures; the
-        path of a file or folder; a hub id ``"owner/name@revision"`` (see
+        "prototypes" for half the time, or "meta_lp" for 20 classes and more; the path of a file
+        or folder; a hub id ``"owner/name@revision"`` (see
         :func:`sklearn_meta.weights.load_learner`), or a module. An estimator reads a path or the
         hub once, by its first ``fit``. The name of an architecture in
         ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"vsa_pair"``, ``"deep_sets"``,
@@ -44,8 +45,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         on the rows beside it, the context is encoded once, and time is linear in the rows.
     chunk_size : int, default=1000
         Rows of ``predict`` read at a time at most, which bounds memory. In transductive mode the
-        rows of one chunk, and of the context, see each other. The context are the labelled rows
-        of ``fit`` and 1,000 of its unlabelled ones at most, drawn at random, always the same.
+        rows of a chunk see each other and the context, which is read with each: all labelled rows
+        of ``fit`` and at most 1,000 unlabelled ones, drawn at random, always the same.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
@@ -65,6 +66,11 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         The rows given to ``fit``.
     y_ : ndarray of shape (n_context,)
         Their class codes, -1 for unlabelled rows.
+    label_distributions_ : ndarray of shape (n_context, n_classes)
+        Class probabilities of these rows. The network reads them when this or ``transduction_``
+        is first asked for, seconds where there are thousands.
+    transduction_ : ndarray of shape (n_context,)
+        Labels of these rows, their own or predicted.
     encoder_ : TableEncoder
         Makes numbers of the columns of tables, as ``fit`` found them.
     n_features_in_ : int
@@ -102,6 +108,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     _task = "classification"
     _default_head = "prototypes"
+    _made_of_context = (*TableEstimator._made_of_context, "_distributions")
     _parameter_constraints = {
         **TableEstimator._parameter_constraints,
         "head": [StrOptions(set(HEADS["classification"])), None],
@@ -175,6 +182,32 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         """
         return self._probabilities(self._read(X)[1])
 
+    def score(self, X, y, sample_weight=None):
+        """Share of the rows whose class is predicted rightly.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            As in ``predict``.
+        y : array-like of shape (n_rows,)
+            Their classes. Each row that is marked as unlabelled counts as a mistake, with a
+            warning.
+        sample_weight : array-like of shape (n_rows,), default=None
+
+        Returns
+        -------
+        float
+        """
+        n_unlabelled = _are_unlabelled(np.ravel(as_cells(y))).sum()
+        if n_unlabelled:
+            warnings.warn(
+                f"{n_unlabelled} of the rows to be scored have no label (-1), and each counts as a "
+                "mistake: leave them out, or cross-validate with cv=SemiSupervisedSplit() of "
+                "sklearn_meta.model_selection.",
+                stacklevel=2,
+            )
+        return super().score(X, y, sample_weight)
+
     @property
     def label_distributions_(self):
         """Class probabilities of the rows given to ``fit``, (n_context, n_classes).
@@ -182,10 +215,15 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         A labelled row has probability one for its label.
         """
         check_is_fitted(self)
-        proba = self._probabilities(self._read_context_rows()[1])
-        labelled = self.y_ >= 0
-        proba[labelled] = np.eye(len(self.classes_))[self.y_[labelled]]
-        return proba
+        module = self._module(self._learner())
+        reader = module, self.dtype, self.transductive, self.chunk_size
+        kept = vars(self).get("_distributions")
+        if kept is None or kept[0] != reader:
+            proba = self._probabilities(self._read_context_rows()[1])
+            labelled = self.y_ >= 0
+            proba[labelled] = np.eye(len(self.classes_))[self.y_[labelled]]
+            self._distributions = reader, proba
+        return self._distributions[1].copy()
 
     @property
     def transduction_(self):

@@ -33,6 +33,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         "random_state": ["random_state"],
     }
 
+    #: What is kept, for the weights that read it, and made again where these are others.
+    _made_of_context = ("_context",)
+
     def __init__(
         self,
         backbone="default",
@@ -79,9 +82,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return self._learner().n_embedding(self.encoder_.n_columns_out_, n_label_columns)
 
     def __getstate__(self):
-        """Without the encoded context: it is larger than the rows and made from them."""
+        """Without what is made of the rows again: the encoded context is larger than they are."""
         state = super().__getstate__()
-        state.pop("_context", None)
+        for name in self._made_of_context:
+            state.pop(name, None)
         return state
 
     def __sklearn_is_fitted__(self):
@@ -111,7 +115,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _forget(self):
         """Be as before ``fit``: one that fails leaves nothing of the one before."""
-        for name in ("X_", "_context"):
+        for name in ("X_", *self._made_of_context):
             vars(self).pop(name, None)
 
     def _table(self, X):

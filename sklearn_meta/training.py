@@ -74,7 +74,7 @@ def meta_train(
         See :func:`sklearn_meta.tasks.batches`. Its ``strata(inputs)`` is a number for each task
         of a group, by which scores are told apart, and ``stratum`` what the history calls it.
     max_steps : int, default=20000
-        Rounded up to a multiple of ``eval_every``.
+        Above ``eval_every`` made a multiple of it, rounded up.
     batch_size : int, default=8
         Tasks a step, of all processes together.
     learning_rate, weight_decay : float, default=2e-3 and 0.01

@@ -93,6 +93,28 @@ def test_a_context_is_that_of_the_last_fit():
     assert estimator.score(X, (Y + 1) % 3) > 0.9
 
 
+@pytest.mark.parametrize("transductive", [False, True])
+def test_what_rows_of_fit_are_told_is_computed_once_for_each_reader(transductive, monkeypatch):
+    marked = np.where(np.isin(np.arange(len(Y)), FEW), Y, -1)
+    estimator = MetaSemiSupervisedClassifier("prototypes", transductive=transductive)
+    estimator.fit(X, marked)
+    reads = Mock(side_effect=estimator._read_context_rows)
+    monkeypatch.setattr(estimator, "_read_context_rows", reads)
+    first = estimator.label_distributions_
+    first[:] = 0  # which is the caller's own
+    assert (estimator.transduction_[FEW] == Y[FEW]).all()
+    assert reads.call_count == 1
+    as_float32 = estimator.label_distributions_
+    estimator.dtype = "float64"
+    assert 0 < np.abs(estimator.label_distributions_ - as_float32).max() < 1e-3
+    estimator.backbone = "prior"
+    assert np.abs(estimator.label_distributions_ - as_float32).max() > 1e-3
+    assert reads.call_count == 3
+    monkeypatch.undo()
+    assert len(pickle.dumps(estimator)) < len(pickle.dumps((X, marked))) + 5_000
+    assert len(estimator.fit(X[:150], marked[:150]).transduction_) == 150
+
+
 def test_other_weights_after_fit():
     estimator = fitted(MetaSemiSupervisedClassifier, transductive=False)
     estimator.set_params(backbone="prior")

@@ -509,3 +509,18 @@ def test_one_row_of_each_of_many_classes_is_no_reason_to_warn(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(kind().fit(X, y).classes_) == 11
+
+
+@pytest.mark.parametrize("mark", [-1, "-1"])
+def test_scores_of_rows_without_a_label_come_with_a_warning(mark):
+    X, y = load_iris(return_X_y=True)
+    y = y if mark == -1 else y.astype(str)
+    marked = np.where(np.arange(150) % 5 == 0, y, mark)
+    classifier = MetaSemiSupervisedClassifier("prototypes")
+    with pytest.warns(UserWarning, match="rows to be scored have no label.*SemiSupervisedSplit"):
+        cross_val_score(classifier, X, marked, cv=2)
+    with pytest.warns(UserWarning, match="120 of the rows to be scored"):
+        assert classifier.fit(X, marked).score(pd.DataFrame(X), pd.Series(marked)) <= 0.2
+    with warnings.catch_warnings(action="error"):
+        assert classifier.score(X, y, sample_weight=np.ones(150)) > 0.8
+        cross_val_score(classifier, X, marked, cv=SemiSupervisedSplit(2))

@@ -71,6 +71,11 @@ _DECISIVE = (
     *("exclude", "n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family"),
 )
 
+#: Those that learn from collections; why it is none of the others is told of each.
+OF_TABLES = [
+    name for name in sklearn_meta.__all__ if not name.startswith(("MetaLSTM", "SetTransformer"))
+]
+
 
 def add_arguments(parser):
     """Arguments of the command."""
@@ -80,7 +85,8 @@ def add_arguments(parser):
         "--estimator",
         choices=sklearn_meta.__all__,
         default=sklearn_meta.__all__[0],
-        help="what is trained [%(default)s]",
+        metavar="NAME",
+        help=f"what is trained: {', '.join(OF_TABLES)} [%(default)s]",
     )
     add("--validation", type=mixed_collection, metavar="COLLECTION", help="chooses the weights")
     add("--recipe", metavar="FILE", help="arguments by name, in JSON or TOML")

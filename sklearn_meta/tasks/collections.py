@@ -251,7 +251,8 @@ def select(
     collection : mapping of str to RawTable, Dataset or (X, y)
     n_columns, n_rows, n_classes : (int, int), default=None
         Smallest and largest number that is allowed, both inclusive. Rows without a label count as
-        rows, and are of no class.
+        rows, and are of no class. Tables of regression have no classes and pass: take a folder's
+        tables of one task by ``Folder(..., task="classification")``.
     min_class_size : int, default=None
         Rows that each class must have.
     exclude : str or collection of str or int

@@ -135,8 +135,8 @@ class TextEstimator(MetaEstimator):
         validation_tasks : dict, default=None
             The same names, to see in ``history_`` how training goes.
         max_steps : int, default=None
-            Mini-batches, rounded up to a multiple of ``eval_every``; None is ``max_epochs`` times
-            as many as all texts make.
+            Mini-batches; beyond ``eval_every``, rounded up to a multiple of it. None is
+            ``max_epochs`` times as many as all texts make.
         eval_every : int, default=200
             Steps between validations, and between checkpoints.
         patience : int, default=None
