@@ -42,7 +42,8 @@ def main(argv=None):
                 args.parser.set_defaults(**read_recipe(args.recipe, args.parser))
                 args = _parse(parser, argv)  # once more: what is given there wins
             code = args.run(args)
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
             return code
         except BrokenPipeError:  # whoever read stdout has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -117,7 +117,7 @@ class MetaEstimator(BaseEstimator):
         n_workers : int, default=0
             Processes that prepare batches meanwhile; what is drawn is the same for any number.
         callbacks : list of skorch callbacks, default=None
-            Taken as they are.
+            Taken as they are; they begin anew where a killed run goes on.
         checkpoint_dir : path, default=None
             Folder of the checkpoint; a killed run called again with the same settings goes on
             from it and ends with the same weights.

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import sys
 import warnings
 from collections import defaultdict
 
@@ -116,7 +117,7 @@ class CSVLog(Callback):
     Parameters
     ----------
     path : path
-        Written anew after each epoch, a resumed run's earlier epochs included.
+        Written anew after each epoch and in the end, a resumed run's earlier epochs included.
     """
 
     def __init__(self, path):
@@ -127,8 +128,14 @@ class CSVLog(Callback):
             check_writable(expanded(self.path), "CSVLog")
 
     def on_epoch_end(self, net, **kwargs):
-        if not is_first_process():
-            return
+        if is_first_process():
+            self._write(net)
+
+    def on_train_end(self, net, **kwargs):
+        """A kill may have come between the last checkpoint and its line here."""
+        self.on_epoch_end(net)
+
+    def _write(self, net):
         rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in net.history]
         path = expanded(self.path)
         partial = path.with_name(f"{path.name}.partial")
@@ -168,7 +175,10 @@ class Patience(Callback):
 
 
 class Progress(Callback):
-    """One progress bar over all steps, with the last validation figures beside it."""
+    """One progress bar over all steps, with the last validation figures beside it.
+
+    Where nobody reads it, or does no longer, the run goes on without.
+    """
 
     def __init__(self, n_steps, score_name):
         self.n_steps = n_steps
@@ -176,17 +186,26 @@ class Progress(Callback):
 
     def on_train_begin(self, net, **kwargs):
         done = sum(epoch.get("train_batch_count", 0) for epoch in net.history)
-        self.bar_ = tqdm(total=self.n_steps, initial=done, desc="meta_fit", unit="step")
+        shown = {"total": self.n_steps, "initial": done, "desc": "meta_fit", "unit": "step"}
+        try:
+            self.bar_ = tqdm(**shown, disable=sys.stderr is None)
+        except BrokenPipeError:
+            self.bar_ = tqdm(disable=True)
 
     def on_batch_end(self, net, training=False, **kwargs):
         if training:
-            self.bar_.update()
+            self._show(lambda bar: bar.update())
 
     def on_epoch_end(self, net, **kwargs):
-        shown = ("train_loss", "valid_loss", f"valid_{self.score_name}")
-        self.bar_.set_postfix(
-            {k: f"{net.history[-1][k]:.4f}" for k in shown if k in net.history[-1]}
-        )
+        names = ("train_loss", "valid_loss", f"valid_{self.score_name}")
+        shown = {k: f"{net.history[-1][k]:.4f}" for k in names if k in net.history[-1]}
+        self._show(lambda bar: bar.set_postfix(shown))
 
     def on_train_end(self, net, **kwargs):
-        self.bar_.close()
+        self._show(lambda bar: bar.close())
+
+    def _show(self, change):
+        try:
+            change(self.bar_)
+        except BrokenPipeError:
+            self.bar_.disable = True

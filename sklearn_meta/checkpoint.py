@@ -103,7 +103,10 @@ class Checkpoint(Callback):
                     "Give each run a checkpoint_dir of its own."
                 )
             try:
+                partial.touch()
+                mode = partial.stat().st_mode
                 save_file(tensors, partial, metadata=header)
+                partial.chmod(mode)  # safetensors lets nobody else read what it writes
                 os.replace(partial, self.path)
             except SafetensorError as error:
                 raise OSError(

@@ -13,11 +13,16 @@ from contextlib import nullcontext
 def is_first_process():
     """Whether this process is the one, of several that torchrun may have started, that writes."""
     # One that is alone does, whatever rank a scheduler has given it.
-    return _is_alone() or int(os.environ.get("RANK", "0")) == 0
+    return _is_alone() or _number("RANK", 0) == 0
 
 
 def _is_alone():
-    return int(os.environ.get("WORLD_SIZE", "1")) == 1
+    return _number("WORLD_SIZE", 1) == 1
+
+
+def _number(name, default):
+    """A variable of the environment; where it is empty, nothing is said."""
+    return int(os.environ.get(name) or default)
 
 
 def processes(device):

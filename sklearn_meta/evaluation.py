@@ -231,7 +231,9 @@ def _episodes(collection, splits, random_state, failures, bar):
             continue
         for split in splits:
             # The same for every number of shots, in which few-shot tasks are alike then.
-            split.random_state = zlib.crc32(f"{random_state}/{name}".encode())
+            split.random_state = zlib.crc32(
+                f"{random_state}/{name}".encode(errors="surrogateescape")
+            )
             try:
                 for episode, (train, test) in enumerate(split.split(X, y)):
                     where = _where(name, split.n_shots, episode)

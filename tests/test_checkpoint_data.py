@@ -444,6 +444,13 @@ def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
     assert (tmp_path / "home" / "log.csv").is_file()
 
 
+def test_who_may_read_a_new_file_may_read_a_checkpoint(tmp_path):
+    t.train(tmp_path / "run", max_steps=3)
+    (tmp_path / "new").touch()
+    expected = (tmp_path / "new").stat().st_mode
+    assert (tmp_path / "run" / CHECKPOINT).stat().st_mode == expected
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_lock_does_not_outlive_its_block_in_a_child(tmp_path):
     fcntl = pytest.importorskip("fcntl")

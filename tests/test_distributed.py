@@ -170,7 +170,15 @@ def test_each_process_reads_texts_alone_and_the_first_writes(monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "rank, size, writes", [(None, None, True), (1, None, True), (1, 1, True), (1, 2, False)]
+    "rank, size, writes",
+    [
+        (None, None, True),
+        (1, None, True),
+        (1, 1, True),
+        (1, 2, False),
+        (1, "", True),
+        ("", 2, True),
+    ],
 )
 def test_a_process_that_trains_alone_writes(monkeypatch, rank, size, writes):
     for name, value in (("RANK", rank), ("WORLD_SIZE", size)):

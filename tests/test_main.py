@@ -282,6 +282,7 @@ def test_an_output_that_cannot_be_written_is_told_before_training(capsys):
         ('{"recipe": "other.json"}', 2, "not known: --recipe=other.json"),
         ('{"help": true}', 2, "not known: --help=True"),
         ('{"max_steps": 0.5}', 2, "--max-steps"),
+        ('{"exclude": ["a,b"]}', 2, "an item of exclude holds a comma"),
         (None, 1, "No such file"),
     ],
 )
@@ -302,7 +303,10 @@ def test_a_recipe_is_not_overwritten_by_the_card(capsys):
     Path("mine.json").write_text(text)
     with pytest.raises(SystemExit):
         call("meta-fit", "--recipe", "mine.json", "--output", "mine.safetensors")
-    assert "would overwrite mine.json, which is no card" in capsys.readouterr().err
+    assert (
+        "mine.json is in the way of the card of weights, and is none itself"
+        in capsys.readouterr().err
+    )
     assert Path("mine.json").read_text() == text
 
 
@@ -404,6 +408,14 @@ def test_info_tells_of_weights_versions_and_device(capsys):
     assert found["weights"] == {"tiny.safetensors": load_learner("tiny.safetensors").card}
     assert found["versions"]["sklearn_meta"] == sklearn_meta.__version__
     assert found["device"]["device"] in ("cpu", "cuda")
+
+
+def test_nobody_need_read_what_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)  # as Python has it where it is closed
+    assert call("info", "tiny.safetensors") == 0
+    monkeypatch.setattr(sys, "stderr", None)
+    assert call(*meta_fit_prior("unseen.safetensors")) == 0
+    assert load_learner("unseen.safetensors").card
 
 
 def test_info_refuses_damaged_weights(here, capsys):

@@ -277,6 +277,10 @@ def test_points_that_are_out_of_all_reach_have_probabilities(covariance_type):
     assert np.isfinite(mixture.score_samples(far)).all()
 
 
+#: Of forty points of which the fourth has a gap.
+GAP_AND_WHOLE = (("gap", slice(30)), ("whole", slice(10, 40)))
+
+
 def test_sets_of_a_collection_and_gaps(tmp_path):
     rng = np.random.default_rng(0)
     pd.DataFrame(rng.normal(size=(40, 2))).assign(t=0).to_csv(tmp_path / "a.csv", index=False)
@@ -284,8 +288,11 @@ def test_sets_of_a_collection_and_gaps(tmp_path):
     assert AmortizedGMM().meta_fit(Folder(tmp_path), **quick).history_
     X = rng.normal(size=(40, 2)).astype(np.float32)
     X[3, 0] = np.nan
+    gap, whole = (Dataset(name, X[part], np.zeros(30, int)) for name, part in GAP_AND_WHOLE)
     with pytest.raises(ValueError, match="'gap' has gaps, and mixtures are of whole points"):
-        AmortizedGMM().meta_fit([Dataset("gap", X, np.zeros(40, int))], **quick)
+        AmortizedGMM().meta_fit([gap], **quick)
+    with pytest.warns(UserWarning, match="1 of 2 datasets are left out.* 'gap' has gaps"):
+        AmortizedGMM().meta_fit([gap, whole], **quick)
 
 
 def test_a_mixture_of_sources_is_read_as_its_parts_are():
@@ -303,8 +310,12 @@ def test_sets_of_any_scale_keep_their_shape_and_classes_are_known():
     huge, tiny, expected = (as_point_sets([scale * X])["0"].X for scale in (1e200, 1e-200, 1))
     assert_allclose(huge, expected, rtol=1e-5)
     assert_allclose(tiny, expected, rtol=1e-5)
-    with pytest.raises(ValueError, match="'0' has points without a class"):
-        as_point_sets([(X, ["a", None] * 10)])
+    for y in (["a", None] * 10, [1.0, np.nan] * 10):
+        with pytest.raises(ValueError, match="'0' has points without a class"):
+            as_point_sets([(X, y)])
+    for y, n_classes in (([0.0, 1.0, 2.0, 3.0] * 5, 4), (X[:, 0], 1), (None, 1)):
+        assert as_point_sets([(X, y)])["0"].n_classes == n_classes
+    assert as_point_sets([(X,)])["0"].n_classes == 1
 
 
 def test_a_fit_that_fails_leaves_no_mixture():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_array_equal
+from sklearn.exceptions import NotFittedError
 from test_sets import QUICK, random_sets
 from torch import nn
 
@@ -100,20 +101,34 @@ def test_a_diverged_training_is_an_error():
         SetTransformerRegressor(**QUICK).fit(X, np.arange(10))  # standardised, it is harmless
 
 
+class Interrupt(nn.Module):
+    """Hands on what it is given, and is interrupted at a call."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.call = call
+
+    def forward(self, elements):
+        self.call -= 1
+        if self.call == 0:
+            raise KeyboardInterrupt
+        return elements
+
+
 def test_an_interrupt_ends_training_with_a_warning():
-    class Interrupt(nn.Module):
-        calls = 0
-
-        def forward(self, elements):
-            Interrupt.calls += 1
-            if Interrupt.calls == 4:  # the first is a look at the shape
-                raise KeyboardInterrupt
-            return elements
-
-    model = SetTransformerRegressor(**{**QUICK, "max_epochs": 9}, embedding=Interrupt())
+    # The first call is a look at the shape; those of modules that were given are of copies.
+    model = SetTransformerRegressor(**{**QUICK, "max_epochs": 9}, embedding=Interrupt(4))
     with pytest.warns(UserWarning, match="interrupted after 2 of 9 epochs"):
         model.fit(random_sets(10), np.arange(10))
     assert np.isfinite(model.predict(random_sets(10))).all()
+
+
+def test_an_interrupt_before_anything_was_learned_is_one():
+    model = SetTransformerRegressor(**QUICK, embedding=Interrupt(2))
+    with pytest.raises(KeyboardInterrupt, match="before its first epoch was complete"):
+        model.fit(random_sets(10), np.arange(10))
+    with pytest.raises(NotFittedError):
+        model.predict(random_sets(10))
 
 
 def test_the_example(tmp_path):

@@ -174,6 +174,8 @@ def test_units_do_not_swallow_a_columns_variation(unit):
 def test_names_of_what_may_be_drawn():
     mixture = Mixture([{"a": pair(), "b": pair()}, CircleSpiral(), [pair()]])
     assert names_in(mixture) == ["a", "b", "CircleSpiral", "0"]
+    for names, known in (([1, "x"], ["1", "x"]), (np.arange(2), ["Own"])):
+        assert names_in(type("Own", (), {"names": names})()) == known
 
 
 def test_a_mixture_reads_collections_as_it_is_asked_to():

@@ -1,10 +1,12 @@
 """Meta-training: it learns, it stops, and it tells how it went."""
 
 import csv
+import io
 import math
 import os
 import resource
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -429,7 +431,11 @@ def test_a_log_has_a_line_an_epoch_over_a_resumed_run(tmp_path):
     with pytest.raises(Crash):
         train(tmp_path, callbacks=[log, At(crash, epoch=2)])
     assert len((tmp_path / "log.csv").read_text().splitlines()) == 3
+    with pytest.raises(Crash):  # after the last checkpoint
+        train(tmp_path, callbacks=[At(crash, epoch=5), log])
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 5
     _, history = train(tmp_path, callbacks=[log])
+    assert len(history) == 5
     with open(tmp_path / "log.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["valid_loss"]) for row in rows] == history[:, "valid_loss"]
@@ -445,3 +451,16 @@ def test_progress_is_shown_when_asked_for(capsys):
     tables = [load_diabetes(return_X_y=True)]
     MetaGPRegressor("vsa").meta_fit(tables, validation_datasets=tables, max_steps=1, batch_size=1)
     assert "valid_mse" in capsys.readouterr().err
+
+
+class Broken(io.StringIO):
+    """A pipe whose reader is gone."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("stderr", [None, Broken()], ids=["closed", "broken"])
+def test_a_run_goes_on_where_nobody_reads_its_progress(monkeypatch, whole, stderr):
+    monkeypatch.setattr(sys, "stderr", stderr)
+    assert_same(train(verbose=True), whole)

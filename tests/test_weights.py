@@ -482,3 +482,17 @@ def test_a_folder_in_the_place_of_a_file(tmp_path):
     with pytest.raises(OSError, match="model.safetensors is no file"):
         save_pretrained(small_learner(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_what_is_no_card_is_not_overwritten_by_one(tmp_path):
+    recipe, theirs = tmp_path / "mine.json", tmp_path / "theirs"
+    recipe.write_text('{"max_steps": 3}')
+    theirs.mkdir()
+    (theirs / "model.json").write_text('{"layers": 12}')
+    (theirs / "model.safetensors").write_bytes(b"weights of another library")
+    learner = Learner(backbone_config={"width": 8, "n_layers": 1})
+    for save, place in ((save_learner, "mine.safetensors"), (save_pretrained, "theirs")):
+        with pytest.raises(OSError, match=r"model.json|mine.json is in the way of the card"):
+            save(learner, tmp_path / place)
+    assert recipe.read_text() == '{"max_steps": 3}'
+    assert (theirs / "model.safetensors").read_bytes() == b"weights of another library"

@@ -233,6 +233,8 @@ def read_recipe(path, parser):
             collections = values
         elif value is not False and value is not None and values:
             flag = f"--{key.replace('_', '-')}"
+            if isinstance(value, list) and any("," in item for item in values):
+                parser.error(f"{path}: an item of {key} holds a comma, which parts items: {value}")
             flags.append(flag if value is True else f"{flag}={','.join(values)}")
     parsed = parser.parse_args([*flags, *collections])
     return {key: value for key, value in vars(parsed).items() if key in settings}

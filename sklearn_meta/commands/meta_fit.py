@@ -134,7 +134,7 @@ def run(args):
     from ..tasks import Mixture, Tables
     from ..tasks.mixtures import as_point_sets
     from ..weights import load_learner, save_learner
-    from ..weights.store import read_card
+    from ..weights.store import check_is_card
 
     kind = getattr(sklearn_meta, args.estimator)
     if not hasattr(kind, "meta_fit"):
@@ -152,11 +152,10 @@ def run(args):
     args.output = expanded(args.output)
     if args.output.is_dir():
         args.parser.error(f"--output {args.output} is a folder")
-    if (beside := args.output.with_suffix(".json")).exists():  # a recipe, say
-        try:
-            read_card(args.output)
-        except ValueError:
-            args.parser.error(f"--output {args.output} would overwrite {beside}, which is no card")
+    try:
+        check_is_card(args.output.with_suffix(".json"))
+    except OSError as error:
+        args.parser.error(f"--output: {error}")
     check_writable(args.output, "--output", make=True)  # an error now, not after all training
     if args.checkpoint_dir:
         check_writable(expanded(args.checkpoint_dir) / CHECKPOINT, "--checkpoint-dir", make=True)

@@ -209,6 +209,8 @@ def train(
     net.fit(data)  # which ends quietly at a KeyboardInterrupt
     module.eval()
     losses = [epoch["train_loss"] for epoch in net.history if "train_loss" in epoch]
+    if not losses:
+        raise KeyboardInterrupt("Training was ended before its first epoch was complete.")
     if len(losses) < max_epochs and not (validation_data and stop.misses_ == patience):
         warnings.warn(
             f"Training was interrupted after {len(losses)} of {max_epochs} epochs.", stacklevel=4

@@ -8,6 +8,7 @@ the name of that original.
 
 import hashlib
 from collections.abc import Mapping
+from numbers import Integral
 
 import numpy as np
 
@@ -106,9 +107,11 @@ class Folder(Mapping):
     """
 
     def __init__(self, path, *, split=None, task=None):
-        self.path = expanded(path)
+        self.path = expanded(path).absolute()  # its tables are read later
         if not self.path.is_dir():
-            raise FileNotFoundError(f"There is no folder {self.path}: give a folder of tables.")
+            raise FileNotFoundError(
+                f"There is no folder {expanded(path)}: give a folder of tables."
+            )
         self._files = {}
         for file in sorted(self.path.glob("[!.]*")):
             if file.suffix.lower() in _READERS and file.name != "index.csv":
@@ -255,7 +258,7 @@ def select(
         tables of one task by ``Folder(..., task="classification")``.
     min_class_size : int, default=None
         Rows that each class must have.
-    exclude : str or collection of str or int
+    exclude : str, int or collection of these
         Names, families or dataset ids (metadata ``"id"``) to leave out, such as the sets of a
         benchmark.
     one_a_family : bool, default=False
@@ -275,9 +278,12 @@ def select(
     _check_mapping(collection)
     pairs = {"n_columns": n_columns, "n_rows": n_rows, "n_classes": n_classes}
     for key, bounds in pairs.items():
-        if bounds is not None and np.shape(bounds) != (2,):
-            raise ValueError(f"{key} must be a pair of least and most, got {bounds!r}.")
-    exclude = {exclude} if isinstance(exclude, str) else {str(item) for item in exclude}
+        if bounds is not None and (np.shape(bounds) != (2,) or None in bounds):
+            raise ValueError(
+                f"{key} must be a pair of least and most, such as (2, np.inf), got {bounds!r}."
+            )
+    single = isinstance(exclude, str | Integral)
+    exclude = {str(item) for item in ([exclude] if single else exclude)}
     tables, rejected, families = {}, {}, {}
     for name in collection:
         family = family_of(collection, name)
@@ -365,7 +371,9 @@ def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
         raise ValueError(f"shares must be non-negative and sum to 1, got {tuple(shares)}.")
     parts = [[] for _ in shares]
     for name in collection:
-        digest = hashlib.sha256(f"{seed}/{family_of(collection, name)}".encode()).digest()
+        told = f"{seed}/{family_of(collection, name)}"
+        # A file's name may be of another encoding than the locale's.
+        digest = hashlib.sha256(told.encode(errors="surrogateescape")).digest()
         place = int.from_bytes(digest[:8]) / 2**64
         parts[int(np.searchsorted(bounds[:-1], place, side="right"))].append(name)
     return [Subset(collection, names) for names in parts]

@@ -11,6 +11,7 @@ from sklearn.utils import check_array, check_consistent_length
 from ..cells import text_as_objects
 from .dataset import Dataset
 from .encoding import is_missing
+from .pairs import is_continuous
 from .sources import Mixture, Tables, check_source
 
 #: In the order of their codes in a batch.
@@ -168,6 +169,14 @@ class MixtureSampler:
         self.max_components = max_components
         self.max_cells = max_cells
 
+    @staticmethod
+    def check_dataset(dataset):
+        """Raise a ValueError if a set has gaps."""
+        if np.isnan(dataset.X).any():
+            raise ValueError(
+                f"Dataset {dataset.name!r} has gaps, and mixtures are of whole points."
+            )
+
     def draw(self, dataset, rng):
         """One task of a set.
 
@@ -184,13 +193,10 @@ class MixtureSampler:
         Raises
         ------
         ValueError
-            If the set has gaps.
+            As in ``check_dataset``.
         """
+        self.check_dataset(dataset)
         X = dataset.X[rng.permutation(len(dataset.X))]
-        if np.isnan(X).any():
-            raise ValueError(
-                f"Dataset {dataset.name!r} has gaps, and mixtures are of whole points."
-            )
         n_components = min(dataset.n_classes, self.max_components)
         if n_components == 1 or rng.random() < self.other_k:
             n_components = _log_uniform_int(rng, 1, self.max_components)
@@ -283,15 +289,16 @@ def _point_set(name, item):
     """A set with its classes, or with one class where there are none, as a Dataset."""
     if isinstance(item, Dataset):
         return item
-    X, y = item[:2] if isinstance(item, tuple) else (item, np.zeros(len(item)))
+    X, y, *_ = (*item, None) if isinstance(item, tuple) else (item, None)
     try:
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     except ValueError as error:
         raise ValueError(f"Set {name!r} is no set of points: {error}") from error
-    y = np.asarray(text_as_objects(y))
-    if y.dtype.kind == "f":
+    y = np.zeros(len(X)) if y is None else np.asarray(text_as_objects(y))
+    missing = is_missing(y)
+    if is_continuous(y[~missing]):
         y = np.zeros(len(y))  # a target is no component
-    elif is_missing(y).any():
+    elif missing.any():
         raise ValueError(
             f"Set {name!r} has points without a class: leave out all classes, or none."
         )

@@ -134,7 +134,7 @@ def labels_of(y, name="dataset", metadata=None):
     if known.dtype == object:
         has_text = any(isinstance(value, str | bytes) for value in known)
         known = known.astype(str if has_text else float)
-    if task == "regression" or (task is None and _is_continuous(known)):
+    if task == "regression" or (task is None and is_continuous(known)):
         known = known.astype(np.float64)
         if not (np.abs(known) <= np.finfo(np.float32).max).all():
             raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
@@ -151,7 +151,8 @@ def one_column(y):
     return y.ravel() if np.ndim(y) == 2 and y.shape[1] == 1 else y
 
 
-def _is_continuous(y):
+def is_continuous(y):
+    """Whether the values of an array are no classes: floats that are not whole, or infinite."""
     if y.dtype.kind != "f" or not len(y):
         return False
     return not np.isfinite(y).all() or type_of_target(y) == "continuous"

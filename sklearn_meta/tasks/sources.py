@@ -108,7 +108,9 @@ def names_in(source):
         return [name for part in source._read for name in names_in(part)]
     if isinstance(source, Tables):
         return list(source)
-    return list(getattr(source, "names", [type(source).__name__]))
+    names = getattr(source, "names", None)
+    known = isinstance(names, list | tuple)
+    return [str(name) for name in names] if known else [type(source).__name__]
 
 
 def as_source(datasets, *, task=None, retarget=0.0, make=None):

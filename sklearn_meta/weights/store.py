@@ -69,7 +69,7 @@ def save_learner(learner, path, /, **card):
         If the learner holds modules that no name and config can build again, or the card holds
         what json cannot.
     OSError
-        If the folder cannot be written.
+        If the folder cannot be written, or the file where the card goes is something else.
     """
     path = expanded(path)
     if path.suffix != ".safetensors":
@@ -78,6 +78,7 @@ def save_learner(learner, path, /, **card):
     if is_first_process():
         for place in (path, path.with_suffix(".json")):  # before either is touched
             check_writable(place, "path", make=True)
+        check_is_card(path.with_suffix(".json"))
         with locked(path.parent):  # the names of what is half done are the same for all
             _write_pair(path, weights, card)
     return path
@@ -320,6 +321,24 @@ def _read_pair(path):
         f"{path} is damaged or not the file its card describes: its sha256 differs. Fetch both "
         "files again, or reinstall the package."
     )
+
+
+def check_is_card(path):
+    """Refuse to overwrite a file that no weights have left there: a recipe, say.
+
+    Raises
+    ------
+    OSError
+        If there is one, with what to do.
+    """
+    if path.is_file() and path.stat().st_size:
+        try:
+            read_card(path)
+        except ValueError as error:
+            raise OSError(
+                f"{path} is in the way of the card of weights, and is none itself: move it, or "
+                "choose another name."
+            ) from error
 
 
 def read_card(path):
