@@ -27,7 +27,7 @@ from sklearn_meta.tasks import (
     TargetSequences,
 )
 
-#: Of the networks of tables: a third as many parameters as with the paper's 200.
+#: Of the networks of tables: half as many parameters as with the paper's 200.
 WIDTH = 128
 
 #: Rows of a synthetic table. A network that has never filled its memory of 128 slots may fail

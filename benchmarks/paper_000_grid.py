@@ -68,7 +68,7 @@ REGRESSION = (
 
 OURS = CLASSIFICATION[-1]
 
-#: The package's defaults where they are not the head's. Eq. (11) as it stands has one kernel, and
+#: The package's defaults where they are not the head's. Eq. (11) with a noise is one kernel, and
 #: one noise for all tables: then all methods soon predict the mean and little else.
 HEAD_CONFIG = {"gp": {"n_kernels": 8}}
 
@@ -184,11 +184,11 @@ TABLES = {
         axis="unlabelled rows a class",
     ),
     "6c": Table(
-        "Figure 6 (c)", "tables", methods=numbered("n_layers", (1, 2, 3, 4)), axis="layers"
+        "Figure 6 (c)", "tables", methods=numbered("n_layers", (1, 2, 3, 4)), axis="pairs of layers"
     ),
     "6d": Table("Figure 6 (d)", "tables", methods=numbered("n_heads", (1, 2, 4, 8)), axis="heads"),
     "7": Table(
-        "Figure 7: Circle-Spiral, 500 unlabelled rows in meta-test",
+        "Figure 7: Circle-Spiral, 500 rows in meta-test",
         "circle_spiral",
         shots=(1,),
         methods=(OURS,),

@@ -1,10 +1,10 @@
-"""Tables 4 and 11 of paper 001 with its own networks: parameters of a mixture, read off directly.
+"""Tables 4 and 11 of paper 001 with such networks: parameters of a mixture, read off directly.
 
-    python benchmarks/paper_001_mixtures.py                # every method of the tables
+    python benchmarks/paper_001_mixtures.py                # ten methods of the tables
     python benchmarks/paper_001_mixtures.py --quick --output /tmp/mixtures
 
-Each network is trained on the likelihood of the points it reads, Eq. (15), and compared on the
-sets of benchmarks/mixtures.py, which has the rows of scikit-learn and of AmortizedGMM. Trained
+Each network is trained on the likelihood of the points it reads, Eq. (15) as a mean, and compared
+on the sets of benchmarks/mixtures.py, which has the rows of scikit-learn and of AmortizedGMM. Trained
 networks are kept under ``--checkpoints``, so a killed run goes on.
 """
 

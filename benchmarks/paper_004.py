@@ -267,7 +267,7 @@ def jointly(estimator, train, valid, options):
 
 
 def n_parameters(learner):
-    """Of everything but the word vectors and the output layers, as the paper counts."""
+    """Of everything but the word vectors and the output layers; torch's LSTM has two biases."""
     return sum(p.numel() for p in learner.backbones.parameters())
 
 

@@ -86,7 +86,7 @@ def meta_train(
         :class:`sklearn_meta.optimizers.MuonAdamW`.
     schedule : {"cosine", "noam", "constant"}, default="cosine"
         How the learning rate runs after ``n_warmup`` steps: to zero along a cosine, with the
-        inverse square root of the steps (Vaswani et al., 2017; section 3.5 of paper 003), or not.
+        inverse square root of the steps (Vaswani et al., 2017, whom paper 003 cites), or not.
     n_warmup : int, default=100
         Steps over which the rate rises linearly.
     clip : float, default=1.0

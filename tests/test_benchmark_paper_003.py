@@ -83,7 +83,8 @@ def test_the_papers_settings_are_run_with(tmp_path, folder):
     ours = paper_003.PAPER["omniglot"]["few_shot_transformer"]
     assert (ours.rate, ours.schedule, ours.config) == (1e-4, "constant", {"width": 64})
     for name, settings in paper_003.settings_of("omniglot", options).items():
-        assert settings == ours._replace(config={"width": 64, "attention": name})  # section 4.4
+        config = {"width": 64, "n_layers": 2, "attention": name}  # section 4.4
+        assert settings == ours._replace(rate=1e-4, schedule="noam", config=config)
 
 
 @pytest.mark.parametrize("data", DATA)

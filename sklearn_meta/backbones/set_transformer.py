@@ -200,7 +200,8 @@ class SetTransformer(nn.Module):
     width : int, default=64
     n_heads : int, default=4
     n_layers : int, default=2
-        Encoder layers after the embedding. Of "rff" and its kin three are as deep as the paper's.
+        Encoder layers after the embedding. Of "rff" and its kin three are as deep as most of
+        the paper's (Tables 7, 9, 10 and 16).
     n_inducing : int, default=16
         Inducing points of each "isab" layer.
     n_seeds : int, default=1

@@ -101,6 +101,8 @@ class NotShared(Sharing):
 class HyperLSTM(nn.Module):
     """LSTM whose sums a smaller one scales (D. Ha, A. Dai, Q. Le, 2016), without normalisation.
 
+    The gates share what the smaller one says of inputs, states and biases.
+
     Parameters
     ----------
     n_inputs, width, meta_width, rank : int

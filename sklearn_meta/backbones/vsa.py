@@ -161,7 +161,8 @@ class VSA(nn.Module):
     width : int, default=32
         Width H^(b) of the hidden representation and of the feed-forward networks.
     n_layers : int, default=3
-        Number of pairs of an example-wise (Eq. 7) and an attribute-wise (Eq. 8) block.
+        Number of pairs of an example-wise (Eq. 7) and an attribute-wise (Eq. 8) block; of the
+        paper's "three layers of MVSAs" each is taken for a pair.
     n_heads : int, default=4
         Heads R of each attention layer.
     head_width : int, default=8

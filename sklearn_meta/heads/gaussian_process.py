@@ -20,8 +20,8 @@ class GaussianProcess(RegressionHead):
     tasks would give a clean and a noisy task the same variance. Therefore several sets are
     learned, and each task weighs their predictions by the marginal likelihood of its labelled
     rows times a learned prior; the mean and variance of the mixture are given. With
-    ``n_kernels=1`` this is Eq. (11) as it stands, with which short meta-training on real tables
-    predicted little but the mean.
+    ``n_kernels=1`` this is Eq. (11) with a noise, in kernel and variance; with it short
+    meta-training on real tables predicted little but the mean.
 
     Parameters
     ----------

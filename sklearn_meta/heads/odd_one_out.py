@@ -23,9 +23,9 @@ class OddOneOut(Head):
     rest* counts, so the number of columns, over which distances add up, has no say. What is near
     and what is far is for the backbone to learn.
 
-    Paper 001 knows that exactly one row is odd and takes a softmax over the rows. Here any number
-    of rows may be, so each has a logit of its own, which says how sure to be, too; the softmax
-    remains as a part of the loss.
+    In paper 001 exactly one row is odd, for which a softmax over the rows would do; it does not
+    say what it takes. Here any number of rows may be, so each has a logit of its own, which says
+    how sure to be, too; the softmax is a part of the loss.
 
     Parameters
     ----------

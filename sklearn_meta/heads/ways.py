@@ -39,8 +39,9 @@ class WaysHead(nn.Module):
 class LabelAttention(WaysHead):
     """The query attends to the labelled rows, and their labels are carried to it (section 3.2).
 
-    Scaled dot products are brought to mean 0 and deviation 1 over a sequence, as in the paper,
-    and multiplied by a learned number: of such products alone no softmax is sharp.
+    Scaled dot products are brought to mean 0 and deviation 1 over the labelled rows and multiplied
+    by a learned number: the paper's layer norm of the scores, which is over the whole sequence and
+    has a bias.
     """
 
     #: Least probability: a class without a labelled row must not make the loss infinite.

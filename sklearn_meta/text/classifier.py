@@ -60,7 +60,7 @@ class MetaLSTMClassifier(
     wide : bool, default=True
         Whether logistic regression on the TF-IDF of words, pairs and triples reads texts, too: two
         thirds of a probability are its own, one the network's. It also reads what linear models of
-        the tasks of ``meta_fit`` say, one for each set of labels. False is the paper's network.
+        the tasks of ``meta_fit`` say, one for each set of labels. False is a network alone, as the paper's is.
     lowercase : bool, default=True
         Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
         out. Weights that were meta-trained keep their own.
