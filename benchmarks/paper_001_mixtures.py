@@ -4,8 +4,8 @@
     python benchmarks/paper_001_mixtures.py --quick --output /tmp/mixtures
 
 Each network is trained on the likelihood of the points it reads, Eq. (15) as a mean, and compared
-on the sets of benchmarks/mixtures.py, which has the rows of scikit-learn and of AmortizedGMM. Trained
-networks are kept under ``--checkpoints``, so a killed run goes on.
+on the sets of benchmarks/mixtures.py, which has the rows of scikit-learn and of AmortizedGMM.
+Trained networks are kept under ``--checkpoints``, so a killed run goes on.
 """
 
 import argparse

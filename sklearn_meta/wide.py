@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from scipy.sparse import diags_array, hstack
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -25,6 +26,12 @@ MAX_NGRAMS = 100_000
 
 #: Parts of the texts, each of which is scored by a model of the others.
 N_FOLDS = 5
+
+#: Labelled texts of a task at which its own model and those of known tasks weigh the same.
+AS_MANY = 20
+
+#: Least probability of a label, by models of known tasks: no single text shall decide.
+FLOOR = 0.02
 
 
 def words_and_few_together(text):
@@ -118,6 +125,26 @@ class SharedLinear(nn.Module):
         coef, intercept = self.coef.double().numpy(), self.intercept.double().numpy()
         return weighed.transform(self._counts.transform(tokens)) @ coef.T + intercept
 
+    def probabilities(self, scores):
+        """What the scores of some texts mean.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_texts, n_scores)
+
+        Returns
+        -------
+        list of ndarray of shape (n_texts, n_labels)
+            One for each set of labels.
+        """
+        told, start = [], 0
+        for of_set in self.labels:
+            stop = start + (len(of_set) if len(of_set) > 2 else 1)
+            each, start = expit(scores[:, start:stop]), stop
+            two = each.shape[1] == 1
+            told.append(np.hstack([1 - each, each]) if two else each / each.sum(1, keepdims=True))
+        return told
+
 
 def fit_shared(tasks, random_state=0):
     """What linear models learn of several tasks, and what models that have not seen them say.
@@ -166,6 +193,56 @@ def fit_shared(tasks, random_state=0):
     shared.intercept.copy_(torch.from_numpy(np.concatenate([m[-1].intercept_ for m in models])))
     told = np.concatenate(columns, axis=1)
     return shared, {name: told[of_task == i] for i, name in enumerate(tasks)}
+
+
+class KnownTasks:
+    """How far models of known tasks tell the labels of a new one, and are heard beside its own.
+
+    Its labels may be those of known tasks: where there are such with the very same labels, these,
+    else any two for two labels, in either order. That is one half likely before a text is seen,
+    and that they have nothing to do with each other as likely. The labelled texts, of which the
+    known models tell the labels well or badly, make the posterior. Of n labelled texts, what known
+    tasks say then has AS_MANY / (n + AS_MANY) of the say, if they are relevant for certain.
+
+    Parameters
+    ----------
+    shared : SharedLinear
+        Of the known tasks.
+    labels : list
+        Of the new task.
+    y : sequence of int
+        Numbers of the labels of its texts.
+    scores : ndarray of shape (n_texts, n_scores)
+        What ``shared`` says of these.
+    """
+
+    def __init__(self, shared, labels, y, scores):
+        straight, n = list(range(len(labels))), len(y)
+        self.meanings = [(i, straight) for i, known in enumerate(shared.labels) if known == labels]
+        if not self.meanings and len(labels) == 2:
+            pairs = [i for i, known in enumerate(shared.labels) if len(known) == 2]
+            self.meanings = [(i, order) for i in pairs for order in ([0, 1], [1, 0])]
+        told = shared.probabilities(scores)
+        right = [told[i][np.arange(n), np.array(order)[y]] for i, order in self.meanings]
+        evidence = [np.log(p.clip(FLOOR, 1 - FLOOR) * len(labels)).sum() for p in right]
+        likely = softmax([np.log(max(len(right), 1)), *evidence])[1:]
+        self.shares = AS_MANY / (n + AS_MANY) * likely
+
+    def beside(self, own, told):
+        """The mean of the own model's probabilities and those of known tasks.
+
+        Parameters
+        ----------
+        own : ndarray of shape (n_texts, n_labels)
+        told : list of ndarray of shape (n_texts, n_known_labels)
+            Of :meth:`SharedLinear.probabilities`.
+
+        Returns
+        -------
+        ndarray of shape (n_texts, n_labels)
+        """
+        known = [s * told[i][:, order] for s, (i, order) in zip(self.shares, self.meanings)]
+        return (1 - self.shares.sum()) * own + sum(known)
 
 
 class OwnLinear:

@@ -5,6 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -13,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 
 from sklearn_meta import MetaLSTMClassifier
 from sklearn_meta.tasks.texts import tokens_of
-from sklearn_meta.wide import OwnLinear, fit_shared
+from sklearn_meta.wide import AS_MANY, KnownTasks, OwnLinear, SharedLinear, fit_shared
 
 TINY = {"embedding_size": 4, "width": 4, "meta_width": 2, "rank": 2, "max_epochs": 1, "min_df": 1}
 WORDS = {0: ["dull", "cold", "grey", "flat"], 1: ["fine", "warm", "bright", "round"]}
@@ -183,3 +185,66 @@ def test_a_label_of_one_text_is_shared_with_nobody():
     estimator = MetaLSTMClassifier(**TINY).meta_fit(both, max_steps=2, verbose=False)
     assert estimator.learner_.wide.labels == [[0, 1]]
     assert estimator.fit(X, y).predict_proba(["", "unheard of", "the"]).shape == (3, 2)
+
+
+SETS = [[0, 1], ["a", "b", "c"], ["no", "yes"]]
+
+
+def scored(y, strength, seed=0):
+    """Scores of two, three and two labels, of which the first set's tell ``y`` so strongly."""
+    scores = np.random.default_rng(seed).standard_normal((len(y), 5))
+    scores[:, 0] = strength * (2 * np.asarray(y) - 1)
+    return scores
+
+
+@pytest.mark.parametrize("n", [4, 20, 200])
+def test_known_tasks_are_heard_as_far_as_they_tell_the_labels(n):
+    shared, y = SharedLinear(["a"], SETS), np.arange(n) % 2
+    most = AS_MANY / (n + AS_MANY)
+    right, guess, wrong = (
+        KnownTasks(shared, [0, 1], y, scored(y, strength)).shares for strength in (9, 0, -9)
+    )
+    assert_allclose(right, most, atol=0.07 * most)  # nearly all, of four texts, too
+    assert_allclose(guess, most / 2)  # nothing is told of it
+    assert wrong < 1e-4
+    # Of labels of other names any two known ones may be meant, in either order.
+    known = KnownTasks(shared, ["x", "y"], y, scored(y, -9))
+    assert known.meanings == [(0, [0, 1]), (0, [1, 0]), (2, [0, 1]), (2, [1, 0])]
+    assert known.shares.argmax() == 1 and known.shares.sum() <= most
+    own = np.full((1, 2), 0.5)
+    assert known.beside(own, shared.probabilities(scored([1], -9)))[0, 1] > 0.5 + 0.3 * most
+    # Of three labels the order of others is not looked for.
+    assert not KnownTasks(shared, list("xyz"), y, scored(y, 9)).meanings
+    for labels, place in ((list("abc"), 1), (["no", "yes"], 2)):
+        assert KnownTasks(shared, labels, y, scored(y, 9)).meanings[0][0] == place
+
+
+@given(st.lists(st.integers(0, 1), min_size=2, max_size=40), st.integers(0, 99))
+def test_names_of_labels_do_not_matter_nor_their_order(y, seed):
+    shared, y = SharedLinear(["a"], SETS), np.array(y)
+    scores, new = scored(y, 2, seed), scored([0, 1, 1], 2, seed + 1)
+    own = np.random.default_rng(seed).dirichlet([1, 1], 3)
+    found = KnownTasks(shared, ["x", "y"], y, scores).beside(own, shared.probabilities(new))
+    turned = KnownTasks(shared, ["v", "w"], 1 - y, scores)
+    assert_allclose(turned.beside(own[:, ::-1], shared.probabilities(new))[:, ::-1], found)
+    assert_allclose(found.sum(1), 1)
+    assert (found >= 0).all()
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["bad", "good"], ["z bad", "a good"]])
+def test_four_texts_of_a_new_task_are_enough_where_known_tasks_tell_them(learned, labels):
+    (X, y), (new, truth) = texts(4, "toy", 3), texts(200, "toy", 4)
+    labels = np.array(labels)
+    estimator = MetaLSTMClassifier(learned.learner_, max_epochs=1).fit(X, labels[y])
+    classes = estimator.classes_.tolist()
+    column = [classes.index(label) for label in labels[truth]]
+
+    def of_truth():
+        return estimator.predict_proba(new)[np.arange(200), column]
+
+    heard = of_truth()
+    known, estimator._known = estimator._known, None
+    assert heard.min() > 0.5 and heard.mean() > of_truth().mean() + 0.1
+    again = pickle.loads(pickle.dumps(estimator.fit(X, labels[y])))
+    assert_allclose(again._known.shares, known.shares)
+    assert learned.estimators_["book"]._known is None  # it has texts enough

@@ -80,9 +80,10 @@ class FewShotTransformer(nn.Module):
     Notes
     -----
     The paper writes Eq. (3.1) with a product in place of the last sum, gives Eq. (3.2) the shape
-    |S| x N, of which N is taken for the length of a vector as in its Fig. 2.4, and has the names of p_G1 and p_G2 in
-    Eq. (3.5) exchanged: the one with |S|^2 outputs is that of the attention weights, G^2. Counts
-    of parameters are those of the paper, so read; normalisations and embedding come on top.
+    |S| x N, of which N is taken for the length of a vector as in its Fig. 2.4, and has the names
+    of p_G1 and p_G2 in Eq. (3.5) exchanged: the one with |S|^2 outputs is that of the attention
+    weights, G^2. Counts of parameters are those of the paper, so read; normalisations and
+    embedding come on top.
 
     References
     ----------

@@ -19,7 +19,7 @@ from ..backbones.text_sharing import POOLINGS, SharedMeta
 from ..cells import text_as_objects, whole_labels
 from ..tasks.encoding import is_missing
 from ..tasks.texts import check_texts, tokens_of
-from ..wide import OwnLinear, fit_shared
+from ..wide import KnownTasks, OwnLinear, fit_shared
 from .base import TextEstimator
 
 #: The network's part in probabilities where linear models stand beside it; by a validation split.
@@ -60,7 +60,9 @@ class MetaLSTMClassifier(
     wide : bool, default=True
         Whether logistic regression on the TF-IDF of words, pairs and triples reads texts, too: two
         thirds of a probability are its own, one the network's. It also reads what linear models of
-        the tasks of ``meta_fit`` say, one for each set of labels. False is a network alone, as the paper's is.
+        the tasks of ``meta_fit`` say, one for each set of labels; where these tell the labelled
+        texts, and there are few, they have a say beside both (see
+        :class:`sklearn_meta.wide.KnownTasks`). False is a network alone, as the paper's is.
     lowercase : bool, default=True
         Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
         out. Weights that were meta-trained keep their own.
@@ -136,8 +138,8 @@ class MetaLSTMClassifier(
         "pooling": [StrOptions(set(POOLINGS))],
         "wide": ["boolean"],
     }
-    _fitted = (*TextEstimator._fitted, "linear_")
-    linear_ = None  # with wide=False
+    _fitted = (*TextEstimator._fitted, "linear_", "_known")
+    linear_ = _known = None  # with wide=False
 
     def __init__(
         self,
@@ -217,7 +219,11 @@ class MetaLSTMClassifier(
         if self.wide:
             try:
                 tokens, scores = self._read_by_linear(X)
-                self.linear_ = OwnLinear(tokens, self._targets(y, self.classes_.tolist()), scores)
+                labels = self.classes_.tolist()
+                numbers = self._targets(y, labels)
+                self.linear_ = OwnLinear(tokens, numbers, scores)
+                if scores is not None:
+                    self._known = KnownTasks(self.module_.wide, labels, numbers, scores)
             except BaseException:  # interrupted with the network alone, it would pass for fitted
                 self._forget()
                 raise
@@ -253,8 +259,11 @@ class MetaLSTMClassifier(
         told = self._network_proba(tokens)
         if self.linear_ is None:
             return told
-        linear = self.linear_.predict_proba(*self._read_by_linear(tokens))
-        return NETWORK * told + (1 - NETWORK) * linear
+        tokens, scores = self._read_by_linear(tokens)
+        own = NETWORK * told + (1 - NETWORK) * self.linear_.predict_proba(tokens, scores)
+        if self._known is None:
+            return own
+        return self._known.beside(own, self.module_.wide.probabilities(scores))
 
     def _network_proba(self, X):
         """Probability of each class by the network alone."""
