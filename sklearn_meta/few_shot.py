@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .backbones import FEW_SHOT_BACKBONES
 from .few_shot_learner import FewShotLearner
-from .rows import RowEstimator, are_pixels, check_pixels
+from .rows import RowEstimator, check_pixels
 from .table_validation import check_classes
 from .tasks import NWayKShot, TableEpisodes, Vectors, deal, in_units_of, moments_of
 from .tasks.running import projection
@@ -243,11 +243,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
             )
         learner = self._starting_learner(0)  # of the shape of the one to come
-        source = self._source(datasets)
-        validation_source = self._source(validation_datasets)
-        if learner.inputs == "images" and vectors is None:
-            for one in (source, validation_source):
-                _check_images(one, learner)
+        given = datasets, validation_datasets
+        source, validation_source = self._sources(learner, vectors is None, *given)
         self._check_width(vectors, learner)
         shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": n_queries}
         if learner.inputs == "tables" and vectors is None:
@@ -325,17 +322,3 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "X_") and hasattr(self, "learner_")
-
-
-def _check_images(source, learner):
-    """Refuse a source, if there is one, whose rows are no images as the network reads them."""
-    if source is None:
-        return
-    drawn = source.draw(np.random.default_rng(0)).X
-    is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
-    if not (is_rows and are_pixels(drawn)):
-        raise ValueError(
-            f"The network reads images, and datasets hold {drawn.dtype} of shape "
-            f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}: give vectors, such as "
-            "Pictures(side), or Drawings(side) of drawings, which render and augment them."
-        )

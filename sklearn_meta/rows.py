@@ -61,6 +61,14 @@ class RowEstimator(MetaEstimator):
         make = as_dataset if tables else rows_as_they_are
         return super()._source(datasets, make=make, **options)
 
+    def _sources(self, learner, as_they_are, *datasets):
+        """A source of each, whose rows a network of pictures can read if it is given them so."""
+        sources = [self._source(one) for one in datasets]
+        if as_they_are and learner.inputs in ("images", "pixels"):
+            for one in sources:
+                _check_pictures(one, learner)
+        return sources
+
     @staticmethod
     def _check_width(vectors, learner):
         """Refuse ``vectors`` of ``meta_fit`` that make other rows than the network reads."""
@@ -132,6 +140,20 @@ def check_pixels(X):
         raise ValueError(
             f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}: divide by 255, if "
             "they are bytes."
+        )
+
+
+def _check_pictures(source, learner):
+    """Refuse a source, if there is one, whose rows are no pictures as the network reads them."""
+    if source is None:
+        return
+    drawn = source.draw(np.random.default_rng(0)).X
+    is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
+    if not (is_rows and are_pixels(drawn)):
+        raise ValueError(
+            f"The network reads pixels in [0, 1], and datasets hold {drawn.dtype} of shape "
+            f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}: give vectors, such as "
+            "Pictures(side), or Drawings(side) of drawings, which render and augment them."
         )
 
 

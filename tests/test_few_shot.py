@@ -460,7 +460,7 @@ def test_images_are_meta_trained_on_what_renders_them():
     settings = {"n_inputs": 3 * 28 * 28, "encoder_config": {"n_channels": 3}}
     learner = FewShotLearner(inputs="images", **settings)
     with pytest.raises(
-        ValueError, match=r"reads images.*uint8.*: give vectors, such as Pictures\(side"
+        ValueError, match=r"reads pixels.*uint8.*: give vectors, such as Pictures\(side"
     ):
         FewShotTransformerClassifier(learner).meta_fit(source, max_steps=1)
 
@@ -488,5 +488,5 @@ def test_validation_images_are_checked_too():
     X[0, 0] = 1 + 1e-7  # as interpolation rounds
     few = FewShotTransformerClassifier("omniglot_few_shot", n_estimators=1)
     few.fit(X, y).predict(X)
-    with pytest.raises(ValueError, match="reads images.*0.0.* to 255"):
+    with pytest.raises(ValueError, match="reads pixels.*0.0.* to 255"):
         few.meta_fit([(X, y)], validation_datasets=[(X * 255, y)], max_steps=1, verbose=False)

@@ -246,6 +246,10 @@ def test_a_log_shows_what_the_history_shows(regressor):
     for name in ("train_loss", "valid_loss"):
         assert_allclose(getattr(found, name), getattr(expected, name))
     assert list(found.scores) == list(expected.scores) == [5, 10]
+    ended = MetaLearningCurveDisplay.from_history(
+        [*rows, {"epoch": 4, "train_batch_count": np.nan}]
+    )
+    assert ended.steps.tolist() == [2, 4, 6, 7]  # in the fourth epoch
 
 
 def test_without_validation_there_is_one_panel():

@@ -302,7 +302,9 @@ def test_dollars_are_no_mathematics(moons):
     frame = pd.DataFrame(X, columns=["$x_{$", "$1 - $2"])
     effect = show_effect(LabelSpreading(), frame, names[y], grid_resolution=3)
     mixture = MixtureDisplay.from_estimator(GaussianMixture(2).fit(frame), frame)
-    change = MetaChangeDisplay.from_estimator(reader(["$x_{$", "b"]), "a film", label="$x_{$")
+    change = MetaChangeDisplay.from_estimator(
+        reader(["$x_{$", "b"]), "a film \ud800", label="$x_{$"
+    )
     for display in (effect, mixture, change):
         display.figure_.canvas.draw()
     shown = [*effect.ax_[1].get_legend().get_texts()]

@@ -1,5 +1,8 @@
 """Pictures of learning row after row: accuracy by instance, and what is written to the memory."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -223,6 +226,21 @@ def test_trace_is_the_memory_after_each_row(stream, kind, member):
         memory = again.partial_fit(X[t : t + 1], y[t : t + 1])._state.memory
         assert_array_equal(display.write_weights[t], memory.write_weights[member].sum(0))
         assert_array_equal(display.read_weights[t], memory.read_weights[member].mean(0))
+
+
+def test_rows_of_other_threads_are_not_replayed(stream):
+    X, y = stream
+    other, over = MANNClassifier(n_estimators=2).fit(X, y), threading.Event()
+
+    def predict():
+        while not over.is_set():
+            other.predict_proba(X)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(predict)
+        display = MemoryDisplay.from_estimator(MANNClassifier(n_estimators=2), X, y)
+        over.set()
+    assert display.write_weights.shape == (15, 128)
 
 
 @pytest.mark.parametrize(("access", "n_writers"), [("lrua", 3), ("ntm", 1)])

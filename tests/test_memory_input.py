@@ -205,6 +205,18 @@ def test_pixels_are_no_bytes():
             getattr(estimator, method)(np.uint8(255 * PIXELS), *labels)
 
 
+@pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
+def test_pixels_are_no_bytes_in_meta_training_either(kind):
+    regression = {"head": "gaussian", "task": "online_regression"} if kind is MANNRegressor else {}
+    network = kind(MemoryLearner("mann", inputs="pixels", n_inputs=400, **regression))
+    good, bad = ([(scale * PIXELS, np.arange(10) % 5.0)] for scale in (1, 255))
+    settings = {"max_steps": 1, "batch_size": 1, "verbose": False}
+    for datasets in ((bad, None), (good, bad)):
+        with pytest.raises(ValueError, match="reads pixels in .*: give vectors, such as Pictures"):
+            network.meta_fit(datasets[0], validation_datasets=datasets[1], **settings)
+    assert network.meta_fit(good, **settings).history_
+
+
 def test_too_many_classes_are_told_which_weights_know_more():
     with pytest.raises(
         ValueError, match="10 classes.*labels for 5: .*'omniglot_mann_string'"

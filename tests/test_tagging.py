@@ -113,6 +113,7 @@ def test_comments_are_left_out_only_where_they_are_named(write):
 
 def test_a_mark_of_byte_order_is_no_part_of_a_token(write):
     assert read_conll(write("\ufeffa X\n"), 1)[0] == [["a"]]
+    assert read_conll(write("\ufeffa X\n"), 1, encoding="latin-1")[0] == [["a"]]
 
 
 def test_a_line_with_too_few_columns_is_named(write):

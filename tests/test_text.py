@@ -394,6 +394,8 @@ def test_word_vectors_of_both_formats(tmp_path):
         ("bad\ngood\n", "line 1: a word and its numbers"),
         ("bad 1 2\ngood 1 nan\n", "vector of 'good' has a number that is no number"),
         ("bad 1 2\ngood 1 1e39\n", "vector of 'good' .* too large for float32"),
+        ("3 2\nbad 1 2\ngood 1 2\n", "announces 3 words with 2 numbers each and holds 2 with 2"),
+        ("2 9\nbad 1 2\ngood 1 2\n", "announces 2 words with 9 numbers"),
         ("", "has 0 words"),
     ],
 )
@@ -579,6 +581,8 @@ def test_tagger_scores_are_seqevals_or_of_words():
     tagger.classes_ = np.array(["NN", "VB"])
     tagger.predict = lambda X: [["NN", "NN", "VB"], ["NN"]]
     assert tagger.score(X, [["NN", "VB", "VB"], ["NN"]]) == 0.75
+    with pytest.raises(ValueError, match="fit was given such as 'NN', so give the same"):
+        tagger.score(X, [[0, 1, 1], [0]])
 
 
 def test_sentences_of_no_words_teach_nothing():
@@ -836,6 +840,15 @@ def test_tagger_of_empty_and_of_long_sentences():
     assert found[1][4:] == ["O"] * 5
 
 
+class FrameOfNoDimensions(dict):
+    """Goes through its columns and has no ``ndim``, as polars' does."""
+
+    shape = (2, 1)
+
+    def __iter__(self):
+        return iter(self.values())
+
+
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
@@ -846,6 +859,7 @@ def test_tagger_of_empty_and_of_long_sentences():
         ([], [], "0 sample"),
         (["a", "b"], [0.5, 0.1], "continuous"),
         (pd.DataFrame({"t": ["a", "b"]}), [0, 1], "give one column"),
+        (FrameOfNoDimensions({"t": ["a", "b"]}), [0, 1], "give one column"),
         (np.array([["a"], ["b"]]), [0, 1], "give one column"),
     ],
 )

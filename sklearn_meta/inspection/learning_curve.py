@@ -147,7 +147,8 @@ class MetaLearningCurveDisplay:
         found = [match for name in set().union(*epochs) if (match := SCORE.fullmatch(name))]
         valid_loss = column("valid_loss")
         display = cls(
-            steps=np.cumsum([int(epoch.get("train_batch_count", 1)) for epoch in epochs]),
+            # One that was interrupted has no number, and in the rows of a log NaN.
+            steps=np.cumsum(np.nan_to_num(column("train_batch_count"), nan=1)).astype(int),
             train_loss=column("train_loss"),
             valid_loss=None if np.isnan(valid_loss).all() else valid_loss,
             scores={int(m[2]): column(m[0]) for m in sorted(found, key=lambda m: int(m[2]))},

@@ -1,5 +1,6 @@
 """What a memory-augmented network writes to its memory and reads from it (paper 002)."""
 
+import copy
 from numbers import Integral, Real
 
 import numpy as np
@@ -179,7 +180,8 @@ class MemoryDisplay:
 def _replay(estimator, X, y, member):
     """Write weights and read weights of a member, (n_rows, n_slots) each, while it reads rows."""
     replay = clone(estimator)
-    replay.learner_ = replay._learner()  # the very one that partial_fit will use
+    # The very one that partial_fit will use, and nobody else: threads may be at work.
+    replay.learner_ = copy.deepcopy(replay._learner())
     access = replay._module(replay.learner_).backbone.access
     if access is None:
         having = [name for name, c in replay._architectures.items() if c.get("access", "lrua")]

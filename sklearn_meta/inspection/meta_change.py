@@ -144,6 +144,8 @@ class MetaChangeDisplay:
         below.axhline(0, color="grey", linewidth=0.5)
         below.set_ylabel(f"log-odds of {self.label!r}", parse_math=False)
         below.set_xlim(-0.5, len(self.words) - 0.5)
+        # A lone surrogate is a word like any, and nothing that could be drawn.
+        shown_words = [word.encode("utf-8", "replace").decode() for word in self.words]
         for axes in self.ax_:
-            axes.set_xticks(range(len(self.words)), self.words, rotation=90, parse_math=False)
+            axes.set_xticks(range(len(shown_words)), shown_words, rotation=90, parse_math=False)
         return self

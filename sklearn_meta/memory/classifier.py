@@ -45,7 +45,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         ``partial_fit``, they come in the order that they are in.
     memory : {"wipe", "persistent"}, default="wipe"
         Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
-        (section 4.2.1 of paper 002) with the same network, members and ``random_state``, an int.
+        (section 4.2.1 of paper 002) that was persistent, too, with the same network, dtype, members
+        and ``random_state``, an int.
     chunk_size : int, default=256
         Rows predicted at a time at most, which bounds memory and changes no answer.
     device : str, default="auto"
@@ -295,7 +296,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come
         own = ProjectedColumns if learner.inputs == "tables" else Vectors
-        vectors = vectors or own(learner.n_inputs)
+        plain, vectors = vectors is None, vectors or own(learner.n_inputs)
         self._check_width(vectors, learner)
         sampler = ClassSequences(
             learner.head,
@@ -303,10 +304,12 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             n_classes=n_classes,
             n_instances=n_shots,
         )
+        given = datasets, validation_datasets
+        source, validation_source = self._sources(learner, plain, *given)
         return self._meta_train(
-            self._source(datasets),
+            source,
             sampler if curriculum is None else Curriculum(sampler, curriculum),
-            self._source(validation_datasets),
+            validation_source,
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -375,20 +378,18 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
     @torch.inference_mode()
     def _probabilities(self, outputs, n_come):
-        """Of the classes, averaged over members.
+        """Of the classes, averaged over members, (n_rows, n_classes).
 
-        Parameters
-        ----------
-        outputs : tensor of shape (E, n_rows, O)
-        n_come : ndarray of shape (n_rows,)
-            How many labels had come before each row; the others are next in sorted order.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_classes)
+        ``outputs`` are (E, n_rows, O). Before each row ``n_come`` (n_rows,) labels had come; the
+        others are next in sorted order.
         """
         come = np.array([self._slots.get(label, np.inf) for label in self.classes_.tolist()])
         come = np.where(come < n_come[:, None], come, np.inf)
         slots = come.argsort(1, kind="stable").argsort(1)
-        words = self._words_of(np.tile(slots, (len(outputs), 1, 1)))
-        return self.learner_.head.log_probabilities(outputs, words).exp().mean(0).numpy()
+        parts = []
+        for start in range(0, max(len(slots), 1), self.chunk_size):  # many where classes are
+            rows = slice(start, start + self.chunk_size)
+            words = self._words_of(np.tile(slots[rows], (len(outputs), 1, 1)))
+            told = self.learner_.head.log_probabilities(outputs[:, rows], words)
+            parts.append(told.exp().mean(0).numpy())
+        return np.concatenate(parts)

@@ -226,10 +226,12 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             n_rows=n_rows,
             standardised=tables,
         )
+        given = datasets, validation_datasets
+        source, validation_source = self._sources(learner, True, *given)
         return self._meta_train(
-            self._source(datasets),
+            source,
             sampler,
-            self._source(validation_datasets),
+            validation_source,
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,

@@ -112,7 +112,7 @@ def read_conllu(path, field="upos"):
     sentences, tags = [], []
     for sentence in parsed:
         # Ids of multiword tokens (1-2) and of empty nodes (1.1) are tuples.
-        if words := [token for token in sentence if isinstance(token["id"], int)]:
+        if words := [token for token in sentence if isinstance(token.get("id"), int)]:
             sentences.append([word["form"] for word in words])
             tags.append([_field(word, field) for word in words])
     if not sentences:
@@ -310,7 +310,8 @@ def _read_columns(path, columns, separator, encoding, comment):
 def _read_text(path, encoding):
     path = expanded(path)
     try:
-        return path.read_text(encoding).removeprefix("\ufeff")  # the mark some editors put
+        # Without the mark that some editors put, in whatever encoding it is read.
+        return path.read_text(encoding).removeprefix("\ufeff").removeprefix("ï»¿")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not {encoding} ({error}): find its encoding.") from error
 

@@ -54,10 +54,11 @@ def tokens_of(texts, lowercase=True):
     """
     if isinstance(texts, str):
         raise ValueError("Iterable over raw text documents expected, string object received.")
-    if getattr(texts, "ndim", 1) != 1 or isinstance(texts, dict | set):
+    shape = getattr(texts, "shape", (0,))  # frames of some libraries have no ndim
+    if len(shape) != 1 or isinstance(texts, dict | set):
         raise ValueError(
-            f"A sequence of texts is expected, got a {type(texts).__name__} of "
-            f"{getattr(texts, 'ndim', 'no')} dimensions: give one column, such as X['text']."
+            f"A sequence of texts is expected, got a {type(texts).__name__} of {len(shape)} "
+            "dimensions: give one column, such as X['text']."
         )
     found = []
     for i, text in enumerate(texts):

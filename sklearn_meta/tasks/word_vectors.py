@@ -58,12 +58,15 @@ def _of_arrays(path):
 
 def _of_lines(path):
     """Words and numbers of a text; a word may hold blanks, as some of GloVe do, and no number."""
-    words, rows, size = [], [], None
+    words, rows, size, counts = [], [], None, None
     with open(path, encoding="utf-8-sig", errors="replace") as lines:
         for i, line in enumerate(lines, 1):
             fields = line.rstrip().split(" ")
-            if fields == [""] or (i == 1 and len(fields) == 2 and all(map(str.isdigit, fields))):
-                continue  # nothing, or counts
+            if fields == [""]:
+                continue
+            if i == 1 and len(fields) == 2 and all(map(str.isdigit, fields)):
+                counts = tuple(map(int, fields))
+                continue
             size = size or len(fields) - 1
             if len(fields) <= size:
                 raise ValueError(f"{path}, line {i}: {len(fields) - 1} numbers, and {size} before.")
@@ -77,7 +80,13 @@ def _of_lines(path):
                 )
             words.append(" ".join(word).rstrip(" "))
             rows.append(row)
-    return words, np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+    vectors = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
+    if counts is not None and counts != vectors.shape:
+        raise ValueError(
+            f"{path} announces {counts[0]} words with {counts[1]} numbers each and holds "
+            f"{len(words)} with {vectors.shape[1]}: fetch it again, or remove its first line."
+        )
+    return words, vectors
 
 
 def _as_row(fields):

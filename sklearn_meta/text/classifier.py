@@ -320,7 +320,8 @@ class MetaLSTMClassifier(
         Returns
         -------
         ndarray of shape (n_words, 4, width, embedding_size + width)
-            Of new input, output gate, input gate and forget gate; of words and of states.
+            Of new input, output gate, input gate and forget gate; of words and of states. A text
+            without words is read as one unknown word.
 
         Raises
         ------

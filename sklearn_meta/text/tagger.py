@@ -191,11 +191,18 @@ class MetaLSTMTagger(TextEstimator):
 
         Raises
         ------
+        ValueError
+            If labels are numbers where those of ``fit`` are strings, or the other way round.
         ImportError
             If labels are spans and seqeval is not installed.
         """
         y = self._checked_labels(X, y)
         told = self.predict(X)
+        one = self.classes_.tolist()[0]
+        if any(isinstance(label, str) != isinstance(one, str) for row in y for label in row):
+            raise ValueError(
+                f"Labels are strings and numbers: fit was given such as {one!r}, so give the same."
+            )
         if {str(label)[:2] for label in self.classes_.tolist()} <= {"O", "B-", "I-"}:
             if y == told:
                 return 1.0  # of no spans at all, too

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
@@ -272,9 +273,17 @@ def _dump(learner, card):
     card = own | card | own
     card.pop("hub", None)  # where a copy was fetched from is not true of the next copy
     try:
-        return weights, (json.dumps(card, indent=1, allow_nan=False) + "\n").encode()
+        text = json.dumps(card, indent=1, allow_nan=False, default=_plain)
+        return weights, (text + "\n").encode()
     except (TypeError, ValueError) as error:
         raise ValueError(f"The card takes json values only: {error}.") from error
+
+
+def _plain(value):
+    """A number of NumPy as json holds it: a search over settings gives such."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 # Two files cannot be replaced in one step, so one of them decides: the card. New weights are
