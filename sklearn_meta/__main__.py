@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import warnings
+from contextlib import suppress
 
 from . import __version__
 from .commands import COMMANDS
@@ -92,7 +93,8 @@ def _parse(parser, argv):
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    with suppress(BrokenPipeError):  # nobody reads it: no reason to end
+        print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

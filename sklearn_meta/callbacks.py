@@ -136,7 +136,10 @@ class CSVLog(Callback):
         self.on_epoch_end(net)
 
     def _write(self, net):
-        rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in net.history]
+        epochs = [epoch for epoch in net.history if "train_loss" in epoch]  # whole ones
+        if not epochs:
+            return
+        rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in epochs]
         path = expanded(self.path)
         partial = path.with_name(f"{path.name}.partial")
         try:

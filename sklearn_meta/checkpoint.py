@@ -103,6 +103,7 @@ class Checkpoint(Callback):
                     "Give each run a checkpoint_dir of its own."
                 )
             try:
+                partial.unlink(missing_ok=True)  # of a save that was killed
                 partial.touch()
                 mode = partial.stat().st_mode
                 save_file(tensors, partial, metadata=header)

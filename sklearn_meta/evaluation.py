@@ -4,6 +4,7 @@
 classifiers, ready for tables with categories and gaps, to be compared with.
 """
 
+import sys
 import warnings
 import zlib
 from collections import Counter, defaultdict
@@ -206,7 +207,8 @@ def evaluate(
     n_shots = dict.fromkeys(n_shots) if np.iterable(n_shots) else (n_shots,)
     splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
     records, failures = [], []
-    with tqdm(total=len(collection), desc="evaluate", unit="table", disable=not verbose) as bar:
+    shown = {"total": len(collection), "desc": "evaluate", "unit": "table"}
+    with tqdm(**shown, disable=not verbose or sys.stderr is None) as bar:
         episodes = _episodes(collection, splits, random_state, failures, bar)
         jobs = (delayed(_score)(estimators, *episode) for episode in episodes)
         for scored, failed in Parallel(n_jobs=n_jobs)(jobs):

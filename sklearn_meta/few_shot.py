@@ -182,7 +182,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
         self._check_values(rows)
         known, members = self._encoded(module, self.X_), self._members(module)
-        chunks = [rows[i : i + self.chunk_size] for i in range(0, len(rows), self.chunk_size)]
+        size = int(self.chunk_size)
+        chunks = [rows[i : i + size] for i in range(0, len(rows), size)]
         probabilities = [
             self._probabilities(module, members, known, self._encoded(module, chunk))
             for chunk in chunks

@@ -13,7 +13,7 @@ from .base import MetaEstimator
 from .cells import whole_labels
 from .learner import as_text
 from .table_validation import as_cells, check_labels, encode
-from .tasks import TableEncoder, as_dataset, rows_as_they_are
+from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
 
 
 class RowEstimator(MetaEstimator):
@@ -147,14 +147,17 @@ def _check_pictures(source, learner):
     """Refuse a source, if there is one, whose rows are no pictures as the network reads them."""
     if source is None:
         return
-    drawn = source.draw(np.random.default_rng(0)).X
-    is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
-    if not (is_rows and are_pixels(drawn)):
-        raise ValueError(
-            f"The network reads pixels in [0, 1], and datasets hold {drawn.dtype} of shape "
-            f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}: give vectors, such as "
-            "Pictures(side), or Drawings(side) of drawings, which render and augment them."
-        )
+    each = [source[name] for name in source] if isinstance(source, Tables) else []
+    for dataset in each or [source.draw(np.random.default_rng(0))]:
+        drawn = dataset.X
+        is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
+        if not (is_rows and are_pixels(drawn)):
+            raise ValueError(
+                f"The network reads pixels in [0, 1], and datasets hold {drawn.dtype} of shape "
+                f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}. A classifier may be given "
+                "vectors, such as Pictures(side), or Drawings(side) of drawings, which render and "
+                "augment them."
+            )
 
 
 def _as_numbers(y):

@@ -198,6 +198,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         -------
         float
         """
+        y = _as_labels(y)
         n_unlabelled = _are_unlabelled(np.ravel(as_cells(y))).sum()
         if n_unlabelled:
             warnings.warn(
@@ -222,8 +223,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             proba = self._probabilities(self._read_context_rows()[1])
             labelled = self.y_ >= 0
             proba[labelled] = np.eye(len(self.classes_))[self.y_[labelled]]
-            self._distributions = reader, proba
-        return self._distributions[1].copy()
+            kept = self._distributions = reader, proba
+        return kept[1].copy()
 
     @property
     def transduction_(self):
@@ -323,7 +324,8 @@ def _as_labels(y):
     if len(kinds) > 1:
         raise ValueError("Labels are strings and numbers: they must be of one kind, but for -1.")
     if True in kinds:  # of a list of both numpy would make "-1.0" of the mark
-        return np.where(values == -1, "-1", values)
+        text = np.where(values == -1, "-1", values)
+        return text if hasattr(y, "dtype") else text.astype(str)
     if not hasattr(y, "dtype"):
         return y
     whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)

@@ -188,6 +188,14 @@ def test_sizes_of_chunks_may_be_of_numpy(transductive, n):
     np.testing.assert_array_equal(by_numpy.predict_proba(tall), by_python.predict_proba(tall))
 
 
+@pytest.mark.parametrize("kind", [MANNClassifier, FewShotTransformerClassifier])
+def test_sizes_of_chunks_of_others_may_be_of_numpy(kind):
+    tall = np.repeat(X, 2, axis=0)
+    estimator = kind(n_estimators=1, chunk_size=np.uint8(200)).fit(X[FEW], Y[FEW])
+    found = estimator.predict_proba(tall)
+    np.testing.assert_array_equal(estimator.set_params(chunk_size=200).predict_proba(tall), found)
+
+
 @pytest.mark.parametrize("transductive", [False, True])
 def test_an_encoder_of_before_is_read(transductive):
     table = pd.DataFrame({"a": X[:, 0], "k": np.where(Y == 0, "u", "v")})

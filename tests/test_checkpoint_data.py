@@ -445,6 +445,8 @@ def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
 
 
 def test_who_may_read_a_new_file_may_read_a_checkpoint(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoint.partial").touch(mode=0o600)  # of a save that was killed
     t.train(tmp_path / "run", max_steps=3)
     (tmp_path / "new").touch()
     expected = (tmp_path / "new").stat().st_mode

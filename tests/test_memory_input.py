@@ -211,8 +211,8 @@ def test_pixels_are_no_bytes_in_meta_training_either(kind):
     network = kind(MemoryLearner("mann", inputs="pixels", n_inputs=400, **regression))
     good, bad = ([(scale * PIXELS, np.arange(10) % 5.0)] for scale in (1, 255))
     settings = {"max_steps": 1, "batch_size": 1, "verbose": False}
-    for datasets in ((bad, None), (good, bad)):
-        with pytest.raises(ValueError, match="reads pixels in .*: give vectors, such as Pictures"):
+    for datasets in ((bad, None), (good, bad), (good + bad, None), (bad + good, None)):
+        with pytest.raises(ValueError, match="reads pixels in .* vectors, such as Pictures"):
             network.meta_fit(datasets[0], validation_datasets=datasets[1], **settings)
     assert network.meta_fit(good, **settings).history_
 

@@ -310,11 +310,12 @@ def test_sets_of_any_scale_keep_their_shape_and_classes_are_known():
     huge, tiny, expected = (as_point_sets([scale * X])["0"].X for scale in (1e200, 1e-200, 1))
     assert_allclose(huge, expected, rtol=1e-5)
     assert_allclose(tiny, expected, rtol=1e-5)
-    for y in (["a", None] * 10, [1.0, np.nan] * 10):
-        with pytest.raises(ValueError, match="'0' has points without a class"):
-            as_point_sets([(X, y)])
-    for y, n_classes in (([0.0, 1.0, 2.0, 3.0] * 5, 4), (X[:, 0], 1), (None, 1)):
+    with pytest.raises(ValueError, match="'0' has points without a class"):
+        as_point_sets([(X, ["a", None] * 10)])
+    whole = [0.0, 1.0, 2.0, 3.0] * 5
+    for y, n_classes in ((whole, 4), (X[:, 0], 1), ([1.0, np.nan] * 10, 1), (None, 1)):
         assert as_point_sets([(X, y)])["0"].n_classes == n_classes
+    assert as_point_sets([(X, whole, {"task": "regression"})])["0"].n_classes == 1
     assert as_point_sets([(X,)])["0"].n_classes == 1
 
 

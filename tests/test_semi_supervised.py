@@ -511,6 +511,16 @@ def test_one_row_of_each_of_many_classes_is_no_reason_to_warn(kind):
         assert len(kind().fit(X, y).classes_) == 11
 
 
+def test_scores_take_names_beside_the_mark():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["a", "b", "c"], dtype=object)[y]
+    names[::2] = -1
+    classifier = MetaSemiSupervisedClassifier("prototypes").fit(X, names)
+    for form in (names, list(names), pd.Series(names)):
+        with pytest.warns(UserWarning, match="75 of the rows to be scored"):
+            assert 0.4 < classifier.score(X, form) <= 0.5
+
+
 @pytest.mark.parametrize("mark", [-1, "-1"])
 def test_scores_of_rows_without_a_label_come_with_a_warning(mark):
     X, y = load_iris(return_X_y=True)

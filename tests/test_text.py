@@ -823,7 +823,7 @@ def test_sentences_of_one_length_may_be_an_array():
     arrays = MetaLSTMTagger(**QUICK, random_state=0).fit(np.array(X), np.array(y))
     assert arrays.predict(np.array(X)) == tagger.predict(X)
     assert arrays.score(np.array(X), np.array(y)) == tagger.score(X, y)
-    with pytest.raises(ValueError, match="got a ndarray of 2 dimensions"):
+    with pytest.raises(ValueError, match="got a ndarray: give one column"):
         MetaLSTMClassifier(**QUICK).fit(np.array(X), [0, 1] * (len(X) // 2))
 
 

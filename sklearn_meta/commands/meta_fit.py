@@ -156,7 +156,8 @@ def run(args):
         check_is_card(args.output.with_suffix(".json"))
     except OSError as error:
         args.parser.error(f"--output: {error}")
-    check_writable(args.output, "--output", make=True)  # an error now, not after all training
+    for place in (args.output, args.output.with_suffix(".json")):
+        check_writable(place, "--output", make=True)  # an error now, not after all training
     if args.checkpoint_dir:
         check_writable(expanded(args.checkpoint_dir) / CHECKPOINT, "--checkpoint-dir", make=True)
     estimator = kind(backbone=args.backbone, device=args.device, random_state=args.seed)

@@ -386,9 +386,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         come = np.array([self._slots.get(label, np.inf) for label in self.classes_.tolist()])
         come = np.where(come < n_come[:, None], come, np.inf)
         slots = come.argsort(1, kind="stable").argsort(1)
-        parts = []
-        for start in range(0, max(len(slots), 1), self.chunk_size):  # many where classes are
-            rows = slice(start, start + self.chunk_size)
+        parts, size = [], int(self.chunk_size)
+        for start in range(0, max(len(slots), 1), size):  # many where classes are
+            rows = slice(start, start + size)
             words = self._words_of(np.tile(slots[rows], (len(outputs), 1, 1)))
             told = self.learner_.head.log_probabilities(outputs[:, rows], words)
             parts.append(told.exp().mean(0).numpy())

@@ -289,16 +289,15 @@ def _point_set(name, item):
     """A set with its classes, or with one class where there are none, as a Dataset."""
     if isinstance(item, Dataset):
         return item
-    X, y, *_ = (*item, None) if isinstance(item, tuple) else (item, None)
+    X, y, metadata = (*item, None, None)[:3] if isinstance(item, tuple) else (item, None, None)
     try:
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     except ValueError as error:
         raise ValueError(f"Set {name!r} is no set of points: {error}") from error
     y = np.zeros(len(X)) if y is None else np.asarray(text_as_objects(y))
-    missing = is_missing(y)
-    if is_continuous(y[~missing]):
+    if (metadata or {}).get("task") == "regression" or is_continuous(y):
         y = np.zeros(len(y))  # a target is no component
-    elif missing.any():
+    elif is_missing(y).any():
         raise ValueError(
             f"Set {name!r} has points without a class: leave out all classes, or none."
         )

@@ -4,6 +4,7 @@ import json
 import operator
 import os
 import shutil
+import sys
 import tempfile
 import time
 import warnings
@@ -259,7 +260,7 @@ class OpenMLCollection(Mapping):
         warnings.warn(f"Skipped: {error}", stacklevel=4)
 
     def _bar(self, items, title, **options):
-        return tqdm(items, desc=title, disable=not self.progress, **options)
+        return tqdm(items, desc=title, disable=not self.progress or sys.stderr is None, **options)
 
     # Asking the server
 

@@ -57,8 +57,8 @@ def tokens_of(texts, lowercase=True):
     shape = getattr(texts, "shape", (0,))  # frames of some libraries have no ndim
     if len(shape) != 1 or isinstance(texts, dict | set):
         raise ValueError(
-            f"A sequence of texts is expected, got a {type(texts).__name__} of {len(shape)} "
-            "dimensions: give one column, such as X['text']."
+            f"A sequence of texts is expected, got a {type(texts).__name__}: give one column, such "
+            "as X['text']."
         )
     found = []
     for i, text in enumerate(texts):

@@ -281,7 +281,7 @@ def _dump(learner, card):
 
 def _plain(value):
     """A number of NumPy as json holds it: a search over settings gives such."""
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return value.item()
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
