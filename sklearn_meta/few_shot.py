@@ -182,11 +182,9 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
         self._check_values(rows)
         known, members = self._encoded(module, self.X_), self._members(module)
-        size = int(self.chunk_size)
-        chunks = [rows[i : i + size] for i in range(0, len(rows), size)]
         probabilities = [
-            self._probabilities(module, members, known, self._encoded(module, chunk))
-            for chunk in chunks
+            self._probabilities(module, members, known, self._encoded(module, rows[chunk]))
+            for chunk in self._chunks(len(rows))
         ]
         return torch.cat(probabilities).cpu().numpy()
 
@@ -244,8 +242,9 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
             )
         learner = self._starting_learner(0)  # of the shape of the one to come
-        given = datasets, validation_datasets
-        source, validation_source = self._sources(learner, vectors is None, *given)
+        source, validation_source = self._sources(
+            learner, vectors is None, datasets, validation_datasets
+        )
         self._check_width(vectors, learner)
         shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": n_queries}
         if learner.inputs == "tables" and vectors is None:
@@ -276,7 +275,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             X = in_units_of(self._moments, X)
         X = np.array(X, order="C")  # torch wants neither negative strides nor read-only memory
         x = torch.from_numpy(X).to(self._device(), self._torch_dtype())
-        return torch.cat([module.encode(part) for part in x.split(int(self.chunk_size))])
+        return torch.cat([module.encode(x[chunk]) for chunk in self._chunks(len(x))])
 
     def _members(self, module):
         """The rows that each member may take, a list of int tensors (n_classes, n_places)."""

@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import assert_all_finite, check_array
+from sklearn.utils import assert_all_finite, check_array, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_X_y, validate_data
 from torch import nn
@@ -69,6 +69,10 @@ class RowEstimator(MetaEstimator):
                 _check_pictures(one, learner)
         return sources
 
+    def _chunks(self, n_rows):
+        """Slices of the rows that are read at a time; one, if there is none."""
+        return gen_batches(max(n_rows, 1), int(self.chunk_size))  # it may be numpy's
+
     @staticmethod
     def _check_width(vectors, learner):
         """Refuse ``vectors`` of ``meta_fit`` that make other rows than the network reads."""
@@ -129,14 +133,14 @@ class RowEstimator(MetaEstimator):
         return tags
 
 
-def are_pixels(X):
+def _are_pixels(X):
     """Whether values are in [0, 1], but for what interpolation rounds."""
     return -1e-6 <= X.min() and X.max() <= 1 + 1e-6
 
 
 def check_pixels(X):
     """Refuse other values, such as bytes, which a network of pixels has never seen."""
-    if not are_pixels(X):
+    if not _are_pixels(X):
         raise ValueError(
             f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}: divide by 255, if "
             "they are bytes."
@@ -151,7 +155,7 @@ def _check_pictures(source, learner):
     for dataset in each or [source.draw(np.random.default_rng(0))]:
         drawn = dataset.X
         is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
-        if not (is_rows and are_pixels(drawn)):
+        if not (is_rows and _are_pixels(drawn)):
             raise ValueError(
                 f"The network reads pixels in [0, 1], and datasets hold {drawn.dtype} of shape "
                 f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}. A classifier may be given "

@@ -199,7 +199,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         float
         """
         y = _as_labels(y)
-        n_unlabelled = _are_unlabelled(np.ravel(as_cells(y))).sum()
+        n_unlabelled = _are_unlabelled(np.ravel(y)).sum()
         if n_unlabelled:
             warnings.warn(
                 f"{n_unlabelled} of the rows to be scored have no label (-1), and each counts as a "

@@ -90,10 +90,15 @@ class SharedLinear(nn.Module):
     def __init__(self, ngrams, labels):
         super().__init__()
         self.ngrams, self.labels = list(ngrams), [list(of_set) for of_set in labels]
-        n_scores = sum(len(of_set) if len(of_set) > 2 else 1 for of_set in self.labels)
+        n_scores = sum(self._n_scores)
         self.register_buffer("idf", torch.ones(len(self.ngrams)))
         self.register_buffer("coef", torch.zeros(n_scores, len(self.ngrams)))
         self.register_buffer("intercept", torch.zeros(n_scores))
+
+    @property
+    def _n_scores(self):
+        """Of each set of labels."""
+        return [len(of_set) if len(of_set) > 2 else 1 for of_set in self.labels]
 
     @property
     def config(self):
@@ -137,13 +142,10 @@ class SharedLinear(nn.Module):
         list of ndarray of shape (n_texts, n_labels)
             One for each set of labels.
         """
-        told, start = [], 0
-        for of_set in self.labels:
-            stop = start + (len(of_set) if len(of_set) > 2 else 1)
-            each, start = expit(scores[:, start:stop]), stop
-            two = each.shape[1] == 1
-            told.append(np.hstack([1 - each, each]) if two else each / each.sum(1, keepdims=True))
-        return told
+        each = np.split(expit(scores), np.cumsum(self._n_scores)[:-1], axis=1)
+        return [
+            np.hstack([1 - p, p]) if p.shape[1] == 1 else p / p.sum(1, keepdims=True) for p in each
+        ]
 
 
 def fit_shared(tasks, random_state=0):

@@ -162,9 +162,9 @@ class OnlineEstimator(RowEstimator):
         check_is_fitted(self)
         module, n = self._module(self.learner_), self._settings.n_members
         here, previous = self._state_here(), self._label(self._previous)
-        answers, size = [], int(self.chunk_size)
-        for start in range(0, len(X), size):
-            rows = np.repeat(X[None, start : start + size, None], n, 0)  # (E, Q, 1, D)
+        answers = []
+        for chunk in self._chunks(len(X)):
+            rows = np.repeat(X[None, chunk, None], n, 0)  # (E, Q, 1, D)
             n_rows = rows.shape[1]
             if self._rotations is not None:
                 before = Moments(*(np.repeat(a[:, None], n_rows, 1) for a in self._moments))

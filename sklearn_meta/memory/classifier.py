@@ -295,8 +295,11 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come
+        source, validation_source = self._sources(
+            learner, vectors is None, datasets, validation_datasets
+        )
         own = ProjectedColumns if learner.inputs == "tables" else Vectors
-        plain, vectors = vectors is None, vectors or own(learner.n_inputs)
+        vectors = vectors or own(learner.n_inputs)
         self._check_width(vectors, learner)
         sampler = ClassSequences(
             learner.head,
@@ -304,8 +307,6 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             n_classes=n_classes,
             n_instances=n_shots,
         )
-        given = datasets, validation_datasets
-        source, validation_source = self._sources(learner, plain, *given)
         return self._meta_train(
             source,
             sampler if curriculum is None else Curriculum(sampler, curriculum),
@@ -386,9 +387,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         come = np.array([self._slots.get(label, np.inf) for label in self.classes_.tolist()])
         come = np.where(come < n_come[:, None], come, np.inf)
         slots = come.argsort(1, kind="stable").argsort(1)
-        parts, size = [], int(self.chunk_size)
-        for start in range(0, max(len(slots), 1), size):  # many where classes are
-            rows = slice(start, start + size)
+        parts = []
+        for rows in self._chunks(len(slots)):  # words are many where classes are
             words = self._words_of(np.tile(slots[rows], (len(outputs), 1, 1)))
             told = self.learner_.head.log_probabilities(outputs[:, rows], words)
             parts.append(told.exp().mean(0).numpy())

@@ -226,8 +226,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             n_rows=n_rows,
             standardised=tables,
         )
-        given = datasets, validation_datasets
-        source, validation_source = self._sources(learner, True, *given)
+        source, validation_source = self._sources(learner, True, datasets, validation_datasets)
         return self._meta_train(
             source,
             sampler,

@@ -146,7 +146,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Refuse numbers where ``fit`` has seen seconds of dates, or the other way round."""
         if self.times_ is None or (j in self.times_) == _is_of_times(dtype) or _is_empty(column):
             return
-        raise _changed(j, *(("dates", "none") if j in self.times_ else ("numbers", "dates")))
+        before, now = ("dates", "none") if j in self.times_ else ("numbers", "dates")
+        raise _changed(j, before, now)
 
     @staticmethod
     def _one_hot(encoder, column):
