@@ -34,6 +34,10 @@ def main(argv=None):
     SystemExit
         With code 2 for wrong arguments, and 0 after ``--help`` and ``--version``.
     """
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # names it has no signs for, as stderr does
     parser = _parser()
     args = _parse(parser, argv)
     with warnings.catch_warnings():

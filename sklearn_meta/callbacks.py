@@ -192,7 +192,7 @@ class Progress(Callback):
         shown = {"total": self.n_steps, "initial": done, "desc": "meta_fit", "unit": "step"}
         try:
             self.bar_ = tqdm(**shown, disable=sys.stderr is None)
-        except BrokenPipeError:
+        except OSError:  # a closed pipe, or a full disk
             self.bar_ = tqdm(disable=True)
 
     def on_batch_end(self, net, training=False, **kwargs):
@@ -210,5 +210,5 @@ class Progress(Callback):
     def _show(self, change):
         try:
             change(self.bar_)
-        except BrokenPipeError:
+        except OSError:
             self.bar_.disable = True

@@ -171,7 +171,9 @@ class Checkpoint(Callback):
             state["state"].setdefault(int(i), {})[slot] = tensor
         net.optimizer_.load_state_dict(state)
         epochs = json.loads(header["history"])
-        net.history = History([{**epoch, "batches": []} for epoch in epochs])
+        net.history = History(
+            [{**epoch, "batches": [{}]} for epoch in epochs]
+        )  # of the last, some ask
         self.n_epochs = len(epochs)
         self.ended_by = header.get("ended_by")
         for _, callback in net.callbacks_:

@@ -14,6 +14,7 @@ import torch
 from skorch import NeuralNet
 from skorch.callbacks import GradientNormClipping, LRScheduler
 from skorch.helper import predefined_split
+from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from .callbacks import Divergence, MovingAverage, Patience, Progress, StratumScores
@@ -258,11 +259,12 @@ def meta_train(
     stops = described(callbacks, depth=2)  # now, since they change while they run
     is_over = stop.is_over(net.history) or checkpoint.is_ended(stops)
     left = 0 if is_over else max(n_epochs - checkpoint.n_epochs, 0)
+    history = net.history  # in the end some callbacks put that of the best epoch in its place
     net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
-    n_done = sum("train_loss" in epoch for epoch in net.history)
+    n_done = sum("train_loss" in epoch for epoch in history)
     if n_done == 0:
         raise KeyboardInterrupt("Meta-training was ended before its first epoch was complete.")
-    if n_done < n_epochs and not stop.is_over(net.history):
+    if n_done < n_epochs and not stop.is_over(history):
         # Between the checkpoint's look at an epoch and the last one come the user's callbacks.
         if callbacks and checkpoint.n_seen == n_done > stop.n_seen:
             checkpoint.end(net, stops)
@@ -280,7 +282,7 @@ def meta_train(
     kept = checkpoint.best if keep == "best" else None
     learner.load_state_dict(kept or average.learner.state_dict())
     learner.eval()
-    return net.history
+    return history
 
 
 def groups_for(device, batch_size):
@@ -322,7 +324,7 @@ class MetaNet(NeuralNet):
         return self
 
     def initialize_criterion(self):
-        self.criterion_ = self.criterion  # a function: it has no parameters and no state
+        self.criterion_ = _Loss(self.criterion)
         return self
 
     def run_single_epoch(self, iterator, training, *args, **kwargs):
@@ -364,6 +366,17 @@ class MetaNet(NeuralNet):
                 scores += zip(self.strata(group[0]), score, strict=True)
         loss = self.processes.mean(torch.stack(losses).mean())
         return {"loss": loss, "y_pred": output, "scores": scores}
+
+
+class _Loss(nn.Module):
+    """A loss as a module, of no parameters, which skorch's callbacks may store."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, output, target):
+        return self.function(output, target)
 
 
 def _fingerprint(source):

@@ -210,6 +210,22 @@ def test_filters_name_what_they_leave_out(indexed):
     assert list(select(by_id, exclude=[61])) == list(select(by_id, exclude=61)) == ["b"]
 
 
+def test_a_row_of_the_index_without_an_id_leaves_the_others_theirs(indexed):
+    ids = ["61", "", "007", "NA", "4"]
+    INDEX.assign(id=ids).to_csv(indexed / "index.csv", index=False)
+    assert list(select(Folder(indexed), exclude=[61, "007"])) == ["two", "later", "number"]
+
+
+def test_codes_are_the_same_in_every_part_of_a_large_file(tmp_path):
+    """Read by pandas in parts of 256 rows, 01 would be a number but where another code is none."""
+    codes = np.resize(["00", "01", "02"], 600)
+    codes[-1] = "A1"
+    header = ",".join(f"c{i}" for i in range(4000))
+    lines = [header + ",target", *(f"{i}" + "," * 4000 + code for i, code in enumerate(codes))]
+    (tmp_path / "wide.csv").write_text("\n".join(lines))
+    assert Folder(tmp_path)["wide"].y.tolist() == codes.tolist()
+
+
 @given(st.sets(st.text(min_size=1), min_size=1, max_size=30), st.integers(0, 5), st.data())
 def test_a_split_depends_on_the_family_alone(names, seed, data):
     collection = dict.fromkeys(names)

@@ -2,8 +2,10 @@
 
 import hashlib
 import inspect
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -416,6 +418,15 @@ def test_nobody_need_read_what_is_said(monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
     assert call(*meta_fit_prior("unseen.safetensors")) == 0
     assert load_learner("unseen.safetensors").card
+
+
+def test_names_that_stdout_has_no_signs_for_are_told(monkeypatch):
+    shutil.copy("tiny.safetensors", "tiny_\u2126.safetensors")
+    shutil.copy("tiny.json", "tiny_\u2126.json")
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert call("info", "tiny_\u2126.safetensors") == 0
+    assert b"tiny_\\u2126.safetensors: " in stdout.buffer.getvalue()
 
 
 def test_info_refuses_damaged_weights(here, capsys):

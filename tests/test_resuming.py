@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from processes import CONTEXT, ended, started
 from safetensors import safe_open
-from skorch.callbacks import Callback
+from skorch.callbacks import Callback, TrainEndCheckpoint
+from skorch.callbacks import Checkpoint as SkorchCheckpoint
 from test_training import At, Crash, assert_same, crash, kill, new_learner, train
 
 from sklearn_meta import MetaSemiSupervisedClassifier
@@ -187,3 +188,13 @@ def test_a_damaged_byte_of_a_checkpoint_is_noticed(tmp_path):
             train(tmp_path, max_steps=3)
     path.write_bytes(whole)
     assert len(train(tmp_path, max_steps=3)[1]) == 1
+
+
+def test_skorchs_checkpoints_are_taken(tmp_path):
+    """They store the loss as they would a module, and put the best epoch's history in place."""
+    expected = uninterrupted()
+    best = SkorchCheckpoint(dirname=tmp_path / "best", load_best=True)
+    assert_same(train(callbacks=[best]), expected)
+    ends = [TrainEndCheckpoint(dirname=tmp_path / "end")]
+    assert_same(train(tmp_path, callbacks=ends), expected)
+    assert_same(train(tmp_path, callbacks=ends), expected)  # again, with no step to do

@@ -33,6 +33,30 @@ def pair(sizes=(4, 5), n_columns=3):
     return np.random.default_rng(0).standard_normal((len(y), n_columns)), y
 
 
+def test_a_dataset_is_checked_as_a_pair_is():
+    X, y = pair((10, 10))
+    gaps = np.where(y == 0, np.nan, np.arange(20)).astype(np.float32)
+    (found,) = as_source([Dataset("a", X, gaps)]).values()
+    np.testing.assert_array_equal(found.y, np.arange(10, 20))
+    np.testing.assert_array_equal(found.X, X[10:])
+    (found,) = as_source([Dataset("a", X, y == 1)]).values()
+    assert found.y.dtype == np.int64 and found.y.tolist() == y.tolist()
+    with pytest.raises(ValueError, match="'0' has an infinite target"):
+        as_source([Dataset("a", X, np.where(y == 0, np.inf, 0.0))])
+    with pytest.raises(ValueError, match="'0' has a constant target"):
+        as_source([Dataset("a", X, np.full(20, np.nan))])
+
+
+def test_what_a_source_draws_has_targets():
+    class Gaps:
+        def draw(self, rng):
+            return Dataset("a", np.ones((3, 1)), np.array([1, np.nan, 2]))
+
+    source = suited(Gaps(), RegressionSampler(5))
+    with pytest.raises(ValueError, match="draw of Gaps returned a target that is not finite"):
+        source.draw(np.random.default_rng(0))
+
+
 def test_lists_dicts_and_frames_become_sources():
     X, y = pair()
     words = np.array(["no", "yes"])[y]

@@ -1,6 +1,7 @@
 """Meta-training: it learns, it stops, and it tells how it went."""
 
 import csv
+import errno
 import io
 import math
 import os
@@ -456,13 +457,19 @@ def test_progress_is_shown_when_asked_for(capsys):
 
 
 class Broken(io.StringIO):
-    """A pipe whose reader is gone."""
+    """A pipe whose reader is gone, or a file on a full disk."""
+
+    def __init__(self, error):
+        self.error = error
 
     def write(self, text):
-        raise BrokenPipeError
+        raise self.error
 
 
-@pytest.mark.parametrize("stderr", [None, Broken()], ids=["closed", "broken"])
+BROKEN = [None, Broken(BrokenPipeError()), Broken(OSError(errno.ENOSPC, "no space"))]
+
+
+@pytest.mark.parametrize("stderr", BROKEN, ids=["closed", "broken", "full"])
 def test_a_run_goes_on_where_nobody_reads_its_progress(monkeypatch, whole, stderr):
     monkeypatch.setattr(sys, "stderr", stderr)
     assert_same(train(verbose=True), whole)

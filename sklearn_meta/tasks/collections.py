@@ -30,10 +30,12 @@ _GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
 def _read_csv(file):
     import pandas as pd
 
-    frame, options = pd.read_csv(file), {}
+    # Whole, not in parts: codes such as 01 would be numbers in some of them, and text in others.
+    options = {"low_memory": False}
+    frame = pd.read_csv(file, **options)
     # A cell more than there are names: rows have names, unless each line ends in a comma.
     if frame.iloc[:, -1].isna().all():
-        options = {"index_col": False}
+        options |= {"index_col": False}
         frame = pd.read_csv(file, **options)
     columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
     text = [j for j, c in enumerate(columns) if any(isinstance(v, str) for v in c.dropna()[:1000])]
@@ -150,7 +152,7 @@ class Folder(Mapping):
             if key not in index:
                 raise ValueError(f"{file} has no column {key!r}.")
         as_text = pd.read_csv(file, index_col=False, dtype=str, keep_default_na=False)
-        for key in {"name", "split", "task", "family"} & set(index):  # one may be called "NA"
+        for key in {"name", "id", "split", "task", "family"} & set(index):  # one may be called "NA"
             index[key] = as_text[key]
         if (twice := index["name"].duplicated()).any():  # in a train and a test split, say
             name = index["name"][twice].iloc[0]

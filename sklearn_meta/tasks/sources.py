@@ -252,6 +252,13 @@ class _Checked:
                 f"draw of {type(self.source).__name__} must return a Dataset, got "
                 f"{type(dataset).__name__}: make it Dataset(name, X, y), or as_dataset(X, y)."
             )
+        target = getattr(dataset, "y", None)  # of what sets and texts are drawn from, there is none
+        if isinstance(target, np.ndarray) and target.dtype.kind == "f":
+            if not np.isfinite(target).all():
+                raise ValueError(
+                    f"draw of {type(self.source).__name__} returned a target that is not finite: "
+                    "leave out rows without a target."
+                )
         return dataset
 
 
@@ -261,6 +268,13 @@ def _dataset(name, item, task, make):
         dataset = item._replace(y=one_column(item.y))
         if len(dataset.X) != len(dataset.y):
             raise ValueError(f"Dataset {name!r}: X has {len(item.X)} rows and y has {len(item.y)}.")
+        if dataset.y.dtype.kind == "b":
+            dataset = dataset._replace(y=dataset.y.astype(np.int64))
+        if dataset.y.dtype.kind == "f":  # rows without a target are left out, as of a pair
+            known = ~np.isnan(dataset.y.reshape(len(dataset.y), -1)).any(1)
+            dataset = dataset._replace(X=dataset.X[known], y=dataset.y[known])
+            if not np.isfinite(dataset.y).all():
+                raise ValueError(f"Dataset {name!r} has an infinite target: remove its rows.")
     else:
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):
             raise ValueError(
@@ -272,7 +286,7 @@ def _dataset(name, item, task, make):
     if dataset.X.shape[1] == 0:
         raise ValueError(f"Dataset {name!r} has no columns: give it one or more.")
     if dataset.y.dtype.kind == "f":
-        if not np.nanmin(dataset.y) < np.nanmax(dataset.y):
+        if not len(dataset.y) or dataset.y.min() == dataset.y.max():
             raise ValueError(f"Dataset {name!r} has a constant target: remove it.")
         return dataset
     counts = np.bincount(dataset.y)
