@@ -10,14 +10,13 @@ import argparse
 
 import torch
 from meta_train_default import FOLDER, STAGES, sampler_of, tables
-from recipe import save, told_of
+from recipe import save, scores, told_of
 
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import batches
 from sklearn_meta.weights import load_learner
 
-#: Batches of tasks that the scores of the card are of, and tasks of each.
-N_BATCHES, BATCH_SIZE = 64, 16
+#: Batches of tasks that the scores of the card are of.
+N_BATCHES = 64
 
 
 def main(arguments=None):
@@ -34,12 +33,17 @@ def main(arguments=None):
     first, second = load_learner(args.first), load_learner(args.second)
     learner = joined(first, second, args.even_at).eval()
     cards = first.card, second.card
+    # As the first network was watched.
+    sampler, source = sampler_of(STAGES["third"]), tables(args.folder, "valid")
+    found = scores(
+        learner, source, sampler, seed=[args.seed, 1], batch_size=16, n_batches=N_BATCHES
+    )
     save(
         learner,
         args,
         __file__,
         data="; and beside it, on ".join(card["data"] for card in cards),
-        validation={"tables": "split `valid`", **scores(learner, args)},
+        validation={"tables": "split `valid`", **found},
         datasets=list(dict.fromkeys(name for card in cards for name in card["datasets"])),
         first=told_of(cards[0]),
         second=told_of(cards[1]),
@@ -54,7 +58,7 @@ def joined(first, second, even_at):
     first : Learner
         Of the backbone "vsa" and the head "prototypes".
     second : Learner
-        Of regression, and the head "gp_attributes".
+        Of regression, and the head "gp_attributes" or "gp_warped". Classes are not warped.
     even_at : float
         See :class:`sklearn_meta.heads.PrototypesGP`.
 
@@ -71,26 +75,9 @@ def joined(first, second, even_at):
     learner.backbone.first.load_state_dict(first.backbone.state_dict())
     learner.backbone.second.load_state_dict(second.backbone.state_dict())
     learner.head.prototypes.load_state_dict(first.head.state_dict())
-    learner.head.process.load_state_dict(second.head.state_dict())
+    process = learner.head.process.state_dict()
+    learner.head.process.load_state_dict({name: second.head.state_dict()[name] for name in process})
     return learner
-
-
-@torch.no_grad()
-def scores(learner, args):
-    """Mean loss and accuracy on tasks of the split `valid`, as the first network was watched on."""
-    sampler = sampler_of(STAGES["third"])
-    source, seed = tables(args.folder, "valid"), [args.seed, 1]
-    drawn = batches(source, sampler, batch_size=BATCH_SIZE, seed=seed)
-    losses, accuracies = [], []
-    for _ in range(N_BATCHES):
-        for inputs, target in next(drawn):
-            logits = learner(**inputs)
-            losses.append(learner.head.loss(logits, target))
-            accuracies.append(learner.head.score(logits, target))
-    return {
-        "loss": torch.stack(losses).mean().item(),
-        "accuracy": torch.cat(accuracies).mean().item(),
-    }
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from meta_train_default import add_arguments, backbone_config, chosen_stages, tables
-from recipe import last_look, save, start_from
+from recipe import save, scores, start_from
 
 from sklearn_meta.fingerprint import weights_digest
-from sklearn_meta.learner import Learner
+from sklearn_meta.learner import Learner, build_learner
 from sklearn_meta.tasks import Mixture, RegressionPrior, RegressionSampler, as_source, names_in
 from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.training import meta_train
@@ -35,7 +35,7 @@ SHOTS = (5, 10, 10, 15, 15, 20, 20, 40, 80)
 
 #: What each stage of training draws, and for how long. In the second the head alone is trained,
 #: with more kernels, on more labels, and labelled rows are embedded without their own label, as
-#: all others are.
+#: all others are. What is saved reads warped targets, too, for which nothing is trained.
 STAGES = {
     "first": {
         "max_steps": 4500,
@@ -104,10 +104,20 @@ def main(arguments=None):
             learner.load_state_dict(with_kernels(before.state_dict(), learner))
         else:
             begun = start_from(learner, args.start, with_kernels)
-        history = train(learner, source, args, stage, settings)
+        train(learner, source, args, stage, settings)
         before = learner
-    watched = "RegressionPrior, tasks apart from those of training"
-    validation = last_look(learner, history, tables=watched)
+    learner = warped(learner.cpu()).eval()
+    validation = {
+        "tables": "RegressionPrior, tasks apart from those of training",
+        **scores(
+            learner,
+            RegressionPrior(),
+            RegressionSampler(settings["shots"], max_rows=settings["max_rows"]),
+            seed=[args.seed, 1],
+            batch_size=settings["batch_size"],
+            n_batches=8,
+        ),
+    }
     datasets = names_in(source)
     save(learner, args, __file__, data=data, validation=validation, datasets=datasets, **begun)
 
@@ -128,8 +138,17 @@ def build(args, settings):
     )
 
 
+def warped(learner):
+    """The same learner, whose head reads warped targets, too."""
+    config = {**learner.config, "head": "gp_warped"}
+    again = build_learner(config)
+    again.load_state_dict(again.state_dict() | learner.state_dict())
+    return again
+
+
 def with_kernels(state, learner):
     """The state of a learner of fewer kernels, with as many as the given one has."""
+    state.pop("head.log_power_prior", None)  # of weights as they are saved
     for name, wanted in learner.head.named_parameters():
         sets = state.get(f"head.{name}")
         if sets is not None and len(sets) < len(wanted):

@@ -11,7 +11,7 @@ from omniglot_splits import characters
 
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.fingerprint import weights_digest
-from sklearn_meta.tasks import Drawings
+from sklearn_meta.tasks import Drawings, batches
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
 
@@ -191,6 +191,20 @@ def save(learner, args, script, *, data, validation, datasets=None, **begun):
     if datasets is not None:
         told["datasets"] = datasets
     save_learner(learner.cpu(), args.output or f"{weights}.safetensors", **told)
+
+
+@torch.no_grad()
+def scores(learner, source, sampler, *, seed, batch_size, n_batches):
+    """Mean loss and score of a learner on tasks that are drawn, as a card tells them."""
+    drawn = batches(source, sampler, batch_size=batch_size, seed=seed)
+    losses, found = [], []
+    for _ in range(n_batches):
+        for inputs, target in next(drawn):
+            output = learner(**inputs)
+            losses.append(learner.head.loss(output, target))
+            found.append(learner.head.score(output, target))
+    score = torch.cat(found).mean().item()
+    return {"loss": torch.stack(losses).mean().item(), learner.head.score_name: score}
 
 
 def last_look(learner, history, **of):

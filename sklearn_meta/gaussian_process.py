@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .table_validation import as_cells
+from .table_validation import as_cells, check_dense
 from .tables import TableEstimator
 from .tasks import n_targets, target_scale
 from .tasks.encoding import is_missing
@@ -30,7 +30,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         a file or folder, a hub id ``"owner/name@revision"`` (see
         :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
         ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
-    head : {"gp", "gp_attributes", "linear"}, default=None
+    head : {"gp", "gp_attributes", "gp_warped", "linear"}, default=None
         How embeddings become predictions; None is the head the weights were trained with, and
         ``"gp"``, the paper's, for an architecture without weights. Another head than the weights'
         needs an architecture and ``meta_fit``.
@@ -248,7 +248,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
         options = {"multi_output": True, "y_numeric": True}
         if y is not None:
-            y = np.array(as_cells(y))
+            y = as_cells(y)
+            check_dense(y)
+            y = np.asarray(y).copy()  # an array as it is may be read-only
             unlabelled = is_missing(y.ravel()).reshape(y.shape)
             y[unlabelled] = 0
         X = as_cells(X)
@@ -280,12 +282,15 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return (self.y_ - mean) / scale, n_targets(self.y_)
 
     def _small_labels(self, y):
-        y = np.asarray(y)
-        if y.dtype == object:
-            y = np.where(is_missing(y.ravel()).reshape(y.shape), np.nan, y)
+        check_dense(y)
+        y, unlabelled = np.asarray(y), False
+        if y.dtype.kind in "OmM":
+            unlabelled = is_missing(y.ravel()).reshape(y.shape)
+            y = y.copy()
+            y[unlabelled] = 0
         if y.dtype.kind == "c":
             raise ValueError("Complex data not supported: targets must be real numbers.")
-        y = y.astype(np.float64)
+        y = np.where(unlabelled, np.nan, y.astype(np.float64))
         if y.ndim not in (1, 2) or not len(y) or np.isinf(y).any():
             raise ValueError(
                 "targets must be finite numbers, NaN for a row without one: a vector or a matrix, "

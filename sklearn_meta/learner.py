@@ -51,7 +51,7 @@ class Learner(nn.Module):
         self.task = task
         if backbone == "maml":  # its gradient steps need to know what labels are
             backbone_config = {"inner": task, **(backbone_config or {})}
-        if (backbone, head) == ("vsa", "gp_attributes"):  # reads them in the last channel
+        if backbone == "vsa" and head in ("gp_attributes", "gp_warped"):  # the last channel
             backbone_config = {"attributes": True, **(backbone_config or {})}
         self.backbone = _build("backbone", backbone, backbone_config, BACKBONES)
         self.head = _build(f"{task} head", head, head_config, HEADS[task])
@@ -59,7 +59,7 @@ class Learner(nn.Module):
             config = getattr(self.backbone, "config", {"attributes": True})
             if not config.get("attributes"):
                 raise ValueError(
-                    "The head 'gp_attributes' needs a backbone that hands on the attributes, such "
+                    f"The head {head!r} needs a backbone that hands on the attributes, such "
                     "as 'vsa' with attributes=True ('vsa_pair' hands them to 'prototypes_gp'); "
                     "head='gp' goes with every backbone."
                 )
@@ -177,7 +177,8 @@ def _build(kind, module, config, registry):
         return module
     if module not in registry:
         raise ValueError(f"Unknown {kind} {module!r}: choose from {sorted(registry)}.")
-    return registry[module](**(config or {}))
+    # Whatever torch's default is: weights of a file are kept for all that loads them later.
+    return registry[module](**(config or {})).float()
 
 
 def as_text(backbone):

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
@@ -31,6 +32,15 @@ def check_labels(y):
         raise ValueError("Input y contains NaN or None: every row has a label.")
     if len({isinstance(label, str) for label in labels.tolist()}) > 1:
         raise ValueError("Labels are strings and numbers: they must be all of one kind.")
+
+
+def check_dense(y):
+    """Refuse sparse targets in scikit-learn's words, before anything else reads them."""
+    if issparse(y):
+        raise TypeError(
+            "Sparse data was passed for y, but dense data is required. Use '.toarray()' to convert "
+            "to a dense numpy array."
+        )
 
 
 def validated_table(estimator, X, *, reset=True, **checks):

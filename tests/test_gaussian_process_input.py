@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from test_gaussian_process import answers, double, small_learner
@@ -17,7 +18,7 @@ RNG = np.random.default_rng(0)
 X_GOOD = RNG.standard_normal((20, 3))
 Y_GOOD = X_GOOD[:, 0] + 0.1 * RNG.standard_normal(20)
 BOTH = pytest.mark.parametrize("transductive", [True, False])
-HEADS = pytest.mark.parametrize("head", ["gp", "gp_attributes", "linear"])
+HEADS = pytest.mark.parametrize("head", ["gp", "gp_attributes", "gp_warped", "linear"])
 
 
 def regressor(transductive=True, head="gp", dtype="float32"):
@@ -243,7 +244,7 @@ def test_batch_of_one_and_several_targets_and_of_nothing():
         ({"head": "prototypes"}, "'head' parameter of MetaGPRegressor must be"),
         (
             {"head": "linear"},
-            "head='linear' asked for, but .* with head='gp_attributes'.* such as backbone='vsa'",
+            "head='linear' asked for, but .* with head='gp_warped'.* such as backbone='vsa'",
         ),
         ({"chunk_size": 0}, "chunk_size"),
         ({"dtype": "int8"}, "dtype"),
@@ -275,6 +276,37 @@ def test_an_architecture_has_no_weights():
     for backbone in ("vsa", "exchangeable"):
         with pytest.raises(NotFittedError, match="call meta_fit first"):
             MetaGPRegressor(backbone).fit(X_GOOD, Y_GOOD)
+
+
+def test_a_date_that_is_missing_is_an_unlabelled_row():
+    y = np.arange("2020-01-01", "2020-01-21", dtype="M8[D]")
+    y[:4] = "NaT"
+    expected = regressor().fit(X_GOOD, y).predict(X_GOOD)
+    (found,) = regressor().predict_batch([(X_GOOD, y, X_GOOD)])
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert abs(found - 18270).max() < 30
+
+
+def test_targets_may_be_read_only_and_not_sparse():
+    y = np.arange(20.0)
+    expected = regressor().fit(X_GOOD, y).predict(X_GOOD)
+    y.flags.writeable = False
+    np.testing.assert_array_equal(regressor().fit(X_GOOD, Readable(y)).predict(X_GOOD), expected)
+    with pytest.raises(TypeError, match="Sparse data was passed for y"):
+        regressor().fit(X_GOOD, csr_array(y[:, None]))
+
+
+class Readable:
+    """What hands out its own array, as a column of Arrow does."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+    def __len__(self):
+        return len(self.values)
 
 
 def test_default_weights_learn_a_line_from_ten_rows():

@@ -179,7 +179,8 @@ class VSA(nn.Module):
         Ablations w/oRes and w/oLN.
     attributes : bool, default=False
         Whether the embedding has the standardised attribute as a last channel, divided by the
-        square root of their number. Not in the paper; the head "gp_attributes" reads it.
+        square root of their number. Not in the paper; the heads "gp_attributes" and
+        "gp_warped" read it.
     associations : bool, default=False
         Whether the input has three channels more, of what the labelled rows say of each attribute
         (:mod:`sklearn_meta.backbones.association`). With ``attributes``, a small network of these

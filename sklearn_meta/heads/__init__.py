@@ -10,6 +10,7 @@ from .odd_one_out import OddOneOut
 from .prototypes import Prototypes
 from .prototypes_gp import PrototypesGP
 from .text import CRFLayer, SoftmaxLayer
+from .warped_gaussian_process import WarpedGaussianProcess
 from .ways import LabelAttention, LastPosition
 
 #: Heads by task and by the name that ``head=`` and the weight cards use.
@@ -23,6 +24,7 @@ HEADS = {
     "regression": {
         "gp": GaussianProcess,
         "gp_attributes": AttributeGaussianProcess,
+        "gp_warped": WarpedGaussianProcess,
         "linear": LinearRegressor,
     },
     "outlier_detection": {"odd_one_out": OddOneOut},
@@ -52,4 +54,5 @@ __all__ = [
     "PrototypesGP",
     "SoftmaxLayer",
     "StringLabels",
+    "WarpedGaussianProcess",
 ]

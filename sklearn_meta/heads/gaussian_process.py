@@ -1,6 +1,7 @@
 """Gaussian process in the embedding space: the head of paper 000 for regression (section 3.6)."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -11,6 +12,30 @@ from .base import RegressionHead, factorise, labelled_rows, squared_distances
 #: Entries of kernel matrices that are made at once: on the way to one, its size is needed several
 #: times, which of thousands of rows is too much for all sets of hyperparameters together.
 AT_ONCE = 2**24
+
+
+class Process(NamedTuple):
+    """What is known after the labelled rows, under each of K sets of hyperparameters.
+
+    Parameters
+    ----------
+    z : tensor of shape (B, L, M, H)
+        Embeddings of the labelled rows.
+    factor : tensor of shape (B, K, L, L) or None
+        Cholesky factors of their kernel matrices.
+    weights : tensor of shape (B, K, L, C)
+        K^-1 y of Eq. (11).
+    log_posterior : tensor of shape (B, K)
+        Of the sets of hyperparameters.
+    known : bool tensor of shape (B, L)
+        Rows that are not padding.
+    """
+
+    z: torch.Tensor
+    factor: torch.Tensor | None
+    weights: torch.Tensor
+    log_posterior: torch.Tensor
+    known: torch.Tensor
 
 
 class GaussianProcess(RegressionHead):
@@ -95,18 +120,11 @@ class GaussianProcess(RegressionHead):
 
         Returns
         -------
-        z : tensor of shape (B, L, M, H)
-            Embeddings of the labelled rows.
-        factor : tensor of shape (B, K, L, L)
-        weights : tensor of shape (B, K, L, C)
-            K^-1 y of Eq. (11).
-        log_posterior : tensor of shape (B, K)
-            Of the sets of hyperparameters.
-        known : bool tensor of shape (B, L)
+        Process
         """
         labelled, known, solved = self._solved(z, labels, classes)
         factor, weights, evidence = (torch.cat(part, dim=1) for part in zip(*solved, strict=True))
-        return labelled, factor, weights, self._log_posterior(evidence), known
+        return Process(labelled, factor, weights, self._log_posterior(evidence), known)
 
     def adapt_mean(self, z, labels, classes):
         """What ``mean`` needs, which is as ``adapt`` has it but for the factors: these are None.
@@ -116,18 +134,17 @@ class GaussianProcess(RegressionHead):
         labelled, known, solved = self._solved(z, labels, classes)
         weights, evidence = zip(*(one[1:] for one in solved), strict=True)
         log_posterior = self._log_posterior(torch.cat(evidence, dim=1))
-        return labelled, None, torch.cat(weights, dim=1), log_posterior, known
+        return Process(labelled, None, torch.cat(weights, dim=1), log_posterior, known)
 
     def _solved(self, z, labels, classes):
         """Embeddings of labelled rows, which are no padding, and the solutions for some sets each.
 
-        These are the factors, K^-1 y, and log p(y) but for a constant, (B, K).
+        These are the factors, K^-1 y, and log p(y) of each target but for a constant, (B, K, C).
         """
         dtype = self.log_noise.dtype
         rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
         labelled = rows.z.unflatten(-1, z.shape[2:])
         every = torch.arange(len(self.log_noise), device=z.device)
-        n_targets = classes.sum(1, keepdim=True)
 
         def solutions():
             with torch.autocast(z.device.type, enabled=False):
@@ -138,15 +155,16 @@ class GaussianProcess(RegressionHead):
                     targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
                     weights = torch.cholesky_solve(targets, factor)
                     # The term in 2 pi is the same for every set of hyperparameters.
-                    fit = (targets * weights).sum((-1, -2))
-                    log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-                yield factor, weights, -0.5 * (fit + n_targets * log_det)
+                    fit = (targets * weights).sum(-2)
+                    log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+                    evidence = (-0.5 * (fit + log_det)).masked_fill(~classes[:, None], 0)
+                yield factor, weights, evidence
 
         return labelled, rows.known, solutions()
 
     def _log_posterior(self, evidence):
-        """Of the sets of hyperparameters, by log p(y) of each, (B, K)."""
-        return (self.log_prior + evidence).log_softmax(-1)
+        """Of the sets of hyperparameters, by log p(y) of each and of each target, (B, K, C)."""
+        return (self.log_prior + evidence.sum(-1)).log_softmax(-1)
 
     def _factor(self, compared, known, sets):
         """Cholesky factors of the labelled rows' kernel matrices, (B, K, L, L)."""
@@ -163,63 +181,78 @@ class GaussianProcess(RegressionHead):
     def forward(self, z, state):
         """Mean and variance of Eq. (11), noise included: (B, N, M, H) to (B, N, C, 2)."""
         with torch.autocast(z.device.type, enabled=False):
-            used, parts, compared = self._sets_in_use(state), [], self._compared(z, state)
-            for sets in used.split(self._step(len(z) * z.shape[1] * state[0].shape[1])):
-                means, explained = self._predict(compared, state, sets)
-                parts.append((means, explained.square().sum(-2)))
-            means, explained = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
-            left = self.prior_variance(z.to(means.dtype))[:, used] - explained
-            variances = (left.clamp(min=0) + self.noise()[used, None])[..., None]  # (B, K, N, 1)
-            share = self._shares(state)[:, used]
+            share, means, variances = self._mixed(z, state)
             mean = (share * means).sum(1)
             variance = (share * (variances + (means - mean[:, None]).square())).sum(1)
         return torch.stack([mean, variance], dim=-1)
 
     def mean(self, z, state):
         """Mean of Eq. (11) alone, for a fraction of the time: (B, N, M, H) to (B, N, C)."""
-        share, weights = self._shares(state), state[2]
+        share, weights = self._shares(state), state.weights
         with torch.autocast(z.device.type, enabled=False):
-            step = self._step(len(z) * z.shape[1] * state[0].shape[1])
             compared = self._compared(z, state)
             return sum(
                 (share[:, sets] * (self._cross(compared, state, sets) @ weights[:, sets])).sum(1)
-                for sets in self._sets_in_use(state).split(step)
+                for sets in self._sets_in_use(state).split(self._step(self._held(z, state)))
             )
 
     def covariance(self, z, state):
         """Covariance of the rows' targets, noise included: (B, N, M, H) to (B, C, N, N)."""
         with torch.autocast(z.device.type, enabled=False):
-            means, explained = self._predict(self._compared(z, state), state)
-            share = self._shares(state)
-            rows = z.to(means.dtype)
-            own = self.kernel(rows, rows) - explained.transpose(-1, -2) @ explained  # (B, K, N, N)
-            own = own + self.noise()[:, None, None] * torch.eye(z.shape[1]).to(own)
-            within = (share * own).sum(1)
+            share, means, variances = self._mixed(z, state)
             deviation = (means - (share * means).sum(1, keepdim=True)) * share.sqrt()
-            between = torch.einsum("bknc,bkmc->bcnm", deviation, deviation)
-        return within[:, None] + between
+            total = torch.einsum("bgnc,bgmc->bcnm", deviation, deviation)
+            compared, sets_in_use = self._compared(z, state), self._sets_in_use(state)
+            rows = z.to(means.dtype)
+            of_rows = self.compare(rows, rows)
+            # Deviations of one row from the means, under each set: (B, sets, W, N, C).
+            std = (share * variances).sqrt().unflatten(1, (len(sets_in_use), -1))
+            for sets, own_std in zip(sets_in_use.split(1), std.unbind(1), strict=True):
+                _, explained = self._predict(compared, state, sets)
+                left = (self.kernel_of(of_rows, sets) - explained.mT @ explained)[:, 0]
+                left = left + self.noise()[sets] * torch.eye(z.shape[1]).to(left)
+                scale = left.diagonal(dim1=-2, dim2=-1).rsqrt()
+                correlation = left * scale[:, :, None] * scale[:, None]
+                outer = torch.einsum("bwnc,bwmc->bcnm", own_std, own_std)
+                total = total + correlation[:, None] * outer
+        return total
+
+    def _mixed(self, z, state):
+        """What is mixed, of each set of hyperparameters in use: shares, means and variances.
+
+        Each is (B, G, N, C), or broadcasts to it.
+        """
+        compared, prior = self._compared(z, state), self.prior_variance(z.to(state.z.dtype))
+        parts = []
+        for sets in self._sets_in_use(state).split(self._step(self._held(z, state))):
+            means, explained = self._predict(compared, state, sets)
+            left = (prior[:, sets] - explained.square().sum(-2)).clamp(min=0)
+            variances = (left + self.noise()[sets, None])[..., None]
+            parts.append(self._of_targets(means, variances, state, sets))
+        return tuple(torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+
+    def _of_targets(self, means, variances, state, sets):
+        """Shares of some sets of hyperparameters (B, K, 1, 1), and their means and variances."""
+        return self._shares(state)[:, sets], means, variances
 
     def _predict(self, compared, state, sets=slice(None)):
         """Means (B, K, N, C), and factor^-1 k_n (B, K, L, N)."""
-        _, factor, weights, _, _ = state
         cross = self._cross(compared, state, sets)
-        explained = torch.linalg.solve_triangular(
-            factor[:, sets], cross.transpose(-1, -2), upper=False
-        )
-        return cross @ weights[:, sets], explained
+        explained = torch.linalg.solve_triangular(state.factor[:, sets], cross.mT, upper=False)
+        return cross @ state.weights[:, sets], explained
 
     def _compared(self, z, state):
         """Rows, compared with the labelled ones."""
-        return self.compare(z.to(state[0].dtype), state[0], state[-1])
+        return self.compare(z.to(state.z.dtype), state.z, state.known)
 
     def _cross(self, compared, state, sets):
         """Kernels of rows with the labelled ones, (B, K, N, L)."""
-        return self.kernel_of(compared, sets).masked_fill(~state[-1][:, None, None], 0)
+        return self.kernel_of(compared, sets).masked_fill(~state.known[:, None, None], 0)
 
     @staticmethod
     def _shares(state):
         """Of the sets of hyperparameters, (B, K, 1, 1)."""
-        return state[3].exp()[..., None, None]
+        return state.log_posterior.exp()[..., None, None]
 
     @staticmethod
     def _sets_in_use(state):
@@ -227,8 +260,12 @@ class GaussianProcess(RegressionHead):
 
         With hundreds of labelled rows they are one or two.
         """
-        share = state[3].exp()
+        share = state.log_posterior.exp()
         return (share > torch.finfo(share.dtype).eps).any(0).nonzero()[:, 0]
+
+    def _held(self, z, state):
+        """Entries that are held of each set of hyperparameters, where rows are predicted."""
+        return len(z) * z.shape[1] * state.z.shape[1]
 
     @staticmethod
     def _step(n_entries):

@@ -1,0 +1,208 @@
+"""Gaussian process of functions of the target, of which errors may be even where its are not."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..label_columns import standardise_labels
+from .gaussian_process import AttributeGaussianProcess
+
+#: Yeo and Johnson's powers: 1 leaves targets as they are, below it high values are drawn together,
+#: above it low ones. With these, whatever is predicted can be warped back.
+POWERS = (0.0, 0.5, 1.0, 1.5, 2.0)
+
+#: Logarithm of what targets as they are weigh more than others, where training starts.
+AS_THEY_ARE = 2.0
+
+#: How far outside the labelled rows' targets warped ones may be predicted, in units of their range:
+#: warped back, what lies far outside grows beyond measure.
+BEYOND = 0.5
+
+#: Gauss and Hermite's quadrature, by which normal distributions are warped back.
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
+
+
+class WarpedProcess(NamedTuple):
+    """What is known after the labelled rows, of W warped copies of each of C targets.
+
+    Parameters
+    ----------
+    z, factor, weights, log_posterior, known : tensors
+        As of :class:`sklearn_meta.heads.gaussian_process.Process`; ``weights`` are of shape
+        (B, K, L, C * W).
+    share : tensor of shape (B, K, C, W)
+        Posterior of the powers, under each set of hyperparameters.
+    mean, scale : tensors of shape (B, 1, C, W)
+        Of the labelled rows' warped targets.
+    lowest, highest : tensors of shape (B, 1, C)
+        Between which warped targets are predicted.
+    """
+
+    z: torch.Tensor
+    factor: torch.Tensor
+    weights: torch.Tensor
+    log_posterior: torch.Tensor
+    known: torch.Tensor
+    share: torch.Tensor
+    mean: torch.Tensor
+    scale: torch.Tensor
+    lowest: torch.Tensor
+    highest: torch.Tensor
+
+
+class WarpedGaussianProcess(AttributeGaussianProcess):
+    """Gaussian process on embeddings and attributes, of targets warped by several powers.
+
+    A Gaussian process takes errors to be as large everywhere, and as often above as below. Those of
+    prices, counts and concentrations are not, but those of a monotone function of them may be: a
+    warped Gaussian process (Snelson et al. 2004). The functions are Yeo and Johnson's (2000) of
+    five powers from 0 to 2, of which 1 is the target as it is. Each task weighs them, as it weighs
+    the sets of hyperparameters, by the marginal likelihood of its labelled rows times a learned
+    prior. What is predicted is warped back, and mean and variance of the mixture are given. Kernel
+    matrices are those of :class:`AttributeGaussianProcess`, which no target enters, so that they
+    are made once. Targets are taken to be standardised. Not in paper 000.
+
+    Of targets jointly, correlations are those of the warped ones.
+
+    Parameters
+    ----------
+    n_kernels, length_scale, noise, jitter
+        As of :class:`AttributeGaussianProcess`.
+
+    Attributes
+    ----------
+    log_power_prior : Parameter of shape (W,)
+        Logarithm of the (unnormalised) prior of the powers.
+
+    References
+    ----------
+    E. Snelson, C. E. Rasmussen, Z. Ghahramani. Warped Gaussian processes. 2004.
+
+    I.-K. Yeo, R. A. Johnson. A new family of power transformations to improve normality or
+    symmetry. 2000.
+    """
+
+    def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
+        super().__init__(n_kernels=n_kernels, length_scale=length_scale, noise=noise, jitter=jitter)
+        start = [AS_THEY_ARE if power == 1 else 0.0 for power in POWERS]
+        self.log_power_prior = nn.Parameter(torch.tensor(start))
+
+    def adapt(self, z, labels, classes, readable):
+        """Cholesky factors of the labelled rows' kernel matrices, and what follows from them.
+
+        Returns
+        -------
+        WarpedProcess
+        """
+        labels = labels.to(self.log_noise.dtype)
+        known = ~labels.isnan() & classes[:, None]
+        targets = labels.masked_fill(~known, 0)
+        warped = torch.stack([warp(targets, power) for power in POWERS], dim=-1)  # (B, N, C, W)
+        warped = warped.masked_fill(~known[..., None], math.nan).flatten(2)
+        every = classes.repeat_interleave(len(POWERS), dim=1)
+        columns = standardise_labels(warped, every)
+        labelled, rows, solved = self._solved(z, columns.labels, every)
+        factor, weights, evidence = (torch.cat(part, dim=1) for part in zip(*solved, strict=True))
+
+        mean, scale = (c.unflatten(-1, (-1, len(POWERS))) for c in (columns.mean, columns.scale))
+        # The density of a target is that of its warped copy times the slope there.
+        slopes = torch.stack([log_slope(targets, power) for power in POWERS], dim=-1).sum(1)
+        slopes = slopes - known.sum(1)[..., None] * scale[:, 0].log()  # (B, C, W)
+        joint = evidence.unflatten(-1, slopes.shape[1:]) + slopes[:, None]
+        joint = joint + self.log_power_prior.log_softmax(0)
+        # A target of one value says nothing of how it should be warped.
+        varied = columns.varied.unflatten(-1, slopes.shape[1:])
+        varied[..., POWERS.index(1)] = True
+        joint = joint.masked_fill(~varied[:, None], -math.inf)
+        of_target = joint.logsumexp(-1).masked_fill(~classes[:, None], 0)
+
+        filled = targets.where(known, mean[..., POWERS.index(1)])
+        lowest, highest = filled.amin(1, keepdim=True), filled.amax(1, keepdim=True)
+        margin = BEYOND * (highest - lowest)
+        return WarpedProcess(
+            labelled,
+            factor,
+            weights,
+            self._log_posterior(of_target),
+            rows,
+            joint.softmax(-1),
+            mean,
+            scale,
+            lowest - margin,
+            highest + margin,
+        )
+
+    def adapt_mean(self, z, labels, classes):
+        """As ``adapt``: the mean of a target depends on the variances of its warped copies."""
+        return self.adapt(z, labels, classes, None)
+
+    def mean(self, z, state):
+        """Mean of the mixture: (B, N, M, H) to (B, N, C)."""
+        return self(z, state)[..., 0]
+
+    def _of_targets(self, means, variances, state, sets):
+        """Of sets of hyperparameters and powers: shares (B, K * W, 1, C), means and variances."""
+        share = state.log_posterior.exp()[:, sets, None, None] * state.share[:, sets]
+        weigh = (share > torch.finfo(share.dtype).eps).any(0).any(1)  # more than rounding, (K, W)
+        means = means.unflatten(-1, state.scale.shape[2:])
+        std = variances.sqrt()
+        moments = []
+        for i, power in enumerate(POWERS):
+            mean, scale = state.mean[:, None, ..., i], state.scale[:, None, ..., i]
+            centre, spread = means[..., i] * scale + mean, std * scale  # (B, K, N, C)
+            if power != 1:
+                ends = (warp(end, power)[:, None] for end in (state.lowest, state.highest))
+                some = weigh[:, i]
+                centre[:, some], spread[:, some] = self._unwarped(
+                    centre[:, some], spread[:, some], power, *ends
+                )
+            moments.append((centre, spread.square()))
+        centres, variances = (
+            torch.stack(part, 2).flatten(1, 2) for part in zip(*moments, strict=True)
+        )
+        return share.mT.flatten(1, 2)[:, :, None], centres, variances
+
+    def _unwarped(self, mean, std, power, lowest, highest):
+        """Mean and standard deviation of what normal distributions are when warped back."""
+        nodes, shares = map(mean.new_tensor, (NODES, NODE_WEIGHTS / NODE_WEIGHTS.sum()))
+        drawn = mean[..., None] + std[..., None] * nodes
+        # Before, not after: far outside, what is warped back would be infinite.
+        drawn = drawn.clamp(lowest[..., None], highest[..., None])
+        drawn = unwarp(drawn, power)
+        mean = drawn @ shares
+        variance = (drawn - mean[..., None]).square() @ shares
+        return mean, variance.clamp(min=self.config["jitter"]).sqrt()
+
+    def _held(self, z, state):
+        """Entries that are held of each set of hyperparameters, where rows are predicted."""
+        n_drawn = state.weights.shape[-1] * len(NODES)
+        return len(z) * z.shape[1] * max(state.z.shape[1], n_drawn)
+
+
+def warp(y, power):
+    """Yeo and Johnson's function of targets; its power is 0 to 2."""
+    return _box_cox(1 + y.clamp(min=0), power) - _box_cox(1 - y.clamp(max=0), 2 - power)
+
+
+def unwarp(values, power):
+    """The targets of which ``warp`` makes these values."""
+    up, down = values.clamp(min=0), -values.clamp(max=0)
+    return _box_cox_inverse(up, power) - _box_cox_inverse(down, 2 - power)
+
+
+def log_slope(y, power):
+    """Logarithm of the derivative of ``warp``."""
+    return (power - 1) * y.sign() * y.abs().log1p()
+
+
+def _box_cox(values, power):
+    """Box and Cox's function of values of 1 and more."""
+    return values.log() if power == 0 else (values**power - 1) / power
+
+
+def _box_cox_inverse(values, power):
+    """Values of which ``_box_cox`` makes these, of 0 and more, less 1."""
+    return values.expm1() if power == 0 else (1 + power * values) ** (1 / power) - 1

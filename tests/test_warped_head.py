@@ -1,0 +1,183 @@
+"""The head of warped targets against scikit-learn's process of each warped target alone."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm, yeojohnson
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
+from test_regression_heads import drawn_contexts, shaken
+
+from sklearn_meta.heads import AttributeGaussianProcess, WarpedGaussianProcess
+from sklearn_meta.heads.warped_gaussian_process import (
+    BEYOND,
+    NODE_WEIGHTS,
+    NODES,
+    POWERS,
+    log_slope,
+    unwarp,
+    warp,
+)
+
+
+@pytest.mark.parametrize("power", POWERS)
+@given(st.lists(st.floats(-30, 30), min_size=1, max_size=9))
+def test_targets_are_warped_as_by_scipy_and_back(power, values):
+    y = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    warped = warp(y, power)
+    np.testing.assert_allclose(warped.detach(), yeojohnson(np.array(values), power), atol=1e-12)
+    torch.testing.assert_close(unwarp(warped, power), y, rtol=1e-9, atol=1e-9)
+    (slope,) = torch.autograd.grad(warped.sum(), y)
+    some = y != 0  # where two halves meet, torch takes the slopes of both
+    torch.testing.assert_close(log_slope(y, power).exp()[some], slope[some])
+
+
+def of_each_set(head, rows, known, y):
+    """Log weights, means and covariances of all sets of hyperparameters and powers, one by one."""
+    attributes, embeddings = rows[..., -1], rows[..., :-1].reshape(len(rows), -1)
+    both = np.hstack([embeddings, attributes])
+
+    class Direct(RBF):
+        """Of the attributes alone."""
+
+        def __call__(self, X, Y=None, eval_gradient=False):
+            Y = X if Y is None else Y
+            return super().__call__(*(part[:, embeddings.shape[1] :] for part in (X, Y)))
+
+    class Embedded(RBF):
+        def __call__(self, X, Y=None, eval_gradient=False):
+            Y = X if Y is None else Y
+            return super().__call__(*(part[:, : embeddings.shape[1]] for part in (X, Y)))
+
+    class Linear(DotProduct):
+        def __call__(self, X, Y=None, eval_gradient=False):
+            Y = X if Y is None else Y
+            return super().__call__(*(part[:, embeddings.shape[1] :] for part in (X, Y)))
+
+        def diag(self, X):
+            return super().diag(X[:, embeddings.shape[1] :])
+
+    prior = head.log_power_prior.log_softmax(0).numpy()
+    ends = np.array([y.min(), y.max()]) + BEYOND * np.ptp(y) * np.array([-1, 1])
+    for k in range(len(head.log_prior)):
+        value = {n: p[k].exp().item() for n, p in head.named_parameters() if len(p) != len(prior)}
+        noise = head.noise()[k].item()
+        kernel = ConstantKernel(value["log_amplitude"]) * Embedded(value["log_length_scale"])
+        kernel += ConstantKernel(value["log_linear"]) * Linear(1e-9)
+        kernel += ConstantKernel(value["log_direct"]) * Direct(value["log_direct_scale"])
+        process = GaussianProcessRegressor(kernel + WhiteKernel(noise), optimizer=None, alpha=0)
+        for i, power in enumerate(POWERS):
+            warped = yeojohnson(y, power)
+            centre, scale = warped.mean(), warped.std()
+            process.fit(both[known], (warped - centre) / scale)
+            mean, cov = process.predict(both, return_cov=True)
+            log_weight = head.log_prior[k].item() + prior[i] - len(y) * np.log(scale)
+            log_weight += log_slope(torch.from_numpy(y), power).sum().item()
+            log_weight += process.log_marginal_likelihood_value_
+            mean, std = mean * scale + centre, np.sqrt(np.diag(cov)) * scale
+            correlation = cov / np.sqrt(np.outer(np.diag(cov), np.diag(cov)))
+            if power != 1:
+                drawn = mean[:, None] + std[:, None] * NODES
+                drawn = np.clip(drawn, *yeojohnson(ends, power))
+                drawn = unwarp(torch.from_numpy(drawn), power).numpy()
+                shares = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+                mean = drawn @ shares
+                variance = (drawn - mean[:, None]) ** 2 @ shares
+                std = np.sqrt(np.maximum(variance, head.config["jitter"]))
+            yield log_weight, mean, correlation * np.outer(std, std)
+
+
+@given(drawn_contexts(), st.integers(0, 99))
+def test_it_mixes_processes_of_warped_targets(context, seed):
+    """All sets of hyperparameters and powers, by scikit-learn's marginal likelihood."""
+    z, labels, classes, readable = context
+    z = torch.cat([z, z[..., :1] * 0.5], dim=-1)  # the last channel is that of the attributes
+    labels, classes = labels[..., :1], classes[:, :1]
+    head = shaken(WarpedGaussianProcess(n_kernels=2), seed)
+    state = head.adapt(z, labels, classes, readable)
+    found, cov = head(z, state), head.covariance(z, state)
+    for b in range(len(z)):
+        known = ~labels[b].isnan().any(1).numpy()
+        if known.sum() < 2:
+            continue
+        parts = list(of_each_set(head, z[b].numpy(), known, labels[b].numpy()[known, 0]))
+        log_weights = np.array([part[0] for part in parts])
+        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+        mean = sum(w * m for w, (_, m, _) in zip(weights, parts))
+        total = sum(w * (c + np.outer(m - mean, m - mean)) for w, (_, m, c) in zip(weights, parts))
+        np.testing.assert_allclose(found[b, :, 0, 0], mean, atol=1e-6)
+        np.testing.assert_allclose(found[b, :, 0, 1], np.diag(total), atol=1e-6)
+        np.testing.assert_allclose(cov[b, 0], total, atol=1e-6)
+
+
+@given(drawn_contexts(), st.integers(0, 99))
+def test_what_is_jointly_predicted_agrees_with_row_by_row(context, seed):
+    z, labels, classes, readable = context
+    head = shaken(WarpedGaussianProcess(n_kernels=3), seed)
+    state = head.adapt(z, labels, classes, readable)
+    variance, cov = head(z, state)[..., 1], head.covariance(z, state)
+    torch.testing.assert_close(cov.diagonal(dim1=-2, dim2=-1), variance.mT, rtol=1e-9, atol=1e-9)
+    assert torch.linalg.eigvalsh((cov + cov.mT) / 2).min() > -1e-9
+
+
+@given(drawn_contexts(), st.integers(0, 99))
+def test_targets_of_the_other_sign_are_warped_the_other_way(context, seed):
+    z, labels, classes, readable = context
+    head = shaken(WarpedGaussianProcess(n_kernels=3), seed)
+    found = head.joint(z, labels, classes, readable)
+    head.log_power_prior.copy_(head.log_power_prior.flip(0))
+    mirrored = head.joint(z, -labels, classes, readable)
+    torch.testing.assert_close(mirrored[..., 0], -found[..., 0], rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(mirrored[..., 1], found[..., 1], rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_a_target_of_one_value_is_not_warped(value):
+    z = torch.randn(2, 9, 3, 4, generator=torch.Generator().manual_seed(0)).double()
+    labels = torch.full((2, 9, 1), math.nan).double()
+    labels[0, :5] = labels[1, :1] = value
+    warped, plain = (
+        kind(n_kernels=3).double()
+        for kind in (WarpedGaussianProcess, WarpedGaussianProcess.__base__)
+    )
+    context = z, labels - value, torch.ones(2, 1, dtype=torch.bool), None
+    torch.testing.assert_close(warped.joint(*context), plain.joint(*context))
+
+
+def test_skewed_targets_are_told_better_than_by_the_process_as_it_is():
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(rng.standard_normal((40, 60, 2, 2)))
+    y = torch.exp(z[..., 0, -1] + 0.4 * torch.from_numpy(rng.standard_normal((40, 60))))[..., None]
+    shown = y[:, :30]
+    y = (y - shown.mean(1, keepdim=True)) / shown.std(1, keepdim=True, correction=0)
+    labels = y.clone()
+    labels[:, 30:] = math.nan
+    context = z, labels, torch.ones(40, 1, dtype=torch.bool), None
+    losses = {}
+    for kind in (AttributeGaussianProcess, WarpedGaussianProcess):
+        head = kind().double().requires_grad_(False)
+        found = head.joint(*context)[:, 30:]
+        mean, std = found[..., 0].numpy(), found[..., 1].sqrt().numpy()
+        losses[kind] = -norm.logpdf(y[:, 30:].numpy(), mean, std).mean()
+        if kind is WarpedGaussianProcess:
+            state = head.adapt(*context)
+            share = (state.log_posterior.exp()[..., None] * state.share[:, :, 0]).sum(1).mean(0)
+            assert share[: POWERS.index(1)].sum() > 0.95
+    assert losses[WarpedGaussianProcess] < losses[AttributeGaussianProcess] - 0.1
+
+
+def test_what_lies_far_outside_is_finite_and_so_are_gradients():
+    head = WarpedGaussianProcess()
+    z = torch.linspace(-1, 1, 30)[None, :, None, None] * torch.ones(1, 1, 1, 2)
+    labels = (4 * z[..., 0, :1]).exp()
+    labels = (labels - labels.mean()) / labels.std()
+    z = torch.cat([z, 1e6 * z[:, -2:]], dim=1)
+    labels = torch.cat([labels, torch.full((1, 2, 1), math.nan)], dim=1)
+    found = head.joint(z, labels, torch.ones(1, 1, dtype=torch.bool), None)
+    found.sum().backward()
+    assert found.isfinite().all() and (found[..., 1] > 0).all()
+    assert all(parameter.grad.isfinite().all() for parameter in head.parameters())
