@@ -86,6 +86,7 @@ class FewShotLearner(nn.Module):
         n_features = self.encoder.n_outputs if self.encoder else n_inputs
         self.backbone = kind(n_features, n_ways, n_shots, **{**variant, **(backbone_config or {})})
         self.head = HEADS[task][head](**(head_config or {}))
+        self.float()  # whatever torch's default is
 
     @property
     def config(self):

@@ -69,6 +69,7 @@ class MemoryLearner(nn.Module):
         self.backbone = MANN(
             n_inputs + self.head.n_inputs, self.head.n_outputs, **(backbone_config or {})
         )
+        self.float()  # whatever torch's default is
 
     @property
     def config(self):

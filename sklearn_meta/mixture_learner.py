@@ -58,6 +58,7 @@ class MixtureLearner(nn.Module):
         self.backbone = MixtureTransformer(
             self.head.N_FEATURES, self.head.N_ADVICE, **(backbone_config or {})
         )
+        self.float()  # whatever torch's default is
 
     @property
     def config(self):

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .heads import HEADS
-from .table_validation import as_cells, check_classes
+from .table_validation import as_cells, check_classes, check_dense
 from .tables import TableEstimator
 from .tasks.encoding import is_missing
 
@@ -313,6 +313,7 @@ def _as_labels(y):
 
     Integers and booleans that are objects become integers, those of pandas and torch numpy's.
     """
+    check_dense(y)
     values = np.asarray(as_cells(y))
     if y is None or values.dtype.kind in "US":
         return y
@@ -320,6 +321,8 @@ def _as_labels(y):
         return values
     if is_missing(values.ravel()).any():
         raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
+    if values.dtype.kind in "mM":
+        return values
     kinds = {isinstance(value, str) for value in values.flat if value != -1}
     if len(kinds) > 1:
         raise ValueError("Labels are strings and numbers: they must be of one kind, but for -1.")
@@ -336,6 +339,8 @@ def _are_unlabelled(y):
     """Rows that scikit-learn's convention marks as unlabelled, a bool array."""
     if y.dtype.kind in "iuf":
         return y == -1
+    if y.dtype.kind in "mM":  # of which -1 is one, and no mark
+        return np.zeros(len(y), dtype=bool)
     return np.array([label == -1 or label == "-1" for label in y], dtype=bool)
 
 

@@ -102,6 +102,7 @@ class TextLearner(nn.Module):
         self.tasks = {}
         for name, labels in (tasks or {}).items():
             self.add_task(name, labels)
+        self.float()  # whatever torch's default is
 
     #: The loss and the score are the same for all tasks.
     @property
@@ -155,6 +156,7 @@ class TextLearner(nn.Module):
             backbone.add_task()
         n_outputs = sum(backbone.n_outputs for backbone in self.backbones)
         self.heads.append(self.head(n_outputs, len(labels)))
+        self.to(self.embedding.weight.dtype)
         self.tasks[name] = labels  # last: a task that is refused leaves nothing behind
 
     def shared_parameters(self):

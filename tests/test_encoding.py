@@ -120,6 +120,21 @@ def test_dates_of_fit_are_no_numbers_later(column):
     assert np.isnan(TableEncoder().fit(days).transform(missing)).all()
 
 
+@pytest.mark.parametrize(
+    "later", [pd.to_timedelta([1, 2], unit="D"), [time(3), time(4)], [timedelta(3), None]]
+)
+def test_dates_of_fit_are_no_durations_later(later):
+    dates = pd.DataFrame({"d": pd.date_range("2020", periods=4)})
+    durations = pd.DataFrame({"d": later})
+    with pytest.raises(ValueError, match="Column 0 held dates in fit and holds durations now"):
+        TableEncoder().fit(dates).transform(durations)
+    with pytest.raises(ValueError, match="Column 0 held durations in fit and holds dates now"):
+        TableEncoder().fit(durations).transform(dates)
+    encoder = TableEncoder().fit(dates)
+    del encoder.durations_  # as it was pickled before there were such
+    assert encoder.transform(durations).shape == (2, 1)
+
+
 def test_numbers_of_fit_are_no_dates_later():
     days = pd.DataFrame({"day": pd.to_datetime(["1970-01-02", None])})
     for numbers in (pd.DataFrame({"day": [1, 2]}), np.array([[1.0], [2.0]])):
@@ -218,6 +233,11 @@ def test_an_all_missing_column_is_one_column_and_stays_missing(dtype):
     encoder = TableEncoder().fit(frame([None] * 3, dtype))
     np.testing.assert_array_equal(encoder.transform(frame([None] * 2, dtype)), [[nan]] * 2)
     assert encoder.n_columns_out_ == 1
+
+
+def test_a_category_without_a_value_is_missing_among_numbers():
+    nothing = pd.DataFrame({"a": pd.Series([None, None], dtype="category")})
+    assert np.isnan(TableEncoder().fit(pd.DataFrame({"a": [1.0, 2.0]})).transform(nothing)).all()
 
 
 def test_text_that_arrives_in_a_numeric_column_is_an_error():

@@ -259,8 +259,15 @@ def test_folds_of_a_regression_have_nothing_to_warn_of(y, recwarn):
 )
 def test_groups_are_ignored_with_a_warning(splitter):
     ignored = f"The groups parameter is ignored by {type(splitter).__name__}"
+    mark = np.nan if isinstance(splitter, SemiSupervisedKFold) else -1
     with pytest.warns(UserWarning, match=ignored):
-        next(splitter.split(np.zeros((6, 1)), [0, 1] * 3, groups=[0, 0, 1, 1, 2, 2]))
+        next(splitter.split(np.zeros((7, 1)), [0, 1] * 3 + [mark], groups=[0, 0, 1, 1, 2, 2, 3]))
+
+
+def test_minus_one_day_is_a_class_as_others_are():
+    y = np.resize(np.array([-1, 2], "m8[D]"), 8)
+    for _, test in SemiSupervisedSplit(2).split(y, y):
+        assert set(y[test]) == set(y)
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,17 @@ def test_same_parameters_and_meaning_as_isolation_forest():
     for model in (AmortizedOutlierDetector, IsolationForest):
         found = model(contamination=0.25, random_state=0).fit(X)
         assert (found.fit_predict(X) == -1).sum() == 10
-        assert_allclose(found.offset_, np.percentile(found.score_samples(X), 25), rtol=1e-5)
+        assert_allclose(found.offset_, np.percentile(found.score_samples(X), 25), rtol=1e-3)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 5])
+def test_equal_rows_at_the_threshold_get_one_answer(n_rows):
+    for seed in (3, 4, 5):
+        rng = np.random.default_rng(seed)
+        X = rng.choice([0.0, 1.0, 2.0], size=(60, 3), p=[0.7, 0.2, 0.1])
+        model = AmortizedOutlierDetector(contamination=0.2).fit(X)
+        parts = [model.predict(X[i : i + n_rows]) for i in range(0, 60, n_rows)]
+        assert_array_equal(np.concatenate(parts), model.predict(X))
 
 
 # -- meta-training ------------------------------------------------------------------------------

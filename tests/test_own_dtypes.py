@@ -3,19 +3,27 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from safetensors.torch import load_file
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from sklearn_meta import (
+    AmortizedGMM,
     FewShotTransformerClassifier,
     MANNClassifier,
+    MetaGPRegressor,
     MetaLSTMClassifier,
     MetaSemiSupervisedClassifier,
+    weights,
 )
 from sklearn_meta.sets import SetTransformerClassifier
+from sklearn_meta.tasks import RegressionPrior, TablePrior
 
 X, Y = load_iris(return_X_y=True)
 FEW = np.r_[0:5, 50:55, 100:105]
@@ -92,3 +100,47 @@ def test_tensors_are_read_as_arrays_though_scikit_learn_would_leave_them():
         [sys.executable, "-c", DISPATCHED], env=environment, capture_output=True, text=True
     )
     assert not done.returncode, done.stderr
+
+
+@pytest.fixture
+def double():
+    """A script that sets torch's default before all else."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+META_FITTED = [
+    (MetaSemiSupervisedClassifier(), TablePrior()),
+    (MetaGPRegressor(), RegressionPrior()),
+    (MetaGPRegressor("vsa"), RegressionPrior()),
+    (AmortizedGMM(), [X]),
+    (AmortizedGMM(backbone="mixture_transformer"), [X]),
+    (MANNClassifier(), {"iris": (X, Y)}),
+    (FewShotTransformerClassifier(), {"iris": (X, Y)}),
+    (FewShotTransformerClassifier("few_shot_transformer"), {"iris": (X, Y)}),
+]
+
+
+@pytest.mark.parametrize("estimator, datasets", META_FITTED)
+def test_networks_are_of_single_precision_whatever_torchs_default_is(double, estimator, datasets):
+    model = clone(estimator).set_params(random_state=0)
+    model.meta_fit(datasets, max_steps=1, batch_size=2, verbose=False)
+    state = model.learner_.state_dict().values()
+    assert {w.dtype for w in state if w.is_floating_point()} == {torch.float32}
+
+
+def test_texts_are_learned_whatever_torchs_default_is(double):
+    texts, labels = ["good", "bad"] * 2, [1, 0] * 2
+    for backbone in ("english_reviews", "meta_lstm"):
+        model = MetaLSTMClassifier(backbone, max_epochs=1, random_state=0).fit(texts, labels)
+        assert model.predict_proba(texts).shape == (4, 2)
+
+
+def test_weights_that_are_loaded_are_as_they_are_saved(double):
+    torch.set_default_dtype(torch.bfloat16)
+    path = Path(weights.__file__).parent / "default_mann_regression.safetensors"
+    kept = load_file(path)
+    loaded = weights.load_learner(path).state_dict()
+    assert all(torch.equal(loaded[name], kept[name]) for name in kept)

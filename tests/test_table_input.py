@@ -267,6 +267,16 @@ def test_integers_and_booleans_that_are_objects_are_labels():
     assert classifier.classes_.tolist() == [0, 1] and (classifier.y_ == -1).sum() == 5
 
 
+def test_durations_are_labels_of_which_minus_one_is_one():
+    X, codes = np.arange(12.0)[:, None], np.arange(12) // 4
+    y = np.array([-1, 1, 2], "m8[D]")[codes]
+    model = MetaSemiSupervisedClassifier()
+    found = model.fit(X, y).predict(X)
+    assert found.dtype == y.dtype and model.classes_.tolist() == np.unique(y).tolist()
+    np.testing.assert_array_equal(model.predict_batch([(X, y, X)])[0], found)
+    np.testing.assert_array_equal(found, model.fit(X, codes).classes_[codes].choose(np.unique(y)))
+
+
 def test_one_class_beside_minus_one_is_explained():
     with pytest.raises(ValueError, match="only one class: 1. Rows whose label is -1 count as unl"):
         MetaSemiSupervisedClassifier().fit(X[FEW], np.where(Y[FEW] > 0, 1, -1))

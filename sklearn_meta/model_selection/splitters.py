@@ -21,7 +21,8 @@ def encode_labels(y, unlabelled=-1):
             f"y contains NaN or None: mark rows without a label by {unlabelled!r}, or, if y holds "
             "targets of a regression, split by SemiSupervisedKFold."
         )
-    labelled = np.full(len(y), True) if unlabelled is None else np.asarray(cells != unlabelled)
+    whole = unlabelled is None or cells.dtype.kind in "mM"  # of durations -1 is one
+    labelled = np.full(len(y), True) if whole else np.asarray(cells != unlabelled)
     labelled &= np.asarray(y != "-1") | (unlabelled != -1)  # what text makes of -1
     if not labelled.any():
         raise ValueError(f"y has no labelled row: every one of its {len(y)} values is {unlabelled}")
@@ -94,6 +95,7 @@ class SemiSupervisedSplit(StratifiedKFold):
         check_consistent_length(X, y)
         _, codes = encode_labels(y)
         labelled = np.flatnonzero(codes != -1)
+        groups = None if groups is None else labelled  # which are told of as ignored
         for _, fold in super().split(labelled, codes[labelled], groups):
             test = labelled[fold]
             yield np.setdiff1d(np.arange(len(codes)), test), test
@@ -175,6 +177,7 @@ class SemiSupervisedKFold(KFold):
                 stacklevel=2,
             )
         labelled = np.flatnonzero(~without)
+        groups = None if groups is None else labelled  # which are told of as ignored
         for _, fold in super().split(labelled, groups=groups):
             test = labelled[fold]
             yield np.setdiff1d(np.arange(len(y)), test), test

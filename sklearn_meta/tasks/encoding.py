@@ -38,14 +38,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Positions of the columns that are one-hot encoded.
     unseen_ : list of int
         Positions of the columns of which ``fit`` has seen no cell; of a matrix, none.
-    times_ : list of int
-        Positions of the columns of dates, times of day or durations.
+    times_, durations_ : list of int
+        Positions of the columns of dates, times of day or durations, and of these those that are
+        not of dates.
     n_features_in_, n_columns_out_ : int
         Number of columns of the table, and of the result.
     """
 
     # Of encoders that were pickled before there were such; None: not known.
-    unseen_, times_ = (), None
+    unseen_, times_, durations_ = (), None, None
 
     def __init__(self, max_categories=20):
         self.max_categories = max_categories
@@ -78,6 +79,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             for j, (column, dtype) in enumerate(cells)
         ]
         self.times_ = [j for j, (_, dtype) in enumerate(cells) if _is_of_times(dtype)]
+        self.durations_ = [j for j in self.times_ if cells[j][1].kind == "m"]
         self.unseen_ = [j for j, column in enumerate(columns) if _is_empty(column)]
         self.categorical_ = [
             j for j, c in enumerate(columns) if c.dtype == object and j not in self.unseen_
@@ -114,7 +116,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ------
         ValueError
             As in ``fit``; or if there are more or fewer columns, or one of numbers holds text or
-            dates now, one of categories dates, one of dates numbers.
+            dates now, one of categories dates, one of dates numbers or durations.
         NotFittedError
             If there was no ``fit``.
         """
@@ -135,19 +137,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
                 column = read_column(values, dtype)
-                if j not in self.unseen_:
-                    self._check_unit(j, column, dtype)
-                elif column.dtype == object:
+                if column.dtype == object and (j in self.unseen_ or _is_empty(column)):
                     column = np.full(len(column), np.nan)
+                elif j not in self.unseen_:
+                    self._check_unit(j, column, dtype)
                 blocks.append(_as_float(column, j)[:, None])
         return np.hstack([np.empty((len(X), 0)), *blocks])
 
     def _check_unit(self, j, column, dtype):
         """Refuse numbers where ``fit`` has seen seconds of dates, or the other way round."""
-        if self.times_ is None or (j in self.times_) == _is_of_times(dtype) or _is_empty(column):
+        if self.times_ is None or _is_empty(column):
             return
-        before, now = ("dates", "none") if j in self.times_ else ("numbers", "dates")
-        raise _changed(j, before, now)
+        was_times, is_times = j in self.times_, _is_of_times(dtype)
+        if was_times != is_times:
+            raise _changed(j, *(("dates", "none") if was_times else ("numbers", "dates")))
+        if is_times and self.durations_ is not None:
+            was, now = (
+                "durations" if d else "dates" for d in (j in self.durations_, dtype.kind == "m")
+            )
+            if was != now:
+                raise _changed(j, was, now)
 
     @staticmethod
     def _one_hot(encoder, column):
@@ -221,7 +230,11 @@ def _values(column, dtype):
         column = column.to_numpy(dtype=dtype if is_plain else object)
     plain = column.dtype == object and str(dtype) != "category"  # which the user may call dates
     seconds = _seconds(column) if plain else None
-    return (column, dtype) if seconds is None else (seconds, np.dtype("M8[us]"))
+    if seconds is None:
+        return column, dtype
+    known = column[~is_missing(column)]
+    durations = all(isinstance(value, time | timedelta | np.timedelta64) for value in known)
+    return seconds, np.dtype("m8[us]" if durations else "M8[us]")
 
 
 def _seconds(column):
