@@ -143,7 +143,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             Whether to return the standard deviation of each row's target, noise included.
         return_cov : bool, default=False
             Whether to return the covariance of the rows' targets, noise included. All rows are
-            then read at once, whatever ``chunk_size`` is, and memory is quadratic in them: 3 GiB
+            then read at once, whatever ``chunk_size`` is, and memory is quadratic in them: 1.2 GiB
             for 4,000.
         quantiles : sequence of float in (0, 1), default=None
             Quantiles of the predictive normal distribution, to be returned in place of its mean.
