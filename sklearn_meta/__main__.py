@@ -34,10 +34,8 @@ def main(argv=None):
     SystemExit
         With code 2 for wrong arguments, and 0 after ``--help`` and ``--version``.
     """
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # names it has no signs for, as stderr does
+    if hasattr(sys.stdout, "reconfigure"):  # names it has no signs for are told as stderr does
+        sys.stdout.reconfigure(errors="backslashreplace")
     parser = _parser()
     args = _parse(parser, argv)
     with warnings.catch_warnings():

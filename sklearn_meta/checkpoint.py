@@ -171,9 +171,8 @@ class Checkpoint(Callback):
             state["state"].setdefault(int(i), {})[slot] = tensor
         net.optimizer_.load_state_dict(state)
         epochs = json.loads(header["history"])
-        net.history = History(
-            [{**epoch, "batches": [{}]} for epoch in epochs]
-        )  # of the last, some ask
+        # Some callbacks ask for the last batch of the last epoch.
+        net.history = History([{**epoch, "batches": [{}]} for epoch in epochs])
         self.n_epochs = len(epochs)
         self.ended_by = header.get("ended_by")
         for _, callback in net.callbacks_:

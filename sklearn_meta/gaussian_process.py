@@ -282,7 +282,6 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return (self.y_ - mean) / scale, n_targets(self.y_)
 
     def _small_labels(self, y):
-        check_dense(y)
         y, unlabelled = np.asarray(y), False
         if y.dtype.kind in "OmM":
             unlabelled = is_missing(y.ravel()).reshape(y.shape)

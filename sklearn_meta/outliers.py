@@ -58,7 +58,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     ----------
     offset_ : float
         ``decision_function`` is ``score_samples`` less this: 0 for ``contamination="auto"``,
-        otherwise the score below which that share of the rows of ``fit`` lies.
+        otherwise the score below which that share of the rows of ``fit`` lies, less a little more
+        than rounding, so that equal rows get one answer.
     learner_ : Learner
         The meta-trained backbone and head in use.
     history_ : skorch.history.History

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
-from .table_validation import checked_cells, encode, validated_table
+from .table_validation import check_dense, checked_cells, encode, validated_table
 from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
 from .tasks.encoding import in_pandas
 
@@ -291,6 +291,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         X = np.vstack([encode(encoder, table) for table in tables])
         if np.isnan(X).all():
             raise ValueError("Every cell of X is missing: at least one must be observed.")
+        check_dense(y_labelled)
         if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):
             n_labels = np.size(y_labelled) if np.ndim(y_labelled) else 0
             raise ValueError(f"{len(X_labelled)} labelled rows, but {n_labels} labels.")

@@ -294,6 +294,9 @@ def test_targets_may_be_read_only_and_not_sparse():
     np.testing.assert_array_equal(regressor().fit(X_GOOD, Readable(y)).predict(X_GOOD), expected)
     with pytest.raises(TypeError, match="Sparse data was passed for y"):
         regressor().fit(X_GOOD, csr_array(y[:, None]))
+    for model in (regressor(), MetaSemiSupervisedClassifier()):
+        with pytest.raises(ValueError, match="Task 0: Sparse data was passed for y"):
+            model.predict_batch([(X_GOOD, csr_array(y[:, None]), X_GOOD)])
 
 
 class Readable:

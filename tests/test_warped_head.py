@@ -12,7 +12,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, WhiteKernel
 from test_regression_heads import drawn_contexts, shaken
 
-from sklearn_meta.heads import AttributeGaussianProcess, WarpedGaussianProcess
+from sklearn_meta.heads import HEADS, AttributeGaussianProcess, WarpedGaussianProcess
 from sklearn_meta.heads.warped_gaussian_process import (
     BEYOND,
     NODE_WEIGHTS,
@@ -135,17 +135,42 @@ def test_targets_of_the_other_sign_are_warped_the_other_way(context, seed):
     torch.testing.assert_close(mirrored[..., 1], found[..., 1], rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("value", [0.0, 3.0])
-def test_a_target_of_one_value_is_not_warped(value):
+def test_a_target_of_one_value_is_not_warped():
     z = torch.randn(2, 9, 3, 4, generator=torch.Generator().manual_seed(0)).double()
     labels = torch.full((2, 9, 1), math.nan).double()
-    labels[0, :5] = labels[1, :1] = value
+    labels[0, :5] = labels[1, :1] = 0
+    context = z, labels, torch.ones(2, 1, dtype=torch.bool), None
     warped, plain = (
-        kind(n_kernels=3).double()
-        for kind in (WarpedGaussianProcess, WarpedGaussianProcess.__base__)
+        kind(n_kernels=3).double().joint(*context)
+        for kind in (WarpedGaussianProcess, AttributeGaussianProcess)
     )
-    context = z, labels - value, torch.ones(2, 1, dtype=torch.bool), None
-    torch.testing.assert_close(warped.joint(*context), plain.joint(*context))
+    torch.testing.assert_close(warped, plain)
+
+
+@given(drawn_contexts(), st.integers(0, 99))
+def test_a_padded_batch_equals_one_by_one(context, seed):
+    """Of tasks of fewer targets, and one whose first target does not vary."""
+    z, labels, _, readable = context
+    labels[0, :, 0] = labels[0, :, 0] * 0 + 1.0
+    head = shaken(WarpedGaussianProcess(n_kernels=3), seed)
+    n_targets = [max(labels.shape[2] - b, 1) for b in range(len(z))]
+    classes = torch.arange(labels.shape[2]) < torch.tensor(n_targets)[:, None]
+    together = head.joint(z, labels, classes, readable)
+    for b, n in enumerate(n_targets):
+        one = slice(b, b + 1)
+        alone = head.joint(z[one], labels[one, :, :n], classes[one, :n], readable[one])
+        torch.testing.assert_close(together[one, :, :n], alone, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["gp", "gp_attributes", "gp_warped"])
+def test_a_covariance_of_rows_that_lie_far_apart_is_finite(name):
+    head = HEADS["regression"][name](n_kernels=3, noise=1e-4).requires_grad_(False)
+    z = torch.randn(1, 40, 3, 4, generator=torch.Generator().manual_seed(0))
+    z[:, 20:30] *= 1e5
+    labels = z[..., :1, 0].clone()
+    labels[:, 10:] = math.nan
+    state = head.adapt(z, labels, torch.ones(1, 1, dtype=torch.bool), None)
+    assert head.covariance(z, state).isfinite().all()
 
 
 def test_skewed_targets_are_told_better_than_by_the_process_as_it_is():

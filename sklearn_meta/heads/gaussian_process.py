@@ -211,6 +211,8 @@ class GaussianProcess(RegressionHead):
                 _, explained = self._predict(compared, state, sets)
                 left = (self.kernel_of(of_rows, sets) - explained.mT @ explained)[:, 0]
                 left = left + self.noise()[sets] * torch.eye(z.shape[1]).to(left)
+                # Of rows that lie far apart rounding may leave less than nothing.
+                left.diagonal(dim1=-2, dim2=-1).clamp_(min=self.noise()[sets])
                 scale = left.diagonal(dim1=-2, dim2=-1).rsqrt()
                 correlation = left * scale[:, :, None] * scale[:, None]
                 outer = torch.einsum("bwnc,bwmc->bcnm", own_std, own_std)

@@ -65,7 +65,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
     matrices are those of :class:`AttributeGaussianProcess`, which no target enters, so that they
     are made once. Targets are taken to be standardised. Not in paper 000.
 
-    Of targets jointly, correlations are those of the warped ones.
+    Of several rows jointly, correlations are those of their warped targets.
 
     Parameters
     ----------
