@@ -75,8 +75,8 @@ def joined(first, second, even_at):
     learner.backbone.first.load_state_dict(first.backbone.state_dict())
     learner.backbone.second.load_state_dict(second.backbone.state_dict())
     learner.head.prototypes.load_state_dict(first.head.state_dict())
-    process = learner.head.process.state_dict()
-    learner.head.process.load_state_dict({name: second.head.state_dict()[name] for name in process})
+    known, process = second.head.state_dict(), learner.head.process
+    process.load_state_dict({name: known[name] for name in process.state_dict()})
     return learner
 
 

@@ -10,11 +10,11 @@ import torch
 from paper_001_omniglot import load
 from skorch import NeuralNet
 from skorch.callbacks import Callback, GradientNormClipping, LRScheduler
-from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import IterableDataset
 
 from sklearn_meta.optimizers import rate_at
+from sklearn_meta.training import Loss
 from sklearn_meta.weights import load_learner
 
 #: Looks at validation sets in a training.
@@ -101,17 +101,6 @@ def train(module, loss, draw, steps, learning_rate, seed, look=None):
         {name: epoch[name] for name in epoch if name.startswith(("train_l", "valid_"))}
         for epoch in net.history.to_list()
     ]
-
-
-class Loss(nn.Module):
-    """A loss function as the class that skorch asks for."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, output, target):
-        return self.function(output, target)
 
 
 def run_cell(task, method, seed, options):

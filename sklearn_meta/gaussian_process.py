@@ -250,9 +250,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         if y is not None:
             y = as_cells(y)
             check_dense(y)
-            y = np.asarray(y).copy()  # an array as it is may be read-only
-            unlabelled = is_missing(y.ravel()).reshape(y.shape)
-            y[unlabelled] = 0
+            y, unlabelled = _without_gaps(y)
         X = as_cells(X)
         if hasattr(X, "iloc"):
             validate_data(self, X, y, skip_check_array=True)
@@ -282,11 +280,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return (self.y_ - mean) / scale, n_targets(self.y_)
 
     def _small_labels(self, y):
-        y, unlabelled = np.asarray(y), False
-        if y.dtype.kind in "OmM":
-            unlabelled = is_missing(y.ravel()).reshape(y.shape)
-            y = y.copy()
-            y[unlabelled] = 0
+        y, unlabelled = _without_gaps(y)
         if y.dtype.kind == "c":
             raise ValueError("Complex data not supported: targets must be real numbers.")
         y = np.where(unlabelled, np.nan, y.astype(np.float64))
@@ -325,3 +319,14 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             z = z[None]
         cov = learner.head.covariance(z, state)[0].double().cpu().numpy().transpose(1, 2, 0)
         return output, (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding
+
+
+def _without_gaps(y):
+    """A copy of targets, with zeros in place of those that are missing, and where these are."""
+    y = np.asarray(y).copy()  # as it is it may be read-only
+    if y.dtype.kind in "fc":
+        unlabelled = np.isnan(y)
+    else:
+        unlabelled = is_missing(y.ravel()).reshape(y.shape)
+    y[unlabelled] = 0
+    return y, unlabelled

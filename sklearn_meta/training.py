@@ -227,7 +227,8 @@ def meta_train(
     stop = Patience(patience if validation else None)
     net = MetaNet(
         learner,
-        criterion=learner.head.loss,
+        criterion=Loss,
+        criterion__function=learner.head.loss,
         optimizer=kind,
         optimizer__weight_decay=weight_decay,
         **{f"optimizer__{name}": value for name, value in settings.items()},
@@ -323,10 +324,6 @@ class MetaNet(NeuralNet):
         self.module_ = self.processes.prepare(self.module_.to(self.device))
         return self
 
-    def initialize_criterion(self):
-        self.criterion_ = _Loss(self.criterion)
-        return self
-
     def run_single_epoch(self, iterator, training, *args, **kwargs):
         """Seeded by the epoch's number: a run that goes on draws the dropout of a whole one."""
         with seeded(1_000_003 * self.seed + len(self.history) - 1 if training else None):
@@ -368,8 +365,14 @@ class MetaNet(NeuralNet):
         return {"loss": loss, "y_pred": output, "scores": scores}
 
 
-class _Loss(nn.Module):
-    """A loss as a module, of no parameters, which skorch's callbacks may store."""
+class Loss(nn.Module):
+    """A loss function as the class that skorch asks for, and that its callbacks may store.
+
+    Parameters
+    ----------
+    function : callable
+        Of output and target; it has no parameters.
+    """
 
     def __init__(self, function):
         super().__init__()

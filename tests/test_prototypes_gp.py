@@ -28,7 +28,7 @@ def test_it_is_the_mean_of_the_log_probabilities_of_both(context, seed):
     found = head.joint(*context)
     of_prototypes = head.prototypes.joint(*context)
     state = head.process.adapt(z, labels, classes, readable)
-    kernel = head.process.kernel(z, z)[:, 0].numpy()
+    kernel = head.process.kernel_of(head.process.compare(z, z))[:, 0].numpy()
     assert state[0].shape[2:] == z.shape[2:]
     for b in range(len(z)):
         known = ~labels[b].isnan().any(1).numpy()

@@ -90,20 +90,15 @@ class GaussianProcess(RegressionHead):
         self.log_noise = nn.Parameter(math.log(noise) + steps)
         self.log_prior = nn.Parameter(torch.zeros(n_kernels))
 
-    def kernel(self, a, b, known=None, sets=slice(None)):
-        """RBF kernels of rows (B, I, M, H) and (B, J, M, H): (B, K, I, J).
-
-        ``known`` (B, J) is False at rows of ``b`` that are padding; None is all of them. K are
-        the given ``sets`` of hyperparameters.
-        """
-        return self.kernel_of(self.compare(a, b, known), sets)
-
     def compare(self, a, b, known=None):
-        """What ``kernel_of`` needs of the rows, whatever the hyperparameters: some (B, I, J)."""
+        """What ``kernel_of`` needs of rows (B, I, M, H) and (B, J, M, H): some (B, I, J).
+
+        ``known`` (B, J) is False at rows of ``b`` that are padding; None is all of them.
+        """
         return (squared_distances(a.flatten(2), b.flatten(2), known),)
 
     def kernel_of(self, compared, sets=slice(None)):
-        """Kernels of rows that were compared: (B, K, I, J)."""
+        """RBF kernels of compared rows, by K ``sets`` of hyperparameters: (B, K, I, J)."""
         (distances,) = compared
         return _rbf(distances, self.log_length_scale[sets], self.log_amplitude[sets])
 
@@ -237,7 +232,7 @@ class GaussianProcess(RegressionHead):
         """Shares of some sets of hyperparameters (B, K, 1, 1), and their means and variances."""
         return self._shares(state)[:, sets], means, variances
 
-    def _predict(self, compared, state, sets=slice(None)):
+    def _predict(self, compared, state, sets):
         """Means (B, K, N, C), and factor^-1 k_n (B, K, L, N)."""
         cross = self._cross(compared, state, sets)
         explained = torch.linalg.solve_triangular(state.factor[:, sets], cross.mT, upper=False)

@@ -148,33 +148,35 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         share = state.log_posterior.exp()[:, sets, None, None] * state.share[:, sets]
         weigh = (share > torch.finfo(share.dtype).eps).any(0).any(1)  # more than rounding, (K, W)
         means = means.unflatten(-1, state.scale.shape[2:])
-        std = variances.sqrt()
         moments = []
         for i, power in enumerate(POWERS):
             mean, scale = state.mean[:, None, ..., i], state.scale[:, None, ..., i]
-            centre, spread = means[..., i] * scale + mean, std * scale  # (B, K, N, C)
+            centre, spread = (
+                means[..., i] * scale + mean,
+                variances * scale.square(),
+            )  # (B, K, N, C)
             if power != 1:
                 ends = (warp(end, power)[:, None] for end in (state.lowest, state.highest))
                 some = weigh[:, i]
                 centre[:, some], spread[:, some] = self._unwarped(
                     centre[:, some], spread[:, some], power, *ends
                 )
-            moments.append((centre, spread.square()))
+            moments.append((centre, spread))
         centres, variances = (
             torch.stack(part, 2).flatten(1, 2) for part in zip(*moments, strict=True)
         )
         return share.mT.flatten(1, 2)[:, :, None], centres, variances
 
-    def _unwarped(self, mean, std, power, lowest, highest):
-        """Mean and standard deviation of what normal distributions are when warped back."""
+    def _unwarped(self, mean, variance, power, lowest, highest):
+        """Mean and variance of what normal distributions are when warped back."""
         nodes, shares = map(mean.new_tensor, (NODES, NODE_WEIGHTS / NODE_WEIGHTS.sum()))
-        drawn = mean[..., None] + std[..., None] * nodes
+        drawn = mean[..., None] + variance.sqrt()[..., None] * nodes
         # Before, not after: far outside, what is warped back would be infinite.
         drawn = drawn.clamp(lowest[..., None], highest[..., None])
         drawn = unwarp(drawn, power)
         mean = drawn @ shares
         variance = (drawn - mean[..., None]).square() @ shares
-        return mean, variance.clamp(min=self.config["jitter"]).sqrt()
+        return mean, variance.clamp(min=self.config["jitter"])
 
     def _held(self, z, state):
         """Entries that are held of each set of hyperparameters, where rows are predicted."""

@@ -229,24 +229,24 @@ def _values(column, dtype):
         is_plain = isinstance(dtype, np.dtype) and kind in "fiub"
         column = column.to_numpy(dtype=dtype if is_plain else object)
     plain = column.dtype == object and str(dtype) != "category"  # which the user may call dates
-    seconds = _seconds(column) if plain else None
-    if seconds is None:
-        return column, dtype
-    known = column[~is_missing(column)]
-    durations = all(isinstance(value, time | timedelta | np.timedelta64) for value in known)
-    return seconds, np.dtype("m8[us]" if durations else "M8[us]")
+    return (_seconds(column) if plain else None) or (column, dtype)
 
 
 def _seconds(column):
-    """Dates, times or durations that are objects as numbers, or None if there is anything else."""
+    """Dates, times or durations that are objects as numbers, and the dtype that says which.
+
+    None if there is anything else.
+    """
     if not any(map(_is_time, column)):
         return None
     known = ~is_missing(column)
-    if not all(map(_is_time, column[known])):
+    times = column[known]
+    if not all(map(_is_time, times)):
         return None
     seconds = np.full(len(column), np.nan)
-    seconds[known] = [_in_seconds(value) for value in column[known]]
-    return seconds
+    seconds[known] = [_in_seconds(value) for value in times]
+    durations = all(isinstance(value, time | timedelta | np.timedelta64) for value in times)
+    return seconds, np.dtype("m8[us]" if durations else "M8[us]")
 
 
 def _is_time(value):
