@@ -14,6 +14,7 @@ import sys
 import time
 from functools import cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,7 @@ from sklearn_meta.tasks import target_scale
 # without it, one overconfident row decides the mean of all.
 CAUCHY = 0.01
 NOMINAL = 0.9
+ENDS = (1 - NOMINAL) / 2, (1 + NOMINAL) / 2
 
 
 def draw_episode(table, episode, n_labelled, n_rows):
@@ -58,15 +60,43 @@ def draw_episode(table, episode, n_labelled, n_rows):
     return rows[:n_labelled], rows[n_labelled:]
 
 
-def score(mean, std, y):
+class Predicted(NamedTuple):
+    """What a method says of rows: all but the mean may be None.
+
+    Parameters
+    ----------
+    mean, std : ndarray of shape (n_rows,)
+        Of the predictive distributions.
+    log_density : ndarray of shape (n_rows,)
+        Logarithm of their densities at the targets; None is that of normal distributions.
+    interval : ndarray of shape (2, n_rows)
+        Between which the share `NOMINAL` of each lies; None is as of normal distributions.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray | None
+    log_density: np.ndarray | None = None
+    interval: np.ndarray | None = None
+
+    def moved(self, location, scale):
+        """The same of targets that are multiplied by a scale, and then moved."""
+        mean, std, log_density, interval = self
+        return Predicted(
+            location + scale * mean,
+            None if std is None else scale * std,
+            None if log_density is None else log_density - np.log(scale),
+            None if interval is None else location + scale * interval,
+        )
+
+
+def score(predicted, y):
     """Scores of one task, all in units of the table's standard deviation.
 
     Parameters
     ----------
-    mean, y : ndarray of shape (n_rows,)
-        Predictions and targets, less the table's mean, divided by its standard deviation.
-    std : ndarray of shape (n_rows,) or None
-        Standard deviations of the predictive normal distributions.
+    predicted : Predicted
+    y : ndarray of shape (n_rows,)
+        Targets. Of both the table's mean is taken, and they are divided by its standard deviation.
 
     Returns
     -------
@@ -78,18 +108,20 @@ def score(mean, std, y):
         width: mean width of that interval.
         All but the first are NaN without `std`.
     """
+    mean, std, log_density, interval = predicted
     scores = {"mse": np.mean((mean - y) ** 2)}
     if std is None:
         return scores | dict.fromkeys(RegressionCache.OPTIONAL, np.nan)
     std = np.maximum(std, 1e-9)  # a peer that interpolates without noise
-    log_density = norm.logpdf(y, mean, std)
+    if log_density is None:
+        log_density = norm.logpdf(y, mean, std)
+    low, high = norm.interval(NOMINAL, mean, std) if interval is None else interval
     mixed = np.logaddexp(np.log(1 - CAUCHY) + log_density, np.log(CAUCHY) + cauchy.logpdf(y))
-    half = norm.ppf((1 + NOMINAL) / 2) * std
     return scores | {
         "nlpd": -log_density.mean(),
         "nlpd_mixed": -mixed.mean(),
-        "coverage": np.mean(np.abs(y - mean) <= half),
-        "width": np.mean(2 * half),
+        "coverage": np.mean((low <= y) & (y <= high)),
+        "width": np.mean(high - low),
     }
 
 
@@ -143,18 +175,25 @@ def run_unit(table, episode, settings, n_rows, ours, peer_names, done):
             if name in ours:  # raw rows and targets
                 estimator = our_estimator(*ours[name])
                 start = time.perf_counter()
-                mean, std = estimator.fit(X, y).predict(X_new, return_std=True)
+                predicted = Predicted(*estimator.fit(X, y).predict(X_new, return_std=True))
+                row["milliseconds"] = 1e3 * (time.perf_counter() - start)
+                predicted = predicted._replace(
+                    log_density=estimator.log_predictive_density(X_new, y_new),
+                    interval=estimator.predict(X_new, quantiles=ENDS),
+                )
             else:
                 if prepared is None:
                     prepared = np.split(prepare(pd.concat([X, X_new])), [n_labelled])
                 start = time.perf_counter()
-                mean, std = regression_peers.predict(
-                    name, prepared[0], (y - location) / scale, prepared[1]
+                predicted = Predicted(
+                    *regression_peers.predict(
+                        name, prepared[0], (y - location) / scale, prepared[1]
+                    )
                 )
-                mean, std = location + scale * mean, None if std is None else scale * std
-            row["milliseconds"] = 1e3 * (time.perf_counter() - start)
-            std = None if std is None else std / unit
-            results.append(row | score((mean - centre) / unit, std, (y_new - centre) / unit))
+                row["milliseconds"] = 1e3 * (time.perf_counter() - start)
+                predicted = predicted.moved(location, scale)
+            predicted = predicted.moved(-centre / unit, 1 / unit)
+            results.append(row | score(predicted, (y_new - centre) / unit))
     return results
 
 

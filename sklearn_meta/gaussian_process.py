@@ -2,15 +2,14 @@
 
 import numpy as np
 import torch
-from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
-from sklearn.utils import assert_all_finite, check_random_state, check_X_y
+from sklearn.utils import assert_all_finite, check_array, check_random_state, check_X_y
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from .heads import HEADS
 from .table_validation import as_cells, check_dense
-from .tables import TableEstimator
+from .tables import TableEstimator, in_chunks
 from .tasks import n_targets, target_scale
 from .tasks.encoding import is_missing
 
@@ -167,17 +166,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         """
         if sum(map(bool, (return_std, return_cov, quantiles is not None))) > 1:
             raise ValueError("Ask for one of return_std, return_cov and quantiles at most.")
-        output, cov = self._read_jointly(X) if return_cov else (self._read(X)[1], None)
-        mean, std = self._in_units(output, self._scale, self.y_.ndim)
         if return_cov:
-            with np.errstate(over="ignore"):
-                cov = cov * self._scale[1] * self._scale[1]
-            if not np.isfinite(cov).all():
-                raise ValueError(
-                    "The covariance is beyond float64 in the unit of y: divide y by its scale, or "
-                    "ask for return_std."
-                )
-            return mean, cov if self.y_.ndim == 2 else cov[..., 0]
+            return self._mean_and_covariance(X)
         if quantiles is not None:
             levels = np.asarray(quantiles, dtype=float)
             if levels.ndim != 1 or not levels.size or not ((levels > 0) & (levels < 1)).all():
@@ -185,11 +175,53 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
                     "quantiles must be a list of numbers between 0 and 1, such as (0.05, 0.95), "
                     f"got {quantiles!r}."
                 )
-            return np.stack([mean + norm.ppf(level) * std for level in levels])
+            return self._quantiles(X, levels)
+        mean, std = self._in_units(self._read(X)[1], self._scale, self.y_.ndim)
         return (mean, std) if return_std else mean
 
+    def log_predictive_density(self, X, y):
+        """Logarithm of the predictive density of targets that are known.
+
+        Of each target of a row alone, in one over its unit; the mean over rows that ``fit`` has
+        not seen tells how much a regressor knows of its errors. Higher is better.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            Rows, which are read as by ``predict``.
+        y : array-like of shape (n_rows,) or (n_rows, n_targets)
+            Their targets.
+
+        Returns
+        -------
+        ndarray of the shape of ``y``
+
+        Raises
+        ------
+        ValueError
+            If a target is missing or infinite, or there is not one for each row, or as many as in
+            ``fit``.
+        """
+        check_is_fitted(self)
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        shape = (_num_samples(X), *self.y_.shape[1:])
+        if y.shape != shape:
+            raise ValueError(
+                f"y must be of shape {shape}, a target or as many as in fit for each row of X, got "
+                f"{y.shape}."
+            )
+        mean, scale = self._scale
+        targets = torch.from_numpy(np.reshape((y - mean) / scale, (len(y), -1)))
+        chunks = iter(targets.to(self._device()).split(int(self.chunk_size)))
+
+        def of_rows(head, z, state):
+            return head.distribution(z, state).log_density(next(chunks)[None])[0]
+
+        found = torch.cat(self._asked(X, self.chunk_size, of_rows)).cpu().numpy()
+        return found.reshape(shape) - np.log(scale)
+
     def sample_y(self, X, n_samples=1, random_state=0):
-        """Draw samples of the rows' targets from their joint normal distribution.
+        """Draw samples of the rows' targets, jointly, from what is predicted of them.
 
         Parameters
         ----------
@@ -203,16 +235,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ndarray of shape (n_rows, n_samples) or (n_rows, n_targets, n_samples)
         """
         rng = check_random_state(random_state)
-        output, cov = self._read_jointly(X)
-        means = output[..., 0].double().cpu().numpy()
-        # Of standardised targets: the square of the target's unit may be beyond float64.
-        samples = [
-            rng.multivariate_normal(means[:, t], cov[..., t], n_samples).T
-            for t in range(means.shape[1])
-        ]
-        mean, scale = (np.reshape(value, (-1, 1)) for value in self._scale)
-        samples = np.stack(samples, axis=1) * scale + mean
-        return samples if self.y_.ndim == 2 else samples[:, 0]
+        (samples,) = self._asked(X, None, lambda head, *rows: head.samples(*rows, n_samples, rng))
+        return np.moveaxis(self._in_unit(samples), 0, -1)
 
     def predict_batch(self, tasks, return_std=False):
         """Targets for many small tasks in a few forward passes.
@@ -299,26 +323,54 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         mean, std = (mean[:, 0], variance[:, 0]) if n_dims == 1 else (mean, variance)
         return mean * scale[1] + scale[0], np.sqrt(std) * scale[1]
 
+    def _in_unit(self, values):
+        """Standardised targets (..., n_rows, n_targets), as those of ``fit`` are."""
+        values = values.cpu().numpy() * self._scale[1] + self._scale[0]
+        return values if self.y_.ndim == 2 else values[..., 0]
+
+    def _mean_and_covariance(self, X):
+        def of_rows(head, *rows):
+            return head(*rows)[0], head.covariance(*rows)[0]
+
+        ((output, cov),) = self._asked(X, None, of_rows)
+        cov = cov.double().cpu().numpy().transpose(1, 2, 0)
+        cov = (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding
+        with np.errstate(over="ignore"):
+            cov = cov * self._scale[1] * self._scale[1]
+        if not np.isfinite(cov).all():
+            raise ValueError(
+                "The covariance is beyond float64 in the unit of y: divide y by its scale, or "
+                "ask for return_std."
+            )
+        mean, _ = self._in_units(output, self._scale, self.y_.ndim)
+        return mean, cov if self.y_.ndim == 2 else cov[..., 0]
+
+    def _quantiles(self, X, levels):
+        def of_rows(head, *rows):
+            distribution = head.distribution(*rows)
+            return torch.stack([distribution.quantiles(level)[0] for level in levels])
+
+        return self._in_unit(torch.cat(self._asked(X, self.chunk_size, of_rows), dim=1))
+
     @torch.inference_mode()
-    def _read_jointly(self, X):
-        """Output of all rows, read at once, and their covariance (n_rows, n_rows, n_targets)."""
+    def _asked(self, X, chunk_size, question):
+        """What ``question(head, z, state)`` says of the rows, ``chunk_size`` or all at a time."""
         check_is_fitted(self)
         X = self._table(X)
-        if self.transductive:
-            learner = self._module(self._learner())
-            task = self._task_with(X, self._encoder_with(X))
-            inputs = self._inputs([task])
+        chunk_size = len(X) if chunk_size is None else int(chunk_size)
+        if not self.transductive:
+            learner, _, (_, state), _ = self._context_in_use()
+            z, _ = self._read_rows(X)
+            return [question(learner.head, part[None], state) for part in z.split(chunk_size)]
+        learner, n_context, answers = self._module(self._learner()), len(self._rows_read()), []
+        task = self._task_with(X, self._encoder_with(X))
+        for chunk in in_chunks(task, n_context, chunk_size):
+            inputs = self._inputs([chunk])
             with self._autocast():
                 z, _ = learner.backbone(**inputs)
             state = learner.head.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
-            z = z[:, len(self._rows_read()) :]
-            output = learner.head(z, state)[0]
-        else:
-            z, output = self._read_rows(X)
-            learner, _, (_, state), _ = self._context_in_use()
-            z = z[None]
-        cov = learner.head.covariance(z, state)[0].double().cpu().numpy().transpose(1, 2, 0)
-        return output, (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding
+            answers.append(question(learner.head, z[:, n_context:], state))
+        return answers
 
 
 def _without_gaps(y):

@@ -174,7 +174,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         n_context = len(self._rows_read())
         results = [
             [result[0, n_context:] for result in self._forward([chunk])]
-            for chunk in _in_chunks(self._task_with(X, encoder), n_context, self.chunk_size)
+            for chunk in in_chunks(self._task_with(X, encoder), n_context, self.chunk_size)
         ]
         return [torch.cat(parts) for parts in zip(*results, strict=True)]
 
@@ -246,7 +246,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             kept.append((labels, len(task.y) - len(triple[2])))
             prepared.append(task)
         chunks = [
-            list(_in_chunks(task, n_context, self.chunk_size))
+            list(in_chunks(task, n_context, self.chunk_size))
             for task, (_, n_context) in zip(prepared, kept, strict=True)
         ]
         outputs = iter(self._forward_each([chunk for of_task in chunks for chunk in of_task]))
@@ -338,7 +338,7 @@ def _rows_read(labels):
     return np.setdiff1d(np.arange(len(labels)), shuffled[MOST_UNLABELLED:])
 
 
-def _in_chunks(task, n_context, chunk_size):
+def in_chunks(task, n_context, chunk_size):
     """Tasks of the first ``n_context`` rows and of a chunk of the others each, one at least."""
     chunk_size = int(chunk_size)  # which numpy's small integers would overflow
     if len(task.y) <= n_context + chunk_size:

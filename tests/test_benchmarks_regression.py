@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.stats import norm, ttest_rel
+from scipy.stats import expon, norm, ttest_rel
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("tqdm")
@@ -18,7 +18,7 @@ import few_shot_regression
 import few_shot_tables
 import regression_peers
 import regression_report
-from few_shot_regression import draw_episode, score
+from few_shot_regression import Predicted, draw_episode, score
 from regression_peers import RegressionCache
 
 from sklearn_meta.learner import Learner
@@ -61,18 +61,35 @@ def test_small_tables_give_all_their_rows_and_smaller_ones_are_refused():
 
 def test_score():
     mean, std, y = np.array([0.0, 1, 2]), np.array([1.0, 1, 2]), np.array([0.0, 3, 2])
-    found = score(mean, std, y)
+    found = score(Predicted(mean, std), y)
     assert found["mse"] == pytest.approx(4 / 3)
     assert found["nlpd"] == pytest.approx(-norm.logpdf(y, mean, std).mean())
     assert found["coverage"] == pytest.approx(2 / 3)
     assert found["width"] == pytest.approx(2 * 1.6448536 * 4 / 3)
     assert found["nlpd_mixed"] == pytest.approx(found["nlpd"], abs=0.1)
     # One row that is certain and wrong is the plain score, and little of the mixed one.
-    wrong = score(np.zeros(100), np.full(100, 1e-6), np.full(100, 1e-3))
+    wrong = score(Predicted(np.zeros(100), np.full(100, 1e-6)), np.full(100, 1e-3))
     assert wrong["nlpd"] > 1e5 and wrong["nlpd_mixed"] < 6
-    missing = score(mean, None, y)
+    missing = score(Predicted(mean, None), y)
     assert missing["mse"] == pytest.approx(4 / 3)
     assert all(np.isnan(missing[k]) for k in ("nlpd", "nlpd_mixed", "coverage", "width"))
+
+
+def test_score_of_a_distribution_that_is_not_normal():
+    """That of exponential targets, whose unit changes on the way."""
+    rng = np.random.default_rng(0)
+    y, scales = rng.exponential(np.full(500, 3.0)), np.full(500, 3.0)
+    ends = expon.ppf(np.array(few_shot_regression.ENDS)[:, None], scale=scales)
+    told = Predicted(scales, scales, expon.logpdf(y, scale=scales), ends)
+    found = score(told.moved(-1.0, 0.5), 0.5 * y - 1)
+    low, high = expon.interval(0.9, scale=1.5)
+    assert found["coverage"] == np.mean((ends[0] <= y) & (y <= ends[1]))
+    assert found["coverage"] == pytest.approx(0.9, abs=0.04)
+    assert found["width"] == pytest.approx(high - low)
+    assert found["nlpd"] == pytest.approx(1 + np.log(1.5), abs=0.1)
+    normal = score(Predicted(scales, scales).moved(-1.0, 0.5), 0.5 * y - 1)
+    assert normal["mse"] == found["mse"]
+    assert normal["nlpd"] > found["nlpd"] + 0.2 and normal["width"] > found["width"] + 0.2
 
 
 @pytest.mark.parametrize("name", regression_peers.PEERS)

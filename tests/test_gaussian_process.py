@@ -10,6 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.datasets import load_diabetes, load_linnerud, make_friedman1
@@ -90,6 +91,7 @@ def answers(regressor, new):
         "cov": regressor.predict(new, return_cov=True)[1],
         "quantiles": regressor.predict(new, quantiles=[0.1, 0.5, 0.8]),
         "samples": regressor.sample_y(new, 4, random_state=0),
+        "density": np.exp(regressor.log_predictive_density(new, mean + std / 2)),
     }
 
 
@@ -124,7 +126,7 @@ def test_unit_of_the_target(task, transductive, exponent, shift):
     found = answers(double(transductive).fit(X, scale * y + shift), new)
     for name, power, offset in (
         *(("mean", 1, shift), ("std", 1, 0), ("cov", 2, 0)),
-        *(("quantiles", 1, shift), ("samples", 1, shift)),
+        *(("quantiles", 1, shift), ("samples", 1, shift), ("density", -1, 0)),
     ):
         unit = scale**power
         assert_allclose((found[name] - offset) / unit, expected[name], atol=1e-7, err_msg=name)
@@ -206,11 +208,40 @@ def test_what_predict_says_hangs_together(task, transductive):
         np.linalg.eigvalsh(np.moveaxis(found["cov"], -1, 0) if y.ndim == 2 else found["cov"]).min()
         > 0
     )
-    assert_allclose(found["quantiles"][1], found["mean"], rtol=1e-12)
-    upper = found["mean"] + 0.8416212335729143 * found["std"]
-    assert_allclose(found["quantiles"][2], upper, rtol=1e-12)
+    assert (np.diff(found["quantiles"], axis=0) > 0).all()
+    assert_density(regressor, new, found["quantiles"])
     assert_array_equal(regressor.sample_y(new, 4, random_state=0), found["samples"])
     assert (regressor.sample_y(new, 4, random_state=1) != found["samples"]).any()
+
+
+def assert_density(regressor, new, quantiles, levels=(0.1, 0.5, 0.8)):
+    """``log_predictive_density`` is the slope of what lies below a target."""
+    step = 1e-5
+    levels = np.array(levels)
+    near = regressor.predict(new, quantiles=np.concatenate([levels - step, levels + step]))
+    width = near[len(levels) :] - near[: len(levels)]
+    for values, wide in zip(quantiles, width, strict=True):
+        density = np.exp(regressor.log_predictive_density(new, values))
+        assert_allclose(density * wide, 2 * step, rtol=1e-3)
+
+
+@pytest.mark.parametrize("weights", ["default", "plain"])
+def test_quantiles_are_normal_only_where_one_process_of_plain_targets_is_all(weights):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 3)), np.exp(2 * rng.standard_normal(30))
+    plain = Learner(head="gp", task="regression", head_config={"n_kernels": 1})
+    backbone = plain if weights == "plain" else weights
+    regressor = MetaGPRegressor(backbone, dtype="float64").fit(X[:30], y)
+    mean, std = regressor.predict(X[30:], return_std=True)
+    quantiles = regressor.predict(X[30:], quantiles=[0.1, 0.5, 0.9])
+    normal = mean + norm.ppf([[0.1], [0.5], [0.9]]) * std
+    if weights == "plain":
+        assert_allclose(quantiles, normal, rtol=1e-9)
+        density = regressor.log_predictive_density(X[30:], normal[0])
+        assert_allclose(density, norm.logpdf(normal[0], mean, std), rtol=1e-9)
+    else:  # many small values, few large ones
+        assert (quantiles[2] - quantiles[1] > 1.4 * (quantiles[1] - quantiles[0])).all()
+        assert (quantiles[0] > normal[0]).all()
 
 
 @pytest.mark.parametrize("n_targets", [(), (2,)])
@@ -318,7 +349,8 @@ def test_one_target_as_a_column_and_as_a_vector():
     vector = answers(double().fit(X[:20], y[:20]), X[20:])
     column = answers(double().fit(X[:20], y[:20, None]), X[20:])
     assert column["mean"].shape == (10, 1)
-    for name, axis in {"mean": 1, "std": 1, "cov": 2, "quantiles": 2, "samples": 1}.items():
+    axes = {"mean": 1, "std": 1, "cov": 2, "quantiles": 2, "samples": 1, "density": 1}
+    for name, axis in axes.items():
         assert_array_equal(np.take(column[name], 0, axis=axis), vector[name])
 
 

@@ -90,7 +90,7 @@ def test_huge_and_tiny_targets(transductive, scale):
     expected = answers(regressor(transductive).fit(X_GOOD, Y_GOOD), X_GOOD)
     found = answers(regressor(transductive).fit(X_GOOD, scale * Y_GOOD), X_GOOD)
     for name in found:
-        unit = scale**2 if name == "cov" else scale
+        unit = {"cov": scale**2, "density": 1 / scale}.get(name, scale)
         assert_allclose(found[name] / unit, expected[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
 
@@ -199,6 +199,22 @@ def test_bad_rows(X, message, transductive, ask):
 def test_bad_wishes(wish, message):
     with pytest.raises(ValueError, match=message):
         double().fit(X_GOOD, Y_GOOD).predict(X_GOOD, **wish)
+
+
+@pytest.mark.parametrize("chunk_size", [2, 1000])
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (Y_GOOD[:-1], "y must be of shape .*, got"),
+        (np.c_[Y_GOOD, Y_GOOD], "y must be of shape .*, got"),
+        (np.where(Y_GOOD > 0, np.nan, Y_GOOD), "Input y contains NaN"),
+        (np.where(Y_GOOD > 0, np.inf, Y_GOOD), "Input y contains infinity"),
+        (["high"] * len(Y_GOOD), "could not convert string to float"),
+    ],
+)
+def test_bad_targets_to_be_told_the_density_of(y, message, chunk_size):
+    with pytest.raises(ValueError, match=message):
+        double(chunk_size=chunk_size).fit(X_GOOD, Y_GOOD).log_predictive_density(X_GOOD, y)
 
 
 @pytest.mark.parametrize("ask", ["predict", "sample_y", "transform"])

@@ -83,7 +83,6 @@ def test_true_intervals_lie_on_the_diagonal_and_wide_ones_above():
 @pytest.mark.parametrize(
     "make",
     [
-        MetaGPRegressor,
         BayesianRidge,
         lambda: make_pipeline(StandardScaler(), GaussianProcessRegressor(alpha=0.5)),
     ],
@@ -98,6 +97,24 @@ def test_any_regressor_with_standard_deviations(make):
     assert_array_equal(display.width, expected.width)
     assert labels(display.ax_) == ["perfectly calibrated", type(regressor).__name__]
     assert labels(expected.ax_) == ["perfectly calibrated"]
+
+
+@pytest.mark.parametrize("n_targets", [(), (2,)])
+def test_intervals_lie_between_quantiles_where_there_are_some(n_targets):
+    """Of targets that are skewed, normal distributions would have others."""
+    X, y = load_diabetes(return_X_y=True)
+    y = np.exp(y / 40)[(..., *[None] * len(n_targets))] * np.ones(n_targets)
+    regressor = make_pipeline(StandardScaler(), MetaGPRegressor()).fit(X[:40], y[:40])
+    new, target = X[40:90], y[40:90]
+    show = IntervalCalibrationDisplay
+    display = show.from_estimator(regressor, new, target, levels=[0.9, 0.5])
+    assert_array_equal(display.nominal, [0.5, 0.9])
+    for level, observed, width in zip([0.5, 0.9], display.observed, display.width, strict=True):
+        ends = regressor.predict(new, quantiles=[(1 - level) / 2, (1 + level) / 2])
+        assert observed == np.mean((ends[0] <= target) & (target <= ends[1]))
+        assert width == pytest.approx(np.mean(ends[1] - ends[0]))
+    normal = show.from_predictions(target, *regressor.predict(new, return_std=True), levels=[0.9])
+    assert normal.width[0] > display.width[1]
 
 
 def test_several_targets_are_pooled():
@@ -148,7 +165,7 @@ def test_widths_are_drawn_whole_and_over_their_own_coverage():
 @pytest.mark.parametrize(
     ("y", "mean", "std", "levels", "message"),
     [
-        ([1, 2], [1, 2], [1], None, r"one shape, got \(2,\), \(2,\) and \(1,\)"),
+        ([1, 2], [1, 2], [1], None, r"one shape, got \(2,\) and \(1,\)"),
         ([1, 2], [[1], [2]], [1, 2], None, "one shape"),
         ([], [], [], None, "At least one row"),
         ([np.nan, 1], [1, 2], [1, 1], None, "must be finite"),

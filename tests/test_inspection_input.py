@@ -225,7 +225,7 @@ def test_a_frame_of_one_target_is_a_target():
     regressor = BayesianRidge().fit(X, y)
     show = IntervalCalibrationDisplay.from_estimator
     assert_array_equal(show(regressor, X, y.to_frame()).observed, show(regressor, X, y).observed)
-    with pytest.raises(ValueError, match=r"one shape, got \(442, 2\), \(442,\)"):
+    with pytest.raises(ValueError, match=r"one shape, got \(442, 2\) and \(442,\)"):
         show(regressor, X, pd.concat([y, y], axis=1))
 
 

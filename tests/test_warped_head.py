@@ -13,15 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 from test_regression_heads import drawn_contexts, shaken
 
 from sklearn_meta.heads import HEADS, AttributeGaussianProcess, WarpedGaussianProcess
-from sklearn_meta.heads.warped_gaussian_process import (
-    BEYOND,
-    NODE_WEIGHTS,
-    NODES,
-    POWERS,
-    log_slope,
-    unwarp,
-    warp,
-)
+from sklearn_meta.heads.warped_gaussian_process import BEYOND, NODE_WEIGHTS, NODES, POWERS
+from sklearn_meta.heads.warps import log_slope, unwarp, warp
 
 
 @pytest.mark.parametrize("power", POWERS)
@@ -37,7 +30,10 @@ def test_targets_are_warped_as_by_scipy_and_back(power, values):
 
 
 def of_each_set(head, rows, known, y):
-    """Log weights, means and covariances of all sets of hyperparameters and powers, one by one."""
+    """Log weights, means and covariances of all sets of hyperparameters and powers, one by one.
+
+    Last come the power, and means and deviations of the warped target.
+    """
     attributes, embeddings = rows[..., -1], rows[..., :-1].reshape(len(rows), -1)
     both = np.hstack([embeddings, attributes])
 
@@ -79,6 +75,7 @@ def of_each_set(head, rows, known, y):
             log_weight += log_slope(torch.from_numpy(y), power).sum().item()
             log_weight += process.log_marginal_likelihood_value_
             mean, std = mean * scale + centre, np.sqrt(np.diag(cov)) * scale
+            as_warped = power, mean, std
             correlation = cov / np.sqrt(np.outer(np.diag(cov), np.diag(cov)))
             if power != 1:
                 drawn = mean[:, None] + std[:, None] * NODES
@@ -88,7 +85,7 @@ def of_each_set(head, rows, known, y):
                 mean = drawn @ shares
                 variance = (drawn - mean[:, None]) ** 2 @ shares
                 std = np.sqrt(np.maximum(variance, head.config["jitter"]))
-            yield log_weight, mean, correlation * np.outer(std, std)
+            yield log_weight, mean, correlation * np.outer(std, std), as_warped
 
 
 @given(drawn_contexts(), st.integers(0, 99))
@@ -107,11 +104,84 @@ def test_it_mixes_processes_of_warped_targets(context, seed):
         parts = list(of_each_set(head, z[b].numpy(), known, labels[b].numpy()[known, 0]))
         log_weights = np.array([part[0] for part in parts])
         weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
-        mean = sum(w * m for w, (_, m, _) in zip(weights, parts))
-        total = sum(w * (c + np.outer(m - mean, m - mean)) for w, (_, m, c) in zip(weights, parts))
+        mean = sum(w * m for w, (_, m, *_) in zip(weights, parts, strict=True))
+        total = sum(
+            w * (c + np.outer(m - mean, m - mean))
+            for w, (_, m, c, _) in zip(weights, parts, strict=True)
+        )
         np.testing.assert_allclose(found[b, :, 0, 0], mean, atol=1e-6)
         np.testing.assert_allclose(found[b, :, 0, 1], np.diag(total), atol=1e-6)
         np.testing.assert_allclose(cov[b, 0], total, atol=1e-6)
+
+
+@given(drawn_contexts(), st.integers(0, 99))
+def test_quantiles_and_density_are_those_of_the_mixture(context, seed):
+    """The same processes of scikit-learn's, mixed by scipy's normal distribution."""
+    z, labels, classes, readable = context
+    z = torch.cat([z, z[..., :1] * 0.5], dim=-1)
+    labels, classes = labels[..., :1], classes[:, :1]
+    head = shaken(WarpedGaussianProcess(n_kernels=2), seed)
+    found = head.distribution(z, head.adapt(z, labels, classes, readable))
+    levels = (0.001, 0.3, 0.5, 0.95)
+    quantiles = torch.cat([found.quantiles(level) for level in levels], dim=-1).numpy()
+    for b in range(len(z)):
+        known = ~labels[b].isnan().any(1).numpy()
+        if known.sum() < 2:
+            continue
+        parts = list(of_each_set(head, z[b].numpy(), known, labels[b].numpy()[known, 0]))
+        log_weights = np.array([part[0] for part in parts])
+        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+        warped = [part[-1] for part in parts]
+        for level, values in zip(levels, quantiles[b].T, strict=True):
+            below = sum(
+                w * norm.cdf(yeojohnson(values, power), mean, std)
+                for w, (power, mean, std) in zip(weights, warped, strict=True)
+            )
+            np.testing.assert_allclose(below, level, atol=1e-6)
+            slopes = [log_slope(torch.from_numpy(values), power).numpy() for power, *_ in warped]
+            density = sum(
+                w * norm.pdf(yeojohnson(values, power), mean, std) * np.exp(slope)
+                for w, (power, mean, std), slope in zip(weights, warped, slopes, strict=True)
+            )
+            own = torch.from_numpy(values)[None, :, None].expand(len(z), -1, -1)
+            told = found.log_density(own)[b, :, 0].exp()
+            np.testing.assert_allclose(told, density, rtol=1e-4, atol=1e-9)
+
+
+def skewed_task():
+    """Embeddings of twelve rows, of which nine have a label, and these labels."""
+    z = torch.randn(1, 12, 3, 5, generator=torch.Generator().manual_seed(0)).double()
+    labels = z[..., 0].sum(-1, keepdim=True).exp()
+    labels = (labels - labels[:, :9].mean()) / labels[:, :9].std(correction=0)
+    labels[:, 9:] = math.nan
+    return z, labels, torch.ones(1, 1, dtype=torch.bool), None
+
+
+def test_samples_are_of_the_mixture():
+    z, *context = skewed_task()
+    head = shaken(WarpedGaussianProcess(n_kernels=3), 1).double()
+    state = head.adapt(z, *context)
+    assert (state.share.flatten() * state.log_posterior.exp().max() > 0.1).sum() > 1
+    drawn = head.samples(z[:, 9:], state, 20_000, np.random.RandomState(0))
+    distribution = head.distribution(z[:, 9:], state)
+    for level in (0.05, 0.25, 0.5, 0.75, 0.95):
+        shares = (drawn < distribution.quantiles(level)).double().mean(0)
+        torch.testing.assert_close(shares, torch.full_like(shares, level), atol=0.012, rtol=0)
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_rows_are_drawn_together(power):
+    """Of one set of hyperparameters and one power, so that it is known how warped targets vary."""
+    z, *context = skewed_task()
+    head = shaken(WarpedGaussianProcess(n_kernels=1), 1).double()
+    head.log_power_prior.copy_(torch.tensor([0.0 if p == power else -1e9 for p in POWERS]))
+    state = head.adapt(z, *context)
+    drawn = head.samples(z[:, 9:], state, 20_000, np.random.RandomState(0))
+    cov = head.covariance(z[:, 9:], state)[0, 0]
+    expected = cov / torch.outer(cov.diagonal().sqrt(), cov.diagonal().sqrt())
+    assert expected.abs().tril(-1).max() > 0.3
+    found = torch.corrcoef(warp(drawn[..., 0], power).T)
+    torch.testing.assert_close(found, expected, atol=0.03, rtol=0)
 
 
 @given(drawn_contexts(), st.integers(0, 99))

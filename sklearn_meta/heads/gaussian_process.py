@@ -3,11 +3,13 @@
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
 from ..sizes import check_integers, check_positive
 from .base import RegressionHead, factorise, labelled_rows, squared_distances
+from .normal_mixture import NormalMixture
 
 #: Entries of kernel matrices that are made at once: on the way to one, its size is needed several
 #: times, which of thousands of rows is too much for all sets of hyperparameters together.
@@ -71,6 +73,8 @@ class GaussianProcess(RegressionHead):
 
     #: At the network's rate kernels take twenty times as many steps to get where they are of use.
     rate_factor = 30.0
+    #: Of the functions of the target that are normally distributed; 1 is the target itself.
+    powers = (1.0,)
 
     def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
         super().__init__()
@@ -203,40 +207,91 @@ class GaussianProcess(RegressionHead):
             # Deviations of one row from the means, under each set: (B, sets, W, N, C).
             std = (share * variances).sqrt().unflatten(1, (len(sets_in_use), -1))
             for sets, own_std in zip(sets_in_use.split(1), std.unbind(1), strict=True):
-                _, explained = self._predict(compared, state, sets)
-                left = (self.kernel_of(of_rows, sets) - explained.mT @ explained)[:, 0]
-                left = left + self.noise()[sets] * torch.eye(z.shape[1]).to(left)
-                # Of rows that lie far apart rounding may leave less than nothing.
-                left.diagonal(dim1=-2, dim2=-1).clamp_(min=self.noise()[sets])
+                _, left = self._predict_jointly(compared, of_rows, state, sets)
                 scale = left.diagonal(dim1=-2, dim2=-1).rsqrt()
                 correlation = left * scale[:, :, None] * scale[:, None]
                 outer = torch.einsum("bwnc,bwmc->bcnm", own_std, own_std)
                 total = total + correlation[:, None] * outer
         return total
 
+    def samples(self, z, state, n_samples, rng):
+        """Draw targets of one task's rows jointly: (1, N, M, H) to float64 (n_samples, N, C).
+
+        Each of them is of one set of hyperparameters, which is drawn by its posterior.
+        """
+        in_use = self._sets_in_use(state)
+        posterior = state.log_posterior[0, in_use].double().softmax(0).cpu().numpy()
+        of_sample = rng.choice(len(in_use), n_samples, p=posterior)
+        size = (n_samples, z.shape[1], state.weights.shape[-1] // len(self.powers))
+        normal = z.new_tensor(rng.standard_normal(size), dtype=torch.float64)
+        uniform = z.new_tensor(rng.uniform(size=(n_samples, 1, size[2])), dtype=torch.float64)
+        drawn = torch.empty_like(normal)
+        with torch.autocast(z.device.type, enabled=False):
+            rows = z.to(state.z.dtype)
+            compared, of_rows = self._compared(z, state), self.compare(rows, rows)
+            for i in np.unique(of_sample):
+                sets, own = in_use[i : i + 1], torch.from_numpy(of_sample == i).to(z.device)
+                means, left = self._predict_jointly(compared, of_rows, state, sets)
+                away = factorise(left[0].double()) @ normal[own]
+                drawn[own] = self._drawn(means[0, 0], away, uniform[own], state, sets)
+        return drawn
+
+    def _drawn(self, means, away, uniform, state, sets):
+        """Targets (S, N, C) that lie ``away`` from their means (N, C)."""
+        return means + away
+
+    def distribution(self, z, state):
+        """What is said of single rows, noise included: (B, N, M, H) to a NormalMixture.
+
+        Sets of hyperparameters that weigh no more than rounding are left out.
+        """
+        with torch.autocast(z.device.type, enabled=False):
+            parts = zip(*self._normals(z, state), strict=True)
+            share, mean, variance = (torch.cat(part, dim=1).double() for part in parts)
+        if share.ndim == 4:
+            share, mean, variance = (part.unsqueeze(2) for part in (share, mean, variance))
+        share = share / share.sum((1, 2), keepdim=True)
+        return NormalMixture(share, mean, variance.sqrt(), self.powers)
+
     def _mixed(self, z, state):
         """What is mixed, of each set of hyperparameters in use: shares, means and variances.
 
         Each is (B, G, N, C), or broadcasts to it.
         """
+        parts = [self._moments(*normals, state) for normals in self._normals(z, state)]
+        return tuple(torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+
+    def _normals(self, z, state):
+        """Normal distributions of rows, of some sets of hyperparameters each."""
         compared, prior = self._compared(z, state), self.prior_variance(z.to(state.z.dtype))
-        parts = []
         for sets in self._sets_in_use(state).split(self._step(self._held(z, state))):
             means, explained = self._predict(compared, state, sets)
             left = (prior[:, sets] - explained.square().sum(-2)).clamp(min=0)
             variances = (left + self.noise()[sets, None])[..., None]
-            parts.append(self._of_targets(means, variances, state, sets))
-        return tuple(torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+            yield self._normals_of(means, variances, state, sets)
 
-    def _of_targets(self, means, variances, state, sets):
-        """Shares of some sets of hyperparameters (B, K, 1, 1), and their means and variances."""
+    def _normals_of(self, means, variances, state, sets):
+        """Of targets: shares (B, K, 1, 1), means (B, K, N, C) and variances (B, K, N, 1)."""
         return self._shares(state)[:, sets], means, variances
+
+    def _moments(self, share, means, variances, state):
+        """Shares, means and variances of targets that are distributed so, (B, G, N, C)."""
+        return share, means, variances
 
     def _predict(self, compared, state, sets):
         """Means (B, K, N, C), and factor^-1 k_n (B, K, L, N)."""
         cross = self._cross(compared, state, sets)
         explained = torch.linalg.solve_triangular(state.factor[:, sets], cross.mT, upper=False)
         return cross @ state.weights[:, sets], explained
+
+    def _predict_jointly(self, compared, of_rows, state, sets):
+        """Means (B, 1, N, C) under one set, and the rows' covariance (B, N, N), noise included."""
+        means, explained = self._predict(compared, state, sets)
+        left = (self.kernel_of(of_rows, sets) - explained.mT @ explained)[:, 0]
+        left = left + self.noise()[sets] * torch.eye(left.shape[-1]).to(left)
+        # Of rows that lie far apart rounding may leave less than nothing.
+        left.diagonal(dim1=-2, dim2=-1).clamp_(min=self.noise()[sets])
+        return means, left
 
     def _compared(self, z, state):
         """Rows, compared with the labelled ones."""

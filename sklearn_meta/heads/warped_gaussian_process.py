@@ -9,6 +9,7 @@ from torch import nn
 
 from ..label_columns import standardise_labels
 from .gaussian_process import AttributeGaussianProcess
+from .warps import log_slope, unwarp, warp
 
 #: Yeo and Johnson's powers: 1 leaves targets as they are, below it high values are drawn together,
 #: above it low ones. With these, whatever is predicted can be warped back.
@@ -85,6 +86,8 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
     symmetry. 2000.
     """
 
+    powers = POWERS
+
     def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
         super().__init__(n_kernels=n_kernels, length_scale=length_scale, noise=noise, jitter=jitter)
         start = [AS_THEY_ARE if power == 1 else 0.0 for power in POWERS]
@@ -143,29 +146,35 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         """Mean of the mixture: (B, N, M, H) to (B, N, C)."""
         return self(z, state)[..., 0]
 
-    def _of_targets(self, means, variances, state, sets):
-        """Of sets of hyperparameters and powers: shares (B, K * W, 1, C), means and variances."""
-        share = state.log_posterior.exp()[:, sets, None, None] * state.share[:, sets]
-        weigh = (share > torch.finfo(share.dtype).eps).any(0).any(1)  # more than rounding, (K, W)
-        means = means.unflatten(-1, state.scale.shape[2:])
-        moments = []
-        for i, power in enumerate(POWERS):
-            mean, scale = state.mean[:, None, ..., i], state.scale[:, None, ..., i]
-            centre, spread = (
-                means[..., i] * scale + mean,
-                variances * scale.square(),
-            )  # (B, K, N, C)
+    def _normals_of(self, means, variances, state, sets):
+        """Of warped targets: shares (B, K, W, 1, C), means and variances (B, K, W, N, C)."""
+        share = (state.log_posterior.exp()[:, sets, None, None] * state.share[:, sets]).mT
+        scale, mean = (part[:, None].movedim(-1, 2) for part in (state.scale, state.mean))
+        means = means.unflatten(-1, state.scale.shape[2:]).movedim(-1, 2)
+        return share[..., None, :], means * scale + mean, variances[:, :, None] * scale.square()
+
+    def _moments(self, share, means, variances, state):
+        """Means and variances of normal distributions that are warped back, one after the other."""
+        weigh = (share > torch.finfo(share.dtype).eps).any(0).flatten(2).any(-1)  # (K, W)
+        centres, spreads = means.clone(), variances.clone()
+        for i, power in enumerate(self.powers):
             if power != 1:
+                some = weigh[:, i]  # more than rounding
                 ends = (warp(end, power)[:, None] for end in (state.lowest, state.highest))
-                some = weigh[:, i]
-                centre[:, some], spread[:, some] = self._unwarped(
-                    centre[:, some], spread[:, some], power, *ends
+                centres[:, some, i], spreads[:, some, i] = self._unwarped(
+                    means[:, some, i], variances[:, some, i], power, *ends
                 )
-            moments.append((centre, spread))
-        centres, variances = (
-            torch.stack(part, 2).flatten(1, 2) for part in zip(*moments, strict=True)
-        )
-        return share.mT.flatten(1, 2)[:, :, None], centres, variances
+        return share.flatten(1, 2), centres.flatten(1, 2), spreads.flatten(1, 2)
+
+    def _drawn(self, means, away, uniform, state, sets):
+        """Each of a power, which ``uniform`` numbers (S, 1, C) choose by its posterior."""
+        bounds = state.share[0, sets[0]].double().cumsum(-1)[:, :-1]  # (C, W - 1)
+        chosen = (uniform[..., None] > bounds).sum(-1)
+        means, drawn = means.unflatten(-1, state.scale.shape[2:]), torch.empty_like(away)
+        for i, power in enumerate(self.powers):
+            warped = (means[..., i] + away) * state.scale[0, ..., i] + state.mean[0, ..., i]
+            drawn = torch.where(chosen == i, unwarp(warped, power), drawn)
+        return drawn
 
     def _unwarped(self, mean, variance, power, lowest, highest):
         """Mean and variance of what normal distributions are when warped back."""
@@ -182,29 +191,3 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         """Entries that are held of each set of hyperparameters, where rows are predicted."""
         n_drawn = state.weights.shape[-1] * len(NODES)
         return len(z) * z.shape[1] * max(state.z.shape[1], n_drawn)
-
-
-def warp(y, power):
-    """Yeo and Johnson's function of targets; its power is 0 to 2."""
-    return _box_cox(1 + y.clamp(min=0), power) - _box_cox(1 - y.clamp(max=0), 2 - power)
-
-
-def unwarp(values, power):
-    """The targets of which ``warp`` makes these values."""
-    up, down = values.clamp(min=0), -values.clamp(max=0)
-    return _box_cox_inverse(up, power) - _box_cox_inverse(down, 2 - power)
-
-
-def log_slope(y, power):
-    """Logarithm of the derivative of ``warp``."""
-    return (power - 1) * y.sign() * y.abs().log1p()
-
-
-def _box_cox(values, power):
-    """Box and Cox's function of values of 1 and more."""
-    return values.log() if power == 0 else (values**power - 1) / power
-
-
-def _box_cox_inverse(values, power):
-    """Values of which ``_box_cox`` makes these, of 0 and more, less 1."""
-    return values.expm1() if power == 0 else (1 + power * values) ** (1 / power) - 1

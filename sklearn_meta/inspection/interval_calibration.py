@@ -14,7 +14,7 @@ class IntervalCalibrationDisplay:
 
     What :class:`sklearn.calibration.CalibrationDisplay` is to probabilities: of each nominal
     coverage, the share of rows whose target lies in the central interval of their predictive
-    normal distribution. Above the diagonal intervals are too wide, below it too narrow. Narrow
+    distribution. Above the diagonal intervals are too wide, below it too narrow. Narrow
     intervals on the diagonal are the aim, and their mean width can be drawn as well.
 
     Make one with :meth:`from_estimator` or :meth:`from_predictions`.
@@ -72,8 +72,9 @@ class IntervalCalibrationDisplay:
         Parameters
         ----------
         estimator : regressor
-            Fitted; its ``predict`` takes ``return_std=True``, as that of MetaGPRegressor and of
-            GaussianProcessRegressor, BayesianRidge and pipelines that end in them does.
+            Fitted; its ``predict`` takes ``quantiles=``, as that of MetaGPRegressor does, or
+            ``return_std=True``, as that of GaussianProcessRegressor and BayesianRidge, of which
+            intervals are those of a normal distribution. Pipelines that end in them do as well.
         X : array-like or DataFrame of shape (n_rows, n_features)
             Rows that ``fit`` has not seen.
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
@@ -94,7 +95,7 @@ class IntervalCalibrationDisplay:
         Raises
         ------
         TypeError
-            If ``predict`` has no standard deviations to return, or the estimator is a class.
+            If ``predict`` has neither to return, or the estimator is a class.
         ValueError
             As in :meth:`from_predictions`.
         """
@@ -105,6 +106,15 @@ class IntervalCalibrationDisplay:
                 f"Expected an estimator instance ({name}()), got estimator class instead ({name}): "
                 "fit an instance, and give that."
             )
+        name = type(estimator).__name__ if name is None else name
+        nominal = _sorted_levels(levels)
+        try:
+            ends = estimator.predict(X, quantiles=np.r_[(1 - nominal) / 2, (1 + nominal) / 2])
+        except TypeError:  # it has none
+            pass
+        else:
+            low, high = np.split(np.asarray(ends, dtype=float), 2)
+            return cls._of_intervals(y, low, high, nominal, name=name).plot(ax=ax, **kwargs)
         try:
             mean, std = estimator.predict(X, return_std=True)
         except TypeError as error:
@@ -112,7 +122,6 @@ class IntervalCalibrationDisplay:
                 f"Intervals need standard deviations, but predict of {type(estimator).__name__} "
                 f"fails with return_std=True ({error}). Use from_predictions."
             ) from error
-        name = type(estimator).__name__ if name is None else name
         return cls.from_predictions(y, mean, std, levels=levels, name=name, ax=ax, **kwargs)
 
     @classmethod
@@ -138,31 +147,34 @@ class IntervalCalibrationDisplay:
             negative, or a level is not between 0 and 1.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
-        if hasattr(y_true, "iloc") and np.ndim(mean) == 1 and y_true.shape[1:] == (1,):
-            y_true = y_true.iloc[:, 0]
-        y_true, mean, std = (np.asarray(values, dtype=float) for values in (y_true, mean, std))
-        if not y_true.shape == mean.shape == std.shape:
-            shapes = f"{y_true.shape}, {mean.shape} and {std.shape}"
-            raise ValueError(f"y_true, mean and std must have one shape, got {shapes}.")
-        if not y_true.size:
-            raise ValueError("At least one row is needed.")
-        if not all(np.isfinite(values).all() for values in (y_true, mean, std)):
-            raise ValueError("y_true, mean and std must be finite: leave unlabelled rows out.")
+        mean, std = (np.asarray(values, dtype=float) for values in (mean, std))
+        nominal = _sorted_levels(levels)
+        if not mean.shape == std.shape:
+            raise ValueError(f"mean and std must have one shape, got {mean.shape} and {std.shape}.")
         if (std < 0).any():
             raise ValueError("A standard deviation is negative.")
-        nominal = np.linspace(0.05, 0.95, 19) if levels is None else np.asarray(levels, float)
-        if nominal.ndim != 1 or not nominal.size or not ((nominal > 0) & (nominal < 1)).all():
-            raise ValueError(f"levels must be numbers between 0 and 1, got {levels!r}.")
-        nominal = np.sort(nominal)  # for the line
-        reach = norm.ppf((1 + nominal) / 2)[:, None]  # half a width, in standard deviations
-        error, std = np.abs(y_true - mean).ravel(), std.ravel()
-        display = cls(
-            nominal=nominal,
-            observed=(error <= reach * std).mean(axis=1),
-            width=(2 * reach * std).mean(axis=1),
-            name=name,
-        )
+        reach = norm.ppf((1 + nominal) / 2).reshape(-1, *[1] * mean.ndim) * std
+        display = cls._of_intervals(y_true, mean - reach, mean + reach, nominal, name=name)
         return display.plot(ax=ax, **kwargs)
+
+    @classmethod
+    def _of_intervals(cls, y_true, low, high, nominal, *, name):
+        """The display of ends of intervals, (n_levels, n_rows) or (n_levels, n_rows, n_targets)."""
+        if hasattr(y_true, "iloc") and low.ndim == 2 and y_true.shape[1:] == (1,):
+            y_true = y_true.iloc[:, 0]
+        y_true = np.asarray(y_true, dtype=float)
+        if y_true.shape != low.shape[1:]:
+            raise ValueError(
+                "y_true and what is predicted must have one shape, got "
+                f"{y_true.shape} and {low.shape[1:]}."
+            )
+        if not y_true.size:
+            raise ValueError("At least one row is needed.")
+        if not all(np.isfinite(values).all() for values in (y_true, low, high)):
+            raise ValueError("y_true, mean and std must be finite: leave unlabelled rows out.")
+        inside, width = (low <= y_true) & (y_true <= high), high - low
+        observed, width = (part.reshape(len(nominal), -1).mean(axis=1) for part in (inside, width))
+        return cls(nominal=nominal, observed=observed, width=width, name=name)
 
     def plot(self, ax=None, *, name=None, ref_line=True, show_width=False, **kwargs):
         """Draw the coverage; other displays can be drawn on the same axes before and after.
@@ -208,6 +220,14 @@ class IntervalCalibrationDisplay:
         if ax.get_legend_handles_labels()[1]:
             ax.legend(loc="upper left")
         return self
+
+
+def _sorted_levels(levels):
+    """Nominal coverages, sorted for the line."""
+    nominal = np.linspace(0.05, 0.95, 19) if levels is None else np.asarray(levels, float)
+    if nominal.ndim != 1 or not nominal.size or not ((nominal > 0) & (nominal < 1)).all():
+        raise ValueError(f"levels must be numbers between 0 and 1, got {levels!r}.")
+    return np.sort(nominal)
 
 
 def _width_ax(ax):
