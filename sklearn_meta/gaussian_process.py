@@ -70,6 +70,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     For partial dependence, decision boundaries or any other artificial rows set
     ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
+    Mean and standard deviation of targets that are warped (head ``"gp_warped"``, that of the default
+    weights) are taken of what lies at most half the labelled targets' range outside of it. Quantiles,
+    samples and densities are not cut.
+
     Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
     in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.
 
@@ -134,6 +138,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     def predict(self, X, return_std=False, return_cov=False, *, quantiles=None):
         """Predict the target of each row.
 
+        What is predicted of a row is a mixture, of normal distributions of the target or, by the
+        default weights, of functions of it; it may be skewed.
+
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
@@ -145,7 +152,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             then read at once, whatever ``chunk_size`` is, and memory is quadratic in them: 1.2 GiB
             for 4,000.
         quantiles : sequence of float in (0, 1), default=None
-            Quantiles of the predictive normal distribution, to be returned in place of its mean.
+            Quantiles of the predictive distribution, to be returned in place of its mean.
 
         Returns
         -------

@@ -34,7 +34,8 @@ def test_other_answers_end_the_run(monkeypatch):
         next(benchmark.head_rows(8, [(10, 40)], 1))
 
 
-def test_quick_form_writes_every_ratio(tmp_path):
+def test_quick_form_writes_every_ratio(tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmark, "SIZES", [(6, 10)])
     benchmark.main(["--quick", "--output", str(tmp_path / "quick")])
     with open(tmp_path / "quick.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -30,6 +30,12 @@ from sklearn_meta.weights import save_learner
 ENCODER = "encoder.safetensors"
 
 
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    """Runs that are even briefer than those of --quick."""
+    monkeypatch.setattr(paper_001, "QUICK", paper_001.QUICK | {"n_valid": 5, "n_test": 5})
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Noise in the place of characters: 6 alphabets to train on, one to watch, one to test."""
@@ -253,7 +259,8 @@ def test_training_learns_and_reports():
     assert all(look["valid_mae"] in (0.0, 1.0) for look in looks)
 
 
-def test_tables_and_figures_in_one_command(folder, tmp_path):
+def test_tables_and_figures_in_one_command(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(paper_001.QUICK, "steps", 1)
     keys = ["2", "17", "figure_6"]  # the others have the same parts
     paper_001.main(options_of(folder, tmp_path, "--only", *keys))
     results = tmp_path / "results"
@@ -285,12 +292,16 @@ def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):
         training.run_cell(task, TABLES["8"].methods[0], 0, run)
 
 
-def test_end_to_end_is_another_table(folder, tmp_path):
+def test_end_to_end_is_another_table(folder, tmp_path, monkeypatch):
+    for name in ("steps", "seeds"):
+        monkeypatch.setitem(paper_001.QUICK, name, 1)
+    for task in (OddOneOut, UniqueCharacters):
+        monkeypatch.setattr(task, "n_sets", 8)
     options = ["--only", "8", "5_three", "--methods", "rFF + Pooling", "--end-to-end"]
     paper_001.main(options_of(folder, tmp_path, *options))
     assert (tmp_path / "results" / "table_5_three_end_to_end.md").is_file()
     rows = pd.read_csv(tmp_path / "results" / "table_8_end_to_end.csv")
-    assert len(rows) == 2 and rows["n_parameters"].min() > 100_000
+    assert len(rows) == 1 and rows["n_parameters"].min() > 100_000
 
 
 def test_figure_6_has_the_lines_of_its_own_table_8(tmp_path):

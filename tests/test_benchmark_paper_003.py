@@ -1,6 +1,7 @@
 """benchmarks/paper_003.py: runs are kept and not done twice, and its tests are the paper's."""
 
 import json
+import shutil
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_003
 import paper_003_report as report
-from paper_003_tasks import DATA, Data, Fixed, accuracy, encoded, make_learner, sampler
+from paper_003_tasks import DATA, Data, Fixed, accuracy, encoded, make_learner, sampler, symbolic
 
 from sklearn_meta.backbones.image_encoder import ImageEncoder
 from sklearn_meta.few_shot_learner import FewShotLearner
@@ -26,9 +27,16 @@ from sklearn_meta.tasks import Dataset, Vectors
 from sklearn_meta.weights import load_learner
 
 
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    """Runs that are even briefer than those of --quick, and one of each model."""
+    few = {"max_steps": 2, "batch_size": 2, "n_test": 5, "seeds": 1}
+    monkeypatch.setattr(paper_003, "QUICK", paper_003.QUICK | few)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Noise in the place of characters."""
+    """Noise in the place of characters, and fitted networks."""
     path = tmp_path_factory.mktemp("omniglot")
     split = np.repeat(["train", "valid", "test"], 6)
     np.savez(
@@ -39,23 +47,27 @@ def folder(tmp_path_factory):
         official_set=split,
         split=split,
     )
+    symbolic(Namespace(n_functions=paper_003.QUICK["n_functions"], cache=path / "networks"))
     return path
 
 
 def arguments(tmp_path, folder, *more):
+    shutil.copytree(folder / "networks", tmp_path / "cache", dirs_exist_ok=True)
     places = ["--omniglot", str(folder), "--cache", str(tmp_path / "cache")]
     return ["--quick", *places, "--output", str(tmp_path / "out"), *more]
 
 
 def test_runs_are_written_once_and_gone_on_with(tmp_path, folder, monkeypatch):
-    told = arguments(tmp_path, folder, "--data", "symbolic", "omniglot")
+    monkeypatch.setitem(paper_003.QUICK, "seeds", 2)
+    told = ["--data", "symbolic", "omniglot", "--models", "few_shot_transformer", "snail"]
+    told = arguments(tmp_path, folder, *told)
     paper_003.main(told)
     runs = pd.read_csv(tmp_path / "out/runs.csv")
-    assert runs.groupby(["data", "model"]).size().tolist() == [2] * 6  # seeds
+    assert runs.groupby(["data", "model"]).size().tolist() == [2] * 4  # seeds
     assert runs[["valid", "test"]].apply(lambda c: c.between(0, 1)).all(axis=None)
     text = (tmp_path / "out/runs.md").read_text()
-    assert "## omniglot, models, 4 steps" in text and "| snail | 2 |" in text
-    assert (tmp_path / "out/symbolic_models_4.png").stat().st_size > 1000
+    assert "## omniglot, models, 2 steps" in text and "| snail | 2 |" in text
+    assert (tmp_path / "out/symbolic_models_2.png").stat().st_size > 1000
     monkeypatch.setattr(paper_003, "train", None)  # nothing is left to train
     paper_003.main(told)
     assert pd.read_csv(tmp_path / "out/runs.csv").equals(runs)
@@ -78,7 +90,7 @@ def test_the_papers_settings_are_run_with(tmp_path, folder):
     paper_003.main([*told, "--models", "transformer"])
     runs = pd.read_csv(tmp_path / "out/runs.csv")
     expected = {"n_layers": 3, "rate": 5e-3, "schedule": "noam", "width": 32}
-    assert runs["config"].map(json.loads).tolist() == [expected] * 2
+    assert runs["config"].map(json.loads).tolist() == [expected]
     options = paper_003.parse_arguments([*told, "--ablations"])
     ours = paper_003.PAPER["omniglot"]["few_shot_transformer"]
     assert (ours.rate, ours.schedule, ours.config) == (1e-4, "constant", {"width": 64})

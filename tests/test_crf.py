@@ -219,7 +219,7 @@ def test_a_new_field_takes_words_as_independent():
 # Gradients
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(problems(max_words=4, max_tags=3))
 def test_gradients(drawn):
     field, scores, tags, mask = drawn

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch.distributed.elastic.utils.distributed import get_free_port
 
 from sklearn_meta import MetaLSTMClassifier, training
+from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.distributed import OneProcess, is_first_process
 
 pytest.importorskip("accelerate")
@@ -81,10 +82,12 @@ def as_rank(rank, port, *arguments):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
+    """Results of two processes, without the seconds in which each imports the package."""
     folder = tmp_path_factory.mktemp("two")
-    run = torchrun(2, folder / "checkpoints", folder / "results")
-    assert run.returncode == 0, run.stderr
-    return folder / "results"
+    arguments = get_free_port(), folder / "checkpoints", folder
+    both = [started(as_rank, rank, *arguments) for rank in range(2)]
+    assert [ended(process) for process in both] == [0, 0]
+    return folder
 
 
 def losses(file):
@@ -123,14 +126,13 @@ def test_processes_agree_to_the_bit(two):
 
 def test_a_process_that_dies_ends_the_run_which_resumes(two, tmp_path):
     start = time.monotonic()
-    run = torchrun(2, tmp_path, tmp_path / "results", 8)
+    run = torchrun(2, tmp_path, tmp_path / "results", 5)
     assert run.returncode != 0 and "Signal 9" in run.stderr
     assert time.monotonic() - start < 120
     assert not list((tmp_path / "results").glob("*.json"))
-    # Again by processes of its kind, without the seconds in which it imports the package.
-    arguments = get_free_port(), tmp_path, tmp_path / "results"
-    again = [started(as_rank, rank, *arguments) for rank in range(2)]
-    assert [ended(process) for process in again] == [0, 0]
+    assert (tmp_path / CHECKPOINT).is_file()
+    again = torchrun(2, tmp_path, tmp_path / "results")
+    assert again.returncode == 0, again.stderr
     np.testing.assert_array_equal(losses(tmp_path / "results" / "0.json"), losses(two / "0.json"))
     resumed = weights(tmp_path / "results" / "0.safetensors")
     assert torch.equal(resumed, weights(two / "0.safetensors"))
@@ -154,7 +156,7 @@ def test_of_more_processes_than_groups_each_takes_one_group(monkeypatch):
             return super().gradients(module, complete)
 
     monkeypatch.setattr(training, "processes", FirstOfTwo)
-    t.train(batch_size=4, n_groups=1, max_steps=3)
+    t.train(batch_size=4, n_groups=1, max_steps=2)
 
 
 @pytest.mark.parametrize("rank, n_files", [(0, 1), (1, 0)])

@@ -66,11 +66,17 @@ def test_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     text = (ROOT / "README.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    # The same, but for the length of training and where it leaves its checkpoint.
+    # The same, but for the length of training, how much is read, and where checkpoints are left.
     for long, short in {
         "20_000": "2",
         "checkpoints/mine": str(tmp_path),
         "max_epochs=20": "max_epochs=1",
+        "n_splits=10": "n_splits=3",
+        "table[20:]": "table[20:60]",
+        "target[20:]": "target[20:60]",
+        "range(200)": "range(20)",
+        "[:1300]": "[:200]",
+        "[1300:]": "[1700:]",
     }.items():
         assert long in code
         code = code.replace(long, short)

@@ -25,14 +25,7 @@ from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tasks.images import ImageClasses
 from sklearn_meta.tournament import play
 from sklearn_meta.training import meta_train
-
-#: In float32 the last digit depends on how many rows are predicted at a time.
-CHECKED = [FewShotTransformerClassifier(dtype="float64")]
-
-
-@parametrize_with_checks(CHECKED, xfail_strict=True)
-def test_sklearn_checks(estimator, check):
-    check(estimator)
+from sklearn_meta.weights import save_learner
 
 
 def small_learner(backbone="few_shot_transformer", inputs="tables", seed=0, **config):
@@ -40,6 +33,17 @@ def small_learner(backbone="few_shot_transformer", inputs="tables", seed=0, **co
     torch.manual_seed(seed)
     config = {"n_inputs": 6, "n_ways": 3, "backbone_config": {"width": 8}} | config
     return FewShotLearner(backbone, inputs=inputs, **config).eval().requires_grad_(False)
+
+
+#: In float32 the last digit depends on how many rows are predicted at a time.
+CHECKED = [FewShotTransformerClassifier("small.safetensors", n_estimators=2, dtype="float64")]
+
+
+@parametrize_with_checks(CHECKED, xfail_strict=True)
+def test_sklearn_checks(estimator, check, tmp_path, monkeypatch):
+    save_learner(small_learner(n_shots=5), tmp_path / estimator.backbone)
+    monkeypatch.chdir(tmp_path)
+    check(estimator)
 
 
 def classifier(backbone="few_shot_transformer", inputs="tables", n_shots=1, **parameters):
@@ -194,32 +198,33 @@ def tasks(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**16)))
     n_classes, n_columns = draw(st.integers(2, 8)), draw(st.integers(1, 9))
     y = np.concatenate(
-        [np.arange(n_classes), rng.integers(n_classes, size=draw(st.integers(0, 9)))]
+        [np.arange(n_classes), rng.integers(n_classes, size=draw(st.integers(0, 6)))]
     )
-    X = rng.normal(size=(len(y) + 4, n_columns)) * rng.lognormal(size=n_columns)
+    X = rng.normal(size=(len(y) + 3, n_columns)) * rng.lognormal(size=n_columns)
     X[rng.random(X.shape) < draw(st.sampled_from([0, 0.2]))] = np.nan
     X[0] = 1.0  # something is observed
-    return X[:-4], y, X[-4:]
+    return X[:-3], y, X[-3:]
 
 
 @pytest.mark.parametrize("backbone", FEW_SHOT_BACKBONES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(task=tasks(), n_shots=st.integers(1, 2))
 def test_predictions_do_not_depend_on_each_other(backbone, task, n_shots):
     X, y, new = task
-    estimator = classifier(backbone, n_shots=n_shots, dtype="float64").fit(X, y)
+    parameters = {"n_shots": n_shots, "n_estimators": 2, "dtype": "float64"}
+    estimator = classifier(backbone, **parameters).fit(X, y)
     found = estimator.predict_proba(new)
-    assert found.shape == (4, y.max() + 1)
+    assert found.shape == (3, y.max() + 1)
     assert_allclose(found.sum(1), 1)
     assert_array_equal(estimator.predict_proba(new), found)
     close = {"rtol": 1e-8, "atol": 1e-10}
     assert_allclose(estimator.predict_proba(new[::-1])[::-1], found, **close)
-    alone = [estimator.predict_proba(new[i : i + 1]) for i in range(4)]
+    alone = [estimator.predict_proba(new[i : i + 1]) for i in range(3)]
     assert_allclose(np.concatenate(alone), found, **close)
-    assert_allclose(estimator.set_params(chunk_size=3).predict_proba(new), found, **close)
+    assert_allclose(estimator.set_params(chunk_size=2).predict_proba(new), found, **close)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(task=tasks(), a=st.floats(0.1, 100), b=st.floats(-100, 100))
 def test_units_do_not_matter(task, a, b):
     X, y, new = task
@@ -228,7 +233,7 @@ def test_units_do_not_matter(task, a, b):
     assert_allclose(other, found, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("counts", [[3, 17, 5], [9, 10], [4, 3, 8, 2]])
+@pytest.mark.parametrize("counts", [[2, 8, 3], [5, 6], [3, 2, 5, 1]])
 @pytest.mark.parametrize("n_shots", [1, 2])
 def test_every_labelled_row_is_used(counts, n_shots):
     """There are more members than asked for, if it takes more to read all rows."""
@@ -277,8 +282,7 @@ def test_variance_over_orders_falls_with_the_members():
 
     one = variance(1)
     assert one > 1e-4
-    assert variance(4) == pytest.approx(one / 4, rel=0.35)
-    assert variance(16) == pytest.approx(one / 16, rel=0.35)
+    assert variance(8) == pytest.approx(one / 8, rel=0.35)
 
 
 def test_classes_in_any_order_and_of_any_type():
@@ -317,6 +321,7 @@ def test_frames_with_categories_and_gaps():
 
 def test_clones_and_pickles_keep_what_was_meta_learned():
     X, y = load_iris(return_X_y=True)
+    X, y = X[::5], y[::5]
     estimator = FewShotTransformerClassifier("few_shot_transformer", n_estimators=2)
     with pytest.raises(NotFittedError, match="call meta_fit"):
         estimator.fit(X, y)
@@ -342,8 +347,8 @@ def test_meta_fit_learns_and_is_saved(tmp_path):
     before = estimator.fit(X[:20], y[:20]).score(X[20:], y[20:])
     estimator.meta_fit(
         list(map(hidden_classes, range(30))),
-        max_steps=150,
-        eval_every=50,
+        max_steps=60,
+        eval_every=30,
         schedule="noam",
         learning_rate=5e-3,
         **settings,
@@ -469,7 +474,7 @@ def test_pairs_are_meta_trained_on_as_fit_reads_them():
     def weights(source, vectors):
         learner = small_learner("transformer", "vectors", n_inputs=8, n_ways=5)
         estimator = FewShotTransformerClassifier(learner, random_state=0)
-        settings = {"max_steps": 2, "eval_every": 2, "verbose": False}
+        settings = {"max_steps": 2, "eval_every": 2, "batch_size": 4, "verbose": False}
         estimator.meta_fit(source, vectors=vectors, validation_datasets=source, **settings)
         return dict(estimator.learner_.named_parameters())
 

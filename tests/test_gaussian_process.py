@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
@@ -110,6 +110,7 @@ def test_permutations_of_rows_columns_and_targets(task, transductive, seed):
     assert_allclose(found_cov, permuted[..., targets], atol=1e-9)
 
 
+@settings(max_examples=10)
 @given(
     task=few_shot(),
     transductive=st.booleans(),
@@ -146,6 +147,7 @@ def test_units_of_columns_do_not_matter(task, transductive):
         assert_allclose(found, expected, atol=1e-7)
 
 
+@settings(max_examples=10)
 @given(task=few_shot(), chunk_size=st.integers(1, 4))
 def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
     X, y, new = task
@@ -160,6 +162,7 @@ def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
     assert_allclose(chunked.transform(new), whole.transform(new), atol=1e-9)
 
 
+@settings(max_examples=10)
 @given(task=few_shot(), chunk_size=st.integers(1, 4))
 def test_transductive_chunks_are_separate_calls(task, chunk_size):
     X, y, new = task
@@ -170,6 +173,7 @@ def test_transductive_chunks_are_separate_calls(task, chunk_size):
     assert_allclose(found, expected, atol=1e-9)
 
 
+@settings(max_examples=10)
 @given(
     tasks=st.lists(few_shot(), min_size=1, max_size=5),
     transductive=st.booleans(),

@@ -96,7 +96,7 @@ def test_standard_errors_cover_the_accuracy_of_many_episodes_of_unlike_length():
     """The spread of accuracies over repetitions is what a standard error says it is."""
     rng = np.random.default_rng(0)
     found, errors = [], []
-    for _ in range(60):
+    for _ in range(40):
         y_true = [np.zeros(1 + n) if n else np.arange(8) for n in rng.integers(0, 2, 40)]
         skill = rng.random(40)  # rows of an episode succeed together
         y_pred = [np.where(rng.random(len(y)) < s, y, -1) for y, s in zip(y_true, skill)]

@@ -32,21 +32,6 @@ CONFIG = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width"
 QUICK = ["--n-shots", "1,3", "--n-unlabelled", "5", "--n-episodes", "1"]
 
 
-def sklearn_meta_process(*arguments, **options):
-    """A process as a user starts it, but on one thread, as the tests are."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "sklearn_meta", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        # Where the tests run in a shell's background it is ignored, and processes inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        **options,
-    )
-
-
 def call(*arguments):
     return main([str(argument) for argument in arguments])
 
@@ -96,16 +81,19 @@ def test_help_comes_without_torch():
 
 
 def test_evaluate_pipes_json(here):
-    process = sklearn_meta_process(
-        "evaluate", "tables", *QUICK, "--json", "--peers", "1-NN", cwd=here
+    """As a user starts it, but on one thread, as the tests are."""
+    command = [sys.executable, "-m", "sklearn_meta", "evaluate", "tables", *QUICK]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [*command, "--json", "--peers", "1-NN"],
+        **{"cwd": here, "env": environment, "capture_output": True, "text": True},
     )
-    stdout, stderr = process.communicate()
-    assert process.returncode == 0, stderr
-    found = json.loads(stdout)
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
     assert found["collection"] == "tables" and found["failures"] == []
     assert len(found["records"]) == 2 * 2 * 2
     assert {line["estimator"] for line in found["summary"]} == {"default", "1-NN"}
-    assert "evaluate: 100%" in stderr
+    assert "evaluate: 100%" in run.stderr
 
 
 def test_an_error_is_one_line(capsys):
@@ -116,17 +104,25 @@ def test_an_error_is_one_line(capsys):
     assert stderr.startswith("sklearn-meta evaluate: error: ") and "none such" in stderr
 
 
+def call_that_may_be_interrupted(folder, arguments):
+    # Where the tests run in a shell's background it is ignored, and processes inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(folder)
+    with open("stdout", "w") as sys.stdout, open("stderr", "w") as sys.stderr:
+        sys.exit(call(*arguments))
+
+
 def test_interrupted_meta_fit_goes_on(here):
-    settings = ("--max-steps", 30, "--eval-every", 3, "--seed", 3)
+    settings = ("--max-steps", 10, "--eval-every", 1, "--seed", 3)
     again = meta_fit_prior("half.safetensors", *settings, "--checkpoint-dir", "half")
-    process = sklearn_meta_process(*again, cwd=here)
+    process = started(call_that_may_be_interrupted, here, again)
     checkpoint = here / "half" / "checkpoint.safetensors"
     while not checkpoint.exists():
-        assert process.poll() is None, process.communicate()
+        assert process.is_alive(), (here / "stderr").read_text()
         time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate()
-    assert process.returncode == 130, stderr
+    os.kill(process.pid, signal.SIGINT)
+    assert ended(process) == 130
+    stdout, stderr = ((here / name).read_text() for name in ("stdout", "stderr"))
     assert stdout == "" and "run the same command again" in stderr
     assert "Traceback" not in stderr and not (here / "half.safetensors").exists()
     before = checkpoint.stat().st_mtime_ns

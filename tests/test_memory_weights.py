@@ -23,7 +23,7 @@ NAMES = [
     *("default_mann", "default_mann_string", "default_mann_regression"),
     *("omniglot_mann", "omniglot_mann_string"),
 ]
-FEW = ShuffleSplit(5, train_size=60, test_size=80, random_state=0)
+FEW = ShuffleSplit(3, train_size=60, test_size=80, random_state=0)
 
 
 def test_together_they_are_small():
@@ -49,7 +49,7 @@ def test_regression_is_better_than_the_mean_and_knows_how_sure_it_is():
     scores = cross_val_score(MANNRegressor(), *load_diabetes(return_X_y=True), cv=FEW)
     assert scores.mean() > 0.15
     covered = []
-    for seed in range(20):
+    for seed in range(10):
         table = GaussianProcessPrior(2, n_rows=60).draw(np.random.default_rng(seed))
         regressor = MANNRegressor(n_estimators=2).fit(table.X[:40], table.y[:40])
         mean, std = regressor.predict(table.X[40:], return_std=True)

@@ -135,11 +135,11 @@ class Both(nn.Module):
         return compose(self.meta, self.basic, x)
 
 
-@settings(deadline=None, max_examples=6)
-@given(lengths_of)
+@settings(deadline=None, max_examples=4)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=3))
 def test_gradients_are_right(lengths):
     """Of the written gradient, by finite differences: of every output, input and parameter."""
-    x, _ = packed(lengths[:3], 2)
+    x, _ = packed(lengths, 2)
     both = Both(*networks(2, 3, 2, 2))
     names, values = zip(*both.named_parameters())
     assert len(names) == 7
@@ -239,7 +239,7 @@ def of_two_tasks(name, **config):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("name", TEXT_BACKBONES)
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=6)
 @given(lengths=lengths_of, seed=st.integers(0, 99))
 def test_together_is_one_by_one(name, pooling, lengths, seed):
     torch.manual_seed(seed)

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
@@ -59,7 +59,7 @@ def double(n_components, covariance_type="full", **parameters):
 
 @parametrize_with_checks(
     [
-        *(AmortizedGMM(covariance_type=kind, backbone="random") for kind in COVARIANCE_TYPES),
+        AmortizedGMM(covariance_type="diag", backbone="random"),
         AmortizedGMM("auto", max_components=3, refine_steps=1, backbone="random"),
         AmortizedGMM(),
     ]
@@ -138,7 +138,8 @@ def test_units_do_not_matter(drawn, covariance_type, steps, seed, exponent):
     assert_allclose(after.bic(Z), -2 * len(X) * after.score(Z) + number, rtol=1e-9)
 
 
-@given(drawn_sets(n_sets=4), KINDS, st.integers(0, 2))
+@settings(max_examples=12)
+@given(drawn_sets(n_sets=3), KINDS, st.integers(0, 2))
 def test_batches_equal_one_by_one(drawn, covariance_type, steps):
     """Sets of any size and width, padded where they go together."""
     sets = [X for X, _ in drawn] + [drawn[0][0][:-1]]
@@ -173,7 +174,7 @@ def test_groups_of_sets_pad_little_and_are_bounded(sizes, max_cells):
 @given(drawn_sets(), KINDS)
 def test_steps_of_em_never_lower_the_likelihood(drawn, covariance_type):
     X, k = drawn
-    scores = [double(k, covariance_type, refine_steps=s).fit(X).score(X) for s in range(6)]
+    scores = [double(k, covariance_type, refine_steps=s).fit(X).score(X) for s in range(4)]
     assert (np.diff(scores) >= -1e-7 * (1 + np.abs(scores[1:]))).all()
 
 
@@ -235,7 +236,7 @@ def test_samples_have_the_moments_of_the_mixture(covariance_type):
 
 def test_auto_is_the_least_bic():
     rng = np.random.default_rng(0)
-    for k in (1, 2, 4):
+    for k in (1, 4):
         X = 10 * np.eye(4)[rng.integers(0, k, 120)] + rng.standard_normal((120, 4))
         for covariance_type in COVARIANCE_TYPES:
             chosen = double("auto", covariance_type, max_components=5, refine_steps=3).fit(X)
@@ -338,11 +339,13 @@ def test_batches_of_an_array_and_of_a_generator(blobs):
 def test_meta_fit(tmp_path):
     """On classes of real points; what it learned is kept by clone and forgotten with weights."""
     X, y = make_blobs(200, centers=4, n_features=3, random_state=0)
-    mixture = AmortizedGMM(4, covariance_type="diag", backbone="mixture_transformer")
-    settings = {"max_steps": 4, "eval_every": 2, "batch_size": 2, "verbose": False}
-    mixture.meta_fit([(X, y)], validation_datasets=[(X, y)], **settings)
+    mixture = AmortizedGMM(4, covariance_type="diag", backbone=random_learner(1))
+    start = mixture.fit(X).means_
+    few = {"max_steps": 2, "eval_every": 1, "batch_size": 2, "verbose": False}
+    mixture.meta_fit([(X, y)], validation_datasets=[(X, y)], **few)
     assert len(mixture.history_) == 2
     means = mixture.fit(X).means_
+    assert (means != start).any()
     assert_array_equal(clone(mixture).fit(X).means_, means)
     mixture.save_pretrained(tmp_path)
     loaded = AmortizedGMM.from_pretrained(tmp_path, n_components=4, covariance_type="diag")
@@ -352,8 +355,8 @@ def test_meta_fit(tmp_path):
     mixture.set_params(backbone=LEARNER, dtype="float64")
     assert_array_equal(mixture.fit(X).means_, before)
     prior = MixturePrior(max_components=3, max_columns=3, n_points=(40, 60))
-    settings["max_steps"] = 2
-    AmortizedGMM(backbone="mixture_transformer").meta_fit(prior, optimizer="muon", **settings)
+    few["max_steps"] = 1
+    AmortizedGMM(backbone="mixture_transformer").meta_fit(prior, optimizer="muon", **few)
 
 
 def test_more_starts_are_never_less_likely():

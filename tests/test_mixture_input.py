@@ -15,7 +15,6 @@ from sklearn_meta.tasks.mixtures import as_point_sets
 
 RNG = np.random.default_rng(0)
 X_GOOD = RNG.standard_normal((30, 3)) + 4 * RNG.integers(0, 2, (30, 1))
-STEPS = pytest.mark.parametrize("refine_steps", [0, 3])
 
 
 def single(n_components, covariance_type="full", **parameters):
@@ -43,8 +42,8 @@ def assert_sound(mixture, X):
 
 
 @ALL_TYPES
-@STEPS
 @pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("refine_steps", "most"), [(0, 4), (3, 2), (3, 4)])
 @pytest.mark.parametrize(
     "X",
     [
@@ -59,20 +58,27 @@ def assert_sound(mixture, X):
         np.column_stack([X_GOOD, X_GOOD[:, 0] + 1e-9 * X_GOOD[:, 1]]),
         X_GOOD.round(),
         np.r_[X_GOOD, [[1e6, 0, 0]]],
-        X_GOOD.astype(np.float32),
-        (10 * X_GOOD).astype(int),
     ],
     ids=[
         *("zeros", "sevens", "large constants", "two places", "one place and outliers"),
         *("two points", "one column", "columns twice", "nearly dependent columns"),
-        *("ties", "outlier", "float32", "integers"),
+        *("ties", "outlier"),
     ],
 )
-def test_degenerate_points(X, covariance_type, refine_steps):
-    for n_components in {2, min(len(X), 4)}:
-        mixture = single(n_components, covariance_type, refine_steps=refine_steps).fit(X)
-        assert_sound(mixture, X)
-        assert_sound(mixture, X + 1)
+def test_degenerate_points(X, covariance_type, refine_steps, most):
+    mixture = single(min(len(X), most), covariance_type, refine_steps=refine_steps).fit(X)
+    assert_sound(mixture, X)
+    assert_sound(mixture, X + 1)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float32, int])
+def test_points_of_other_types(dtype):
+    X = (10 * X_GOOD).astype(dtype)
+    mixture = single(4, refine_steps=3).fit(X)
+    assert_sound(mixture, X)
+    assert_sound(mixture, X + 1)
+    assert_allclose(mixture.means_, single(4, refine_steps=3).fit(X.astype(float)).means_)
 
 
 @ALL_TYPES
@@ -328,7 +334,7 @@ def test_a_fit_that_fails_leaves_no_mixture():
 
 
 def test_one_set_or_many_have_their_components_in_one_order():
-    sets = [make_blobs(60 + s, centers=3, random_state=s)[0] for s in range(25)]
+    sets = [make_blobs(60 + s, centers=3, random_state=s)[0] for s in range(12)]
     many = AmortizedGMM(3, n_init=3).fit_batch(sets)
     for points, mixture in zip(sets, many, strict=True):
         alone = AmortizedGMM(3, n_init=3).fit(points)

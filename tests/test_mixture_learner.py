@@ -57,7 +57,6 @@ def test_the_codes_of_kinds_are_those_of_the_head():
     assert COVARIANCE_TYPES == KINDS
 
 
-@settings(deadline=None, max_examples=40)
 @given(drawn_tasks())
 def test_order_of_points_and_columns(drawn):
     (task,), rng = drawn
@@ -78,8 +77,7 @@ def test_order_of_points_and_columns(drawn):
     close(mixture_moved.covariances, covariances)
 
 
-@settings(deadline=None, max_examples=40)
-@given(drawn_tasks(n_tasks=3))
+@given(drawn_tasks(n_tasks=2))
 def test_padding_changes_nothing(drawn):
     tasks, _ = drawn
     _, together = read(tasks)
@@ -210,7 +208,7 @@ def test_a_far_point_does_not_outweigh_other_sets():
 def test_it_learns_from_held_out_points():
     torch.manual_seed(0)
     learner = MixtureLearner(backbone_config={"width": 8, "n_heads": 2, "n_rounds": 2})
-    source, sampler = MixtureSets(), MixtureSampler(("diag",), other_k=0)
+    source, sampler = MixtureSets(n_points=(40, 60)), MixtureSampler(("diag",), other_k=0)
     (validation,) = next(batches(source, sampler, batch_size=64, seed=9, n_groups=1))
 
     def nll(learner):
@@ -219,10 +217,10 @@ def test_it_learns_from_held_out_points():
 
     before = nll(learner)
     history = meta_train(
-        learner, source, sampler, validation_source=source, max_steps=120, batch_size=16,
-        n_warmup=5, n_groups=1, eval_every=60, n_validation=2, learning_rate=1e-2, verbose=False,
+        learner, source, sampler, validation_source=source, max_steps=30, batch_size=8,
+        n_warmup=5, n_groups=1, eval_every=15, n_validation=1, learning_rate=1e-2, verbose=False,
     )  # fmt: skip
-    assert nll(learner) < before - 0.001
+    assert nll(learner) < before - 0.1
     assert "valid_nll_4_components" in history[-1]
 
 

@@ -3,7 +3,6 @@
 import logging
 import os
 import pickle
-import subprocess
 import sys
 import time
 import warnings
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
+from processes import ended, started
 from sklearn.datasets import load_iris
 
 from sklearn_meta import MetaSemiSupervisedClassifier
@@ -325,21 +325,21 @@ def test_a_suite_is_listed_anew_when_asked(server, collect):
         assert "diabetes" in collect(99, n_retries=0).fetch(refresh=True)
 
 
+def fetch_alone(server, folder):
+    OpenMLCollection(99, server=server, cache_directory=folder, progress=False).fetch()
+
+
 def test_a_killed_download_leaves_nothing_that_looks_good(server, collect, tmp_path):
     server.fail(ARFF.format(12), "stall")
-    code = (
-        "from sklearn_meta.tasks.openml import OpenMLCollection\n"
-        f"OpenMLCollection(99, server={server.url!r}, cache_directory={str(tmp_path)!r}).fetch()"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    process = started(fetch_alone, server.url, tmp_path)
     try:
         deadline = time.monotonic() + 300
         while ARFF.format(12) not in server.asked and time.monotonic() < deadline:
-            assert process.poll() is None
+            assert process.is_alive()
             time.sleep(0.02)
     finally:
         process.kill()  # SIGKILL
-        process.wait()
+        ended(process)
     (left,) = tmp_path.rglob("scratch-*")
     assert "task-1.parquet" in files(tmp_path) and "task-2.parquet" not in files(tmp_path)
     server.mend()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
@@ -38,8 +38,11 @@ def small_learner(seed=0, backbone="vsa"):
     return learner.requires_grad_(False)
 
 
+LEARNER = small_learner()
+
+
 def double(**parameters):
-    return AmortizedOutlierDetector(small_learner(), dtype="float64", **parameters)
+    return AmortizedOutlierDetector(LEARNER, dtype="float64", **parameters)
 
 
 # With "auto" there may be no outlier, and the checks want some.
@@ -66,6 +69,7 @@ def rows_of_a_table(draw):
     return X[:n_rows], X[n_rows:]
 
 
+@settings(max_examples=12)
 @given(rows=rows_of_a_table(), seed=st.integers(0, 1000))
 def test_permutations_of_rows_and_columns(rows, seed):
     X, new = rows
@@ -79,6 +83,7 @@ def test_permutations_of_rows_and_columns(rows, seed):
     assert_allclose(found.score_samples(new[:, columns]), expected.score_samples(new), atol=1e-9)
 
 
+@settings(max_examples=12)
 @given(rows=rows_of_a_table())
 def test_units_of_columns_do_not_matter(rows):
     X, _ = rows
@@ -87,18 +92,21 @@ def test_units_of_columns_do_not_matter(rows):
     assert_allclose(double().fit(X * scale + shift).score_samples(X * scale + shift), expected)
 
 
+@settings(max_examples=12)
 @given(rows=rows_of_a_table(), chunk_size=st.integers(1, 4))
 def test_answers_do_not_depend_on_their_batch(rows, chunk_size):
     X, new = rows
     expected = double().fit(X).score_samples(new)
     chunked = double(chunk_size=chunk_size).fit(X)
     assert_allclose(chunked.score_samples(new), expected, atol=1e-9)
-    one_by_one = [double().fit(X).score_samples(row[None]) for row in new]
+    detector = double().fit(X)
+    one_by_one = [detector.score_samples(row[None]) for row in new]
     assert_allclose(np.concatenate(one_by_one), expected, atol=1e-9)
 
 
+@settings(max_examples=12)
 @given(
-    sets=st.lists(rows_of_a_table(), min_size=1, max_size=5),
+    sets=st.lists(rows_of_a_table(), min_size=1, max_size=4),
     contamination=st.sampled_from(["auto", 0.1, 0.4]),
 )
 def test_many_sets_equal_one_by_one(sets, contamination):
@@ -113,6 +121,7 @@ def test_many_sets_equal_one_by_one(sets, contamination):
         assert_array_equal(outlier[margin], detector.fit_predict(X)[margin])
 
 
+@settings(max_examples=12)
 @given(rows=rows_of_a_table(), contamination=st.sampled_from(["auto", 0.1, 0.5]))
 def test_conventions_of_outlier_detectors(rows, contamination):
     X, new = rows
@@ -210,7 +219,7 @@ def test_same_parameters_and_meaning_as_isolation_forest():
         assert_allclose(found.offset_, np.percentile(found.score_samples(X), 25), rtol=1e-3)
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 5])
+@pytest.mark.parametrize("n_rows", [1, 5])
 def test_equal_rows_at_the_threshold_get_one_answer(n_rows):
     for seed in (3, 4, 5):
         rng = np.random.default_rng(seed)

@@ -70,7 +70,7 @@ def test_equal_generators_draw_equal_tables():
 
 
 def test_distribution_over_classes_columns_and_gaps():
-    tables = draws(1500)
+    tables = draws(800)
     n_classes = np.array([table.n_classes for table in tables])
     assert np.mean(n_classes == 2) == pytest.approx(0.6, abs=0.05)
     assert np.mean((n_classes == 3) | (n_classes == 4)) == pytest.approx(0.25, abs=0.05)
@@ -114,7 +114,7 @@ def test_tables_range_from_hopeless_to_easy():
 def test_columns_tell_the_label(family):
     """Labels are learnable in each family, and are not once they are shuffled."""
     rng = np.random.default_rng(0)
-    tables = draws(60, n_classes=(2, 2), families=(family,))
+    tables = draws(40, n_classes=(2, 2), families=(family,))
     tasks = [few_shot(X, y, rng) for _, X, y in tables]
     accuracy = np.mean([supervised(*task) for task in tasks])
     chance = np.mean(

@@ -1,8 +1,7 @@
 """How the estimators of sets are trained, and the example."""
 
 import csv
-import os
-import subprocess
+import runpy
 import sys
 import warnings
 from pathlib import Path
@@ -62,17 +61,17 @@ def held_out(monkeypatch):
 def test_early_stopping_keeps_the_best_epoch(held_out):
     """Noise cannot be learned: the validation loss rises."""
     X, y = random_sets(60), np.random.default_rng(0).permutation(np.repeat([0, 1, 2], 20))
-    settings = {**QUICK, "max_epochs": 60, "learning_rate": 0.02}
+    settings = {**QUICK, "max_epochs": 30, "learning_rate": 0.02}
     stopping = {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": 3}
     model = SetTransformerClassifier(**settings, **stopping).fit(X, y)
     losses = model.history_[:, "valid_loss"]
-    assert model.n_iter_ == len(losses) == np.argmin(losses) + 4 < 60
+    assert model.n_iter_ == len(losses) == np.argmin(losses) + 4 < 30
     with torch.no_grad():
         inputs, target = training.collate(held_out[0])
         kept = nn.functional.cross_entropy(model.module_(**inputs), target)
     assert kept.item() == pytest.approx(min(losses)) != losses[-1]
     whole = SetTransformerClassifier(**settings).fit(X, y)
-    assert whole.n_iter_ == 60 and "valid_loss" not in whole.history_[0]
+    assert whole.n_iter_ == 30 and "valid_loss" not in whole.history_[0]
     assert len(held_out) == 1
 
 
@@ -131,15 +130,14 @@ def test_an_interrupt_before_anything_was_learned_is_one():
         model.predict(random_sets(10))
 
 
-def test_the_example(tmp_path):
-    root = Path(__file__).parents[1]
-    command = [sys.executable, "examples/sets.py", "--quick", "--output", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(root)}  # this tree, installed or not
-    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
+def test_the_example(tmp_path, monkeypatch, capsys):
+    example = Path(__file__).parents[1] / "examples" / "sets.py"
+    monkeypatch.setattr(sys, "argv", [str(example), "--quick", "--output", str(tmp_path)])
+    runpy.run_path(str(example), run_name="__main__")
+    printed = capsys.readouterr().out
     with open(tmp_path / "sets.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 7
     for row in rows:
         assert 0 <= float(row["accuracy"]) <= 1
-        assert f"{row['method']:30} accuracy {float(row['accuracy']):.3f}" in run.stdout
+        assert f"{row['method']:30} accuracy {float(row['accuracy']):.3f}" in printed

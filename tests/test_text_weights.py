@@ -65,7 +65,7 @@ def test_few_reviews_of_a_domain_are_worth_more_than_to_a_linear_model():
     ours, peers = [], []
     for name in domains:
         X, y = (part[:20] for part in train[name])
-        classifier = MetaLSTMClassifier(NAME, max_length=100, random_state=0)
+        classifier = MetaLSTMClassifier(NAME, max_length=50, random_state=0)
         ours.append(classifier.fit(X, y).score(*valid[name]))
         peer = make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression(C=10))
         peers.append(peer.fit(X, y).score(*valid[name]))

@@ -112,7 +112,9 @@ def test_training_that_diverges_says_so_and_leaves_what_was_there(tmp_path):
     estimator = small()
     with pytest.raises(ValueError, match="diverged.*learning_rate"):
         estimator.meta_fit(
-            {"iris": IRIS}, max_steps=9, learning_rate=1e10, checkpoint_dir=tmp_path, verbose=False
+            {"iris": IRIS},
+            **{"max_steps": 9, "learning_rate": 1e10, "batch_size": 2, "verbose": False},
+            checkpoint_dir=tmp_path,
         )
     assert not (tmp_path / CHECKPOINT).exists()
     assert estimator.fit(IRIS[0][::10], IRIS[1][::10]).score(*IRIS) > 0.8
@@ -137,7 +139,7 @@ def test_validation_that_tells_nothing_is_told():
         small().meta_fit(
             {"iris": IRIS},
             **{"validation_datasets": {"iris": IRIS}, "max_steps": 1, "verbose": False},
-            learning_rate=1e30,
+            **{"learning_rate": 1e30, "batch_size": 1},
         )
 
 
@@ -365,7 +367,7 @@ def test_a_source_that_draws_no_dataset_is_told_so(drawn):
         small().meta_fit(Draws(lambda rng: drawn), max_steps=1, verbose=False)
 
 
-SETTINGS = {"max_steps": 2, "batch_size": 2, "verbose": False}
+SETTINGS = {"max_steps": 1, "batch_size": 1, "verbose": False}
 CATEGORIES = RawTable(
     np.random.default_rng(0).choice(["no", "yes"], (40, 4)),
     np.arange(40) % 2,
