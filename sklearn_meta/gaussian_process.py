@@ -70,9 +70,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     For partial dependence, decision boundaries or any other artificial rows set
     ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
-    Mean and standard deviation of targets that are warped (head ``"gp_warped"``, that of the default
-    weights) are taken of what lies at most half the labelled targets' range outside of it. Quantiles,
-    samples and densities are not cut.
+    By the head ``"gp_warped"``, that of the default weights, targets are also predicted as functions
+    of what they are. Of such parts, mean and standard deviation are cut at half the labelled targets'
+    range outside of it. Quantiles, samples and densities are not.
 
     Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
     in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.
