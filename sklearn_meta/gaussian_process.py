@@ -70,9 +70,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     For partial dependence, decision boundaries or any other artificial rows set
     ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
-    By the head ``"gp_warped"``, that of the default weights, targets are also predicted as functions
-    of what they are. Of such parts, mean and standard deviation are cut at half the labelled targets'
-    range outside of it. Quantiles, samples and densities are not.
+    By the head ``"gp_warped"``, that of the default weights, functions of the targets are predicted,
+    too. What is warped back from these is cut at half the range of the labelled targets outside of
+    it for mean and standard deviation; for quantiles, samples and densities it is not.
 
     Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
     in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.
