@@ -70,7 +70,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     For partial dependence, decision boundaries or any other artificial rows set
     ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
-    By the head ``"gp_warped"``, that of the default weights, functions of the targets are predicted,
+    By the head ``"gp_warped"``, that of the default weights, functions of targets are predicted,
     too. What is warped back from these is cut at half the range of the labelled targets outside of
     it for mean and standard deviation; for quantiles, samples and densities it is not.
 
