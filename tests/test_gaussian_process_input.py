@@ -205,8 +205,8 @@ def test_bad_wishes(wish, message):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (Y_GOOD[:-1], "y must be of shape .*, got"),
-        (np.c_[Y_GOOD, Y_GOOD], "y must be of shape .*, got"),
+        (Y_GOOD[:-1], "y must have a row for each of X"),
+        (np.c_[Y_GOOD, Y_GOOD], "targets as in fit"),
         (np.where(Y_GOOD > 0, np.nan, Y_GOOD), "Input y contains NaN"),
         (np.where(Y_GOOD > 0, np.inf, Y_GOOD), "Input y contains infinity"),
         (["high"] * len(Y_GOOD), "could not convert string to float"),
@@ -215,6 +215,14 @@ def test_bad_wishes(wish, message):
 def test_bad_targets_to_be_told_the_density_of(y, message, chunk_size):
     with pytest.raises(ValueError, match=message):
         double(chunk_size=chunk_size).fit(X_GOOD, Y_GOOD).log_predictive_density(X_GOOD, y)
+
+
+def test_targets_of_another_unit_or_form_have_a_density():
+    fitted = double().fit(X_GOOD, Y_GOOD * 1e-300)
+    assert (fitted.log_predictive_density(X_GOOD, Y_GOOD * 1e10) < -1e200).all()
+    as_frame = pd.DataFrame({"y": Y_GOOD * 1e-300})
+    expected = fitted.log_predictive_density(X_GOOD, Y_GOOD * 1e-300)
+    assert_array_equal(fitted.log_predictive_density(X_GOOD, as_frame), expected)
 
 
 @pytest.mark.parametrize("ask", ["predict", "sample_y", "transform"])

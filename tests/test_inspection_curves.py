@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, load_iris, load_wine, make_friedman1
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -117,6 +118,46 @@ def test_intervals_lie_between_quantiles_where_there_are_some(n_targets):
     assert normal.width[0] > display.width[1]
 
 
+class OtherQuantiles(BayesianRidge):
+    """Regressors of other packages: of another shape, with another meaning, or ignored."""
+
+    def __init__(self, answer="rows first"):
+        super().__init__()
+        self.answer = answer
+
+    def predict(self, X, return_std=False, **others):
+        if return_std or not others:
+            return super().predict(X, return_std=return_std)
+        if self.answer == "rows first":
+            return np.tile(others["quantiles"], (len(X), 1))
+        if self.answer == "ignored":
+            return super().predict(X)
+        raise NotImplementedError(self.answer)
+
+
+@pytest.mark.parametrize("answer", ["rows first", "ignored", "not yet"])
+def test_other_quantiles_are_no_intervals(answer):
+    X, y = load_diabetes(return_X_y=True)
+    X, y, new, target = X[:40], y[:40], X[40:78], y[40:78]
+    show = IntervalCalibrationDisplay.from_estimator
+    for rows in (slice(38), slice(37), slice(5), slice(4)):
+        display = show(OtherQuantiles(answer).fit(X, y), new[rows], target[rows], levels=[0.5, 0.9])
+        expected = show(BayesianRidge().fit(X, y), new[rows], target[rows], levels=[0.5, 0.9])
+        assert_array_equal(display.observed, expected.observed)
+        assert_array_equal(display.width, expected.width)
+
+
+def test_intervals_of_a_decreasing_function_of_the_target():
+    X, y = load_diabetes(return_X_y=True)
+    plain = MetaGPRegressor(transductive=False, dtype="float64").fit(X[:40], -np.log(y[:40]))
+    functions = {"func": lambda v: -np.log(v), "inverse_func": lambda v: np.exp(-v)}
+    turned = TransformedTargetRegressor(clone(plain), **functions, check_inverse=False)
+    show = IntervalCalibrationDisplay.from_estimator
+    display = show(turned.fit(X[:40], y[:40]), X[40:90], y[40:90])
+    assert_array_equal(display.observed, show(plain, X[40:90], -np.log(y[40:90])).observed)
+    assert (display.width > 0).all() and display.observed.max() > 0.8
+
+
 def test_several_targets_are_pooled():
     X, y = load_diabetes(return_X_y=True)
     Y = np.column_stack([y, -y])
@@ -184,7 +225,9 @@ def test_intervals_that_cannot_be_shown(y, mean, std, levels, message):
 def test_regressors_without_standard_deviations_are_refused():
     X, y = load_diabetes(return_X_y=True)
     show = IntervalCalibrationDisplay.from_estimator
-    with pytest.raises(TypeError, match="predict of LinearRegression fails with return_std"):
+    with pytest.raises(
+        TypeError, match="predict of LinearRegression gives none .* fails with return_std"
+    ):
         show(LinearRegression().fit(X, y), X, y)
     with pytest.raises(NotFittedError):
         show(MetaGPRegressor(), X, y)

@@ -169,6 +169,18 @@ def test_samples_are_of_the_mixture():
         torch.testing.assert_close(shares, torch.full_like(shares, level), atol=0.012, rtol=0)
 
 
+def test_embeddings_that_lie_far_apart_are_drawn_and_have_quantiles():
+    """In float32 their kernels are rounded by more than what is left of them."""
+    z = torch.randn(1, 220, 3, 4, generator=torch.Generator().manual_seed(0)) * 3000
+    labels = torch.full((1, 220, 1), math.nan)
+    labels[:, :20] = torch.randn(1, 20, 1, generator=torch.Generator().manual_seed(1)).exp()
+    head = WarpedGaussianProcess().requires_grad_(False)
+    state = head.adapt(z, labels, torch.ones(1, 1, dtype=torch.bool), None)
+    head.samples(z, state, 50, np.random.RandomState(0))
+    for level in (0.05, 0.5, 0.95):
+        assert head.distribution(z, state).quantiles(level).isfinite().all()
+
+
 @pytest.mark.parametrize("power", POWERS)
 def test_rows_are_drawn_together(power):
     """Of one set of hyperparameters and one power, so that it is known how warped targets vary."""

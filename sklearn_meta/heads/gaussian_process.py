@@ -232,7 +232,7 @@ class GaussianProcess(RegressionHead):
             for i in np.unique(of_sample):
                 sets, own = in_use[i : i + 1], torch.from_numpy(of_sample == i).to(z.device)
                 means, left = self._predict_jointly(compared, of_rows, state, sets)
-                away = factorise(left[0].double()) @ normal[own]
+                away = factorise(left[0]).double() @ normal[own]
                 drawn[own] = self._drawn(means[0, 0], away, uniform[own], state, sets)
         return drawn
 

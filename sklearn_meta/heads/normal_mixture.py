@@ -7,8 +7,11 @@ import torch
 
 from .warps import log_slope, unwarp, warp
 
-#: Halvings that leave of any bracket less than a float64 tells apart.
-HALVINGS = 64
+#: How often brackets of a quantile are halved: some 1e-12 of them is left.
+HALVINGS = 40
+
+#: Beyond its hyperbolic sine there is no float64.
+FURTHEST = 700.0
 
 
 class NormalMixture(NamedTuple):
@@ -19,9 +22,8 @@ class NormalMixture(NamedTuple):
 
     Parameters
     ----------
-    share : float64 tensor of shape (B, G, W, 1, C) or (B, G, W, N, C)
-        Weights of the normal distributions, which add up to one.
-    mean, std : float64 tensors that broadcast to (B, G, W, N, C)
+    share, mean, std : float64 tensors that broadcast to (B, G, W, N, C)
+        Of the normal distributions; shares add up to one.
     powers : tuple of W floats
         Of Yeo and Johnson's functions; 1 is the target as it is.
     """
@@ -36,10 +38,11 @@ class NormalMixture(NamedTuple):
         normal = self.mean + self.std * torch.special.ndtri(self.mean.new_tensor(level))
         of_each = self._with_powers(unwarp, normal.unbind(2))
         # Between those of the parts; on this scale brackets of any size are halved alike.
-        low, high = of_each.amin((1, 2)).asinh(), of_each.amax((1, 2)).asinh()
+        ends = of_each.amin((1, 2)), of_each.amax((1, 2))
+        low, high = (end.asinh().clamp(-FURTHEST, FURTHEST) for end in ends)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            below = self._distribution(middle.sinh()) < level
+            below = self._share_below(middle.sinh()) < level
             low, high = middle.where(below, low), high.where(below, middle)
         return high.sinh()
 
@@ -51,7 +54,7 @@ class NormalMixture(NamedTuple):
         each = slopes - 0.5 * (away.square() + math.log(2 * math.pi)) - self.std.log()
         return (self.share.log() + each).logsumexp((1, 2))
 
-    def _distribution(self, targets):
+    def _share_below(self, targets):
         """Share of the mixture that lies below targets, both (B, N, C)."""
         warped = self._with_powers(warp, [targets[:, None]] * len(self.powers))
         return (self.share * torch.special.ndtr((warped - self.mean) / self.std)).sum((1, 2))

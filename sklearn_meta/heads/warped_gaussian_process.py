@@ -103,26 +103,30 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         labels = labels.to(self.log_noise.dtype)
         known = ~labels.isnan() & classes[:, None]
         targets = labels.masked_fill(~known, 0)
-        warped = torch.stack([warp(targets, power) for power in POWERS], dim=-1)  # (B, N, C, W)
+        warped = torch.stack(
+            [warp(targets, power) for power in self.powers], dim=-1
+        )  # (B, N, C, W)
         warped = warped.masked_fill(~known[..., None], math.nan).flatten(2)
-        every = classes.repeat_interleave(len(POWERS), dim=1)
+        every = classes.repeat_interleave(len(self.powers), dim=1)
         columns = standardise_labels(warped, every)
         labelled, rows, solved = self._solved(z, columns.labels, every)
         factor, weights, evidence = (torch.cat(part, dim=1) for part in zip(*solved, strict=True))
 
-        mean, scale = (c.unflatten(-1, (-1, len(POWERS))) for c in (columns.mean, columns.scale))
+        mean, scale = (
+            c.unflatten(-1, (-1, len(self.powers))) for c in (columns.mean, columns.scale)
+        )
         # The density of a target is that of its warped copy times the slope there.
-        slopes = torch.stack([log_slope(targets, power) for power in POWERS], dim=-1).sum(1)
+        slopes = torch.stack([log_slope(targets, power) for power in self.powers], dim=-1).sum(1)
         slopes = slopes - known.sum(1)[..., None] * scale[:, 0].log()  # (B, C, W)
         joint = evidence.unflatten(-1, slopes.shape[1:]) + slopes[:, None]
         joint = joint + self.log_power_prior.log_softmax(0)
         # A target of one value says nothing of how it should be warped.
         varied = columns.varied.unflatten(-1, slopes.shape[1:])
-        varied[..., POWERS.index(1)] = True
+        varied[..., self.powers.index(1)] = True
         joint = joint.masked_fill(~varied[:, None], -math.inf)
         of_target = joint.logsumexp(-1).masked_fill(~classes[:, None], 0)
 
-        filled = targets.where(known, mean[..., POWERS.index(1)])
+        filled = targets.where(known, mean[..., self.powers.index(1)])
         lowest, highest = filled.amin(1, keepdim=True), filled.amax(1, keepdim=True)
         margin = BEYOND * (highest - lowest)
         return WarpedProcess(

@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy.stats import norm
+from sklearn.exceptions import NotFittedError
 
 from .drawing import axes_of, check_matplotlib_support, line_style
 
@@ -108,19 +109,21 @@ class IntervalCalibrationDisplay:
             )
         name = type(estimator).__name__ if name is None else name
         nominal = _sorted_levels(levels)
-        try:
-            ends = estimator.predict(X, quantiles=np.r_[(1 - nominal) / 2, (1 + nominal) / 2])
-        except TypeError:  # it has none
-            pass
-        else:
-            low, high = np.split(np.asarray(ends, dtype=float), 2)
+        # Never as many as rows, so that their shape says which way round they are.
+        between = [0.5] * (2 * len(nominal) == np.shape(y)[0])
+        ends = _quantiles(estimator, X, y, np.r_[(1 - nominal) / 2, between, (1 + nominal) / 2])
+        if ends is not None:
+            ends = ends[: len(nominal)], ends[-len(nominal) :]
+            # Of a decreasing function of the target they change places.
+            low, high = np.minimum(*ends), np.maximum(*ends)
             return cls._of_intervals(y, low, high, nominal, name=name).plot(ax=ax, **kwargs)
         try:
             mean, std = estimator.predict(X, return_std=True)
         except TypeError as error:
             raise TypeError(
-                f"Intervals need standard deviations, but predict of {type(estimator).__name__} "
-                f"fails with return_std=True ({error}). Use from_predictions."
+                "Intervals need quantiles, (n_quantiles, n_rows), or standard deviations, but "
+                f"predict of {type(estimator).__name__} gives none with quantiles=, and fails with "
+                f"return_std=True ({error}). Use from_predictions."
             ) from error
         return cls.from_predictions(y, mean, std, levels=levels, name=name, ax=ax, **kwargs)
 
@@ -171,7 +174,9 @@ class IntervalCalibrationDisplay:
         if not y_true.size:
             raise ValueError("At least one row is needed.")
         if not all(np.isfinite(values).all() for values in (y_true, low, high)):
-            raise ValueError("y_true, mean and std must be finite: leave unlabelled rows out.")
+            raise ValueError(
+                "y_true and what is predicted must be finite: leave unlabelled rows out."
+            )
         inside, width = (low <= y_true) & (y_true <= high), high - low
         observed, width = (part.reshape(len(nominal), -1).mean(axis=1) for part in (inside, width))
         return cls(nominal=nominal, observed=observed, width=width, name=name)
@@ -220,6 +225,21 @@ class IntervalCalibrationDisplay:
         if ax.get_legend_handles_labels()[1]:
             ax.legend(loc="upper left")
         return self
+
+
+def _quantiles(estimator, X, y, levels):
+    """What ``predict(X, quantiles=levels)`` gives, or None where that is something else.
+
+    Other packages' regressors have a parameter of the same name, or ignore what they do not know.
+    """
+    try:
+        found = np.asarray(estimator.predict(X, quantiles=levels), dtype=float)
+    except NotFittedError:
+        raise
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+    shape = np.shape(y) if np.shape(y)[1:] != (1,) else found.shape[1:]
+    return found if found.shape == (len(levels), *shape) else None
 
 
 def _sorted_levels(levels):
