@@ -8,10 +8,9 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from .heads import HEADS
-from .table_validation import as_cells, check_dense
+from .table_validation import as_cells, check_dense, without_gaps
 from .tables import TableEstimator, in_chunks
 from .tasks import n_targets, target_scale
-from .tasks.encoding import is_missing
 
 #: In units of the labelled ones': the square of what lies beyond is no float64.
 FURTHEST_TARGET = 1e150
@@ -291,7 +290,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         if y is not None:
             y = as_cells(y)
             check_dense(y)
-            y, unlabelled = _without_gaps(y)
+            y, unlabelled = without_gaps(y)
         X = as_cells(X)
         if hasattr(X, "iloc"):
             validate_data(self, X, y, skip_check_array=True)
@@ -321,7 +320,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return (self.y_ - mean) / scale, n_targets(self.y_)
 
     def _small_labels(self, y):
-        y, unlabelled = _without_gaps(y)
+        y, unlabelled = without_gaps(y)
         if y.dtype.kind == "c":
             raise ValueError("Complex data not supported: targets must be real numbers.")
         y = np.where(unlabelled, np.nan, y.astype(np.float64))
@@ -388,14 +387,3 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             state = learner.head.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
             answers.append(question(learner.head, z[:, n_context:], state))
         return answers
-
-
-def _without_gaps(y):
-    """A copy of targets, with zeros in place of those that are missing, and where these are."""
-    y = np.asarray(y).copy()  # as it is it may be read-only
-    if y.dtype.kind in "fc":
-        unlabelled = np.isnan(y)
-    else:
-        unlabelled = is_missing(y.ravel()).reshape(y.shape)
-    y[unlabelled] = 0
-    return y, unlabelled

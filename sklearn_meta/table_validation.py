@@ -43,6 +43,17 @@ def check_dense(y):
         )
 
 
+def without_gaps(y):
+    """A copy of targets, with zeros in place of those that are missing, and where these are."""
+    y = np.asarray(y).copy()  # as it is it may be read-only
+    if y.dtype.kind in "fc":
+        unlabelled = np.isnan(y)
+    else:
+        unlabelled = is_missing(y.ravel()).reshape(y.shape)
+    y[unlabelled] = 0
+    return y, unlabelled
+
+
 def validated_table(estimator, X, *, reset=True, **checks):
     """A table in scikit-learn's words, but that cells may be missing; DataFrames stay as they are.
 
