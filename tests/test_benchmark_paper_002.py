@@ -334,10 +334,8 @@ def test_speed_is_told_of_both(tmp_path):
     assert text.count("| sklearn_meta |") == 2 and text.count("| 1.00 |") == 2
 
 
-def test_cross_validation_has_every_method(tmp_path, monkeypatch):
-    short = [t._replace(X=t.X[::2], y=t.y[::2]) for t in online_cross_val.toys()]
-    monkeypatch.setattr(online_cross_val, "toys", lambda: short)
+def test_cross_validation_has_every_method(tmp_path):
     online_cross_val.main(["--quick", "--output", str(tmp_path / "cv.md")])
     rows = [r for r in (tmp_path / "cv.md").read_text().splitlines() if r.startswith("| ")][1:]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == list(online_cross_val.methods())
-    assert all(float(cell[:5]) > 0.3 for row in rows for cell in row.split(" | ")[1:5])
+    assert all(float(cell[:5]) > 0.4 for row in rows for cell in row.split(" | ")[1:5])

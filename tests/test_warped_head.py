@@ -88,22 +88,32 @@ def of_each_set(head, rows, known, y):
             yield log_weight, mean, correlation * np.outer(std, std), as_warped
 
 
-@given(drawn_contexts(), st.integers(0, 99))
-def test_it_mixes_processes_of_warped_targets(context, seed):
-    """All sets of hyperparameters and powers, by scikit-learn's marginal likelihood."""
+def with_attributes(context):
+    """One target, and embeddings of which the last channel is that of the attributes."""
     z, labels, classes, readable = context
-    z = torch.cat([z, z[..., :1] * 0.5], dim=-1)  # the last channel is that of the attributes
-    labels, classes = labels[..., :1], classes[:, :1]
-    head = shaken(WarpedGaussianProcess(n_kernels=2), seed)
-    state = head.adapt(z, labels, classes, readable)
-    found, cov = head(z, state), head.covariance(z, state)
+    z = torch.cat([z, z[..., :1] * 0.5], dim=-1)
+    return z, labels[..., :1], classes[:, :1], readable
+
+
+def mixed(head, z, labels):
+    """Positions of tasks of two labelled rows and more, and their weighed parts."""
     for b in range(len(z)):
         known = ~labels[b].isnan().any(1).numpy()
         if known.sum() < 2:
             continue
         parts = list(of_each_set(head, z[b].numpy(), known, labels[b].numpy()[known, 0]))
         log_weights = np.array([part[0] for part in parts])
-        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+        yield b, np.exp(log_weights - np.logaddexp.reduce(log_weights)), parts
+
+
+@given(drawn_contexts(), st.integers(0, 99))
+def test_it_mixes_processes_of_warped_targets(context, seed):
+    """All sets of hyperparameters and powers, by scikit-learn's marginal likelihood."""
+    z, labels, classes, readable = with_attributes(context)
+    head = shaken(WarpedGaussianProcess(n_kernels=2), seed)
+    state = head.adapt(z, labels, classes, readable)
+    found, cov = head(z, state), head.covariance(z, state)
+    for b, weights, parts in mixed(head, z, labels):
         mean = sum(w * m for w, (_, m, *_) in zip(weights, parts, strict=True))
         total = sum(
             w * (c + np.outer(m - mean, m - mean))
@@ -117,20 +127,12 @@ def test_it_mixes_processes_of_warped_targets(context, seed):
 @given(drawn_contexts(), st.integers(0, 99))
 def test_quantiles_and_density_are_those_of_the_mixture(context, seed):
     """The same processes of scikit-learn's, mixed by scipy's normal distribution."""
-    z, labels, classes, readable = context
-    z = torch.cat([z, z[..., :1] * 0.5], dim=-1)
-    labels, classes = labels[..., :1], classes[:, :1]
+    z, labels, classes, readable = with_attributes(context)
     head = shaken(WarpedGaussianProcess(n_kernels=2), seed)
     found = head.distribution(z, head.adapt(z, labels, classes, readable))
     levels = (0.001, 0.3, 0.5, 0.95)
     quantiles = torch.cat([found.quantiles(level) for level in levels], dim=-1).numpy()
-    for b in range(len(z)):
-        known = ~labels[b].isnan().any(1).numpy()
-        if known.sum() < 2:
-            continue
-        parts = list(of_each_set(head, z[b].numpy(), known, labels[b].numpy()[known, 0]))
-        log_weights = np.array([part[0] for part in parts])
-        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+    for b, weights, parts in mixed(head, z, labels):
         warped = [part[-1] for part in parts]
         for level, values in zip(levels, quantiles[b].T, strict=True):
             below = sum(

@@ -248,8 +248,6 @@ class GaussianProcess(RegressionHead):
         with torch.autocast(z.device.type, enabled=False):
             parts = zip(*self._normals(z, state), strict=True)
             share, mean, variance = (torch.cat(part, dim=1).double() for part in parts)
-        if share.ndim == 4:
-            share, mean, variance = (part.unsqueeze(2) for part in (share, mean, variance))
         share = share / share.sum((1, 2), keepdim=True)
         return NormalMixture(share, mean, variance.sqrt(), self.powers)
 
@@ -271,12 +269,12 @@ class GaussianProcess(RegressionHead):
             yield self._normals_of(means, variances, state, sets)
 
     def _normals_of(self, means, variances, state, sets):
-        """Of targets: shares (B, K, 1, 1), means (B, K, N, C) and variances (B, K, N, 1)."""
-        return self._shares(state)[:, sets], means, variances
+        """Shares, means and variances by the powers of targets, each as of (B, K, W, N, C)."""
+        return self._shares(state)[:, sets, None], means[:, :, None], variances[:, :, None]
 
     def _moments(self, share, means, variances, state):
-        """Shares, means and variances of targets that are distributed so, (B, G, N, C)."""
-        return share, means, variances
+        """Shares, means and variances of targets that are distributed so, (B, K * W, N, C)."""
+        return share.flatten(1, 2), means.flatten(1, 2), variances.flatten(1, 2)
 
     def _predict(self, compared, state, sets):
         """Means (B, K, N, C), and factor^-1 k_n (B, K, L, N)."""

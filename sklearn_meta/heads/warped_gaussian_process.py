@@ -168,7 +168,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
                 centres[:, some, i], spreads[:, some, i] = self._unwarped(
                     means[:, some, i], variances[:, some, i], power, *ends
                 )
-        return share.flatten(1, 2), centres.flatten(1, 2), spreads.flatten(1, 2)
+        return super()._moments(share, centres, spreads, state)
 
     def _drawn(self, means, away, uniform, state, sets):
         """Each of a power, which ``uniform`` numbers (S, 1, C) choose by its posterior."""
