@@ -5,15 +5,22 @@ import os
 from pathlib import Path
 
 import pytest
-import torch
-from hypothesis import settings
 
-# Many small problems: a second thread only waits for the first, and sums stay repeatable.
-torch.set_num_threads(1)
 
-# Derandomised: a run fails because of the change under test, never because of the draw.
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=20)
-settings.load_profile("ci")
+def pytest_collection():
+    """One torch thread and a repeatable Hypothesis, in processes that collect tests.
+
+    Two that run them are started by one that does not, and need not wait until it has torch.
+    """
+    import torch
+    from hypothesis import settings
+
+    # Many small problems: a second thread only waits for the first, and sums stay repeatable.
+    torch.set_num_threads(1)
+
+    # Derandomised: a run fails because of the change under test, never because of the draw.
+    settings.register_profile("ci", derandomize=True, deadline=None, max_examples=20)
+    settings.load_profile("ci")
 
 
 def pytest_collection_finish():

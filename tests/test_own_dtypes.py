@@ -1,8 +1,5 @@
 """Labels of pandas' own dtypes, and tensors where scikit-learn is set to array API dispatch."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +7,13 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from sklearn_meta import (
     AmortizedGMM,
+    AmortizedOutlierDetector,
     FewShotTransformerClassifier,
     MANNClassifier,
     MetaGPRegressor,
@@ -22,7 +21,7 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
     weights,
 )
-from sklearn_meta.sets import SetTransformerClassifier
+from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
 from sklearn_meta.tasks import RegressionPrior, TablePrior
 
 X, Y = load_iris(return_X_y=True)
@@ -61,21 +60,13 @@ def test_whole_labels_in_a_column_of_a_frame_stay_whole(kind):
     assert kind(n_estimators=1).fit(X[FEW], WHOLE.to_frame()).classes_.dtype == np.int64
 
 
-# scikit-learn allows the dispatch only where scipy was told of it before it was imported.
-DISPATCHED = """
-import numpy as np, sklearn, torch
-from sklearn.datasets import load_iris
-from sklearn_meta import *
-from sklearn_meta.sets import SetTransformerRegressor
+SETS = np.random.default_rng(0).normal(size=(10, 4, 2))
+ENDED = np.where(np.arange(4)[:, None] < 3, SETS[0], np.nan)
+PADDED = np.concatenate([ENDED[None], SETS[1:]])
 
-X, y = load_iris(return_X_y=True)
-few = np.arange(0, 150, 10)
-sets = np.random.default_rng(0).normal(size=(10, 4, 2))
-padded = sets.copy()
-padded[0, 3] = np.nan
 
-def answers(as_given):
-    rows, labels = as_given(X[few]), as_given(y[few])
+def answers_of_tensors():
+    rows, labels = torch.as_tensor(X[::10]), torch.as_tensor(Y[::10])
     for kind in (MetaSemiSupervisedClassifier, FewShotTransformerClassifier, MANNClassifier):
         yield kind().fit(rows, labels).predict_proba(rows)
     yield MetaSemiSupervisedClassifier().fit(rows, labels.to(float)).predict(rows)
@@ -84,22 +75,17 @@ def answers(as_given):
     yield AmortizedGMM(2).fit(rows).predict_proba(rows)
     yield AmortizedOutlierDetector().fit(rows).score_samples(rows)
     regressor = SetTransformerRegressor(width=4, max_epochs=1, random_state=0)
-    yield regressor.fit(as_given(padded), np.arange(10.0)).predict([as_given(one) for one in sets])
-
-expected = list(answers(torch.as_tensor))
-with sklearn.config_context(array_api_dispatch=True):
-    for one, other in zip(expected, answers(torch.as_tensor), strict=True):
-        assert isinstance(other, np.ndarray)
-        np.testing.assert_array_equal(other, one)
-"""
+    regressor.fit(torch.as_tensor(PADDED), np.arange(10.0))
+    yield regressor.predict([torch.as_tensor(elements) for elements in SETS])
 
 
-def test_tensors_are_read_as_arrays_though_scikit_learn_would_leave_them():
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", DISPATCHED], env=environment, capture_output=True, text=True
-    )
-    assert not done.returncode, done.stderr
+def test_tensors_are_read_as_arrays_though_scikit_learn_would_leave_them(monkeypatch):
+    expected = list(answers_of_tensors())
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn dispatches nothing without it
+    with config_context(array_api_dispatch=True):
+        for one, other in zip(expected, answers_of_tensors(), strict=True):
+            assert isinstance(other, np.ndarray)
+            np.testing.assert_array_equal(other, one)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pickle
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 
 import joblib
 import numpy as np
@@ -16,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import CONTEXT
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
@@ -355,7 +355,7 @@ def test_cross_validation_in_another_process_keeps_meta_fitted_weights(meta_fitt
     cv = FewShotSplit(3, n_shots=3, random_state=0)
     score = partial(cross_val_score, X=X, y=y, cv=cv, scoring="neg_log_loss")
     in_process = score(meta_fitted)
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, CONTEXT) as pool:
         assert_allclose(pool.submit(score, meta_fitted).result(), in_process, rtol=1e-5)
     untrained = score(MetaSemiSupervisedClassifier(meta_fitted.backbone))
     assert np.abs(untrained - in_process).min() > 1e-3
