@@ -20,11 +20,12 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     """Classifier that reads a few labelled rows and a query together, all in one sequence.
 
     A network has been meta-trained on episodes of N classes with K labelled rows each, which it
-    reads at once, in their order; their labels are carried to the query by attention. Of other
-    numbers of classes and rows many such episodes are made: every member of an ensemble takes
-    other rows in another order, classes beyond N meet in a tournament, and where there are fewer
-    classes or rows than the episode has places, some are taken several times. ``fit`` takes no
-    gradient step: it stores the labelled rows.
+    reads at once, in their order; their labels are carried to the query by attention. The default
+    weights know them when they compare rows, too, which is not in the paper. Of other numbers of
+    classes and rows many such episodes are made: every member of an ensemble takes other rows in
+    another order, classes beyond N meet in a tournament, and where there are fewer classes or rows
+    than the episode has places, some are taken several times. ``fit`` takes no gradient step: it
+    stores the labelled rows.
 
     Predictions do not depend on each other.
 

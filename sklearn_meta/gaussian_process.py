@@ -72,10 +72,13 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     For partial dependence, decision boundaries or any other artificial rows set
     ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
 
+    The default weights have no layer norm of Eq. (6), and their backbone reads more than Eq. (5):
+    see :class:`sklearn_meta.backbones.VSA`.
+
     By the head ``"gp_warped"``, that of the default weights, functions of targets are predicted,
-    too. For mean, standard deviation and covariance, what is warped back from these counts as no
-    further than half the labelled targets' range outside of it; for quantiles, samples and
-    densities it does not.
+    too. What is warped back from these counts as no further outside the labelled targets than half
+    their range for the mean, and than their range for standard deviation and covariance, which are
+    about that mean; for quantiles, samples and densities it is not cut.
 
     Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
     in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.

@@ -21,6 +21,7 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
     weights,
 )
+from sklearn_meta.heads import HEADS
 from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
 from sklearn_meta.tasks import RegressionPrior, TablePrior
 
@@ -115,6 +116,15 @@ def test_networks_are_of_single_precision_whatever_torchs_default_is(double, est
     model.meta_fit(datasets, max_steps=1, batch_size=2, verbose=False)
     state = model.learner_.state_dict().values()
     assert {w.dtype for w in state if w.is_floating_point()} == {torch.float32}
+
+
+@pytest.mark.parametrize("name", HEADS["regression"])
+def test_heads_of_their_own_are_of_torchs_default(double, name):
+    head = HEADS["regression"][name]()
+    assert {p.dtype for p in head.parameters()} == {torch.float64}
+    z, y = torch.randn(1, 9, 2, 3), torch.randn(1, 9, 1)
+    state = head.adapt(z, y, torch.ones(1, 1, dtype=torch.bool), torch.ones(1, 9, dtype=torch.bool))
+    assert head(z, state).dtype == torch.float64
 
 
 def test_texts_are_learned_whatever_torchs_default_is(double):

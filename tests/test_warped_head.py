@@ -13,7 +13,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 from test_regression_heads import drawn_contexts, shaken
 
 from sklearn_meta.heads import HEADS, AttributeGaussianProcess, WarpedGaussianProcess
-from sklearn_meta.heads.warped_gaussian_process import BEYOND, NODE_WEIGHTS, NODES, POWERS
+from sklearn_meta.heads.warped_gaussian_process import (
+    BEYOND,
+    NODE_WEIGHTS,
+    NODES,
+    POWERS,
+    SPREAD_BEYOND,
+)
 from sklearn_meta.heads.warps import log_slope, unwarp, warp
 
 
@@ -32,7 +38,8 @@ def test_targets_are_warped_as_by_scipy_and_back(power, values):
 def of_each_set(head, rows, known, y):
     """Log weights, means and covariances of all sets of hyperparameters and powers, one by one.
 
-    Last come the power, and means and deviations of the warped target.
+    Means are those to be told, and those about which targets vary. Last come the power, and means
+    and deviations of the warped target.
     """
     attributes, embeddings = rows[..., -1], rows[..., :-1].reshape(len(rows), -1)
     both = np.hstack([embeddings, attributes])
@@ -58,7 +65,10 @@ def of_each_set(head, rows, known, y):
             return super().diag(X[:, embeddings.shape[1] :])
 
     prior = head.log_power_prior.log_softmax(0).numpy()
-    ends = np.array([y.min(), y.max()]) + BEYOND * np.ptp(y) * np.array([-1, 1])
+
+    def cut(drawn, beyond):
+        return np.clip(drawn, y.min() - beyond * np.ptp(y), y.max() + beyond * np.ptp(y))
+
     for k in range(len(head.log_prior)):
         value = {n: p[k].exp().item() for n, p in head.named_parameters() if len(p) != len(prior)}
         noise = head.noise()[k].item()
@@ -77,15 +87,16 @@ def of_each_set(head, rows, known, y):
             mean, std = mean * scale + centre, np.sqrt(np.diag(cov)) * scale
             as_warped = power, mean, std
             correlation = cov / np.sqrt(np.outer(np.diag(cov), np.diag(cov)))
+            told = mean
             if power != 1:
-                drawn = mean[:, None] + std[:, None] * NODES
-                drawn = np.clip(drawn, *yeojohnson(ends, power))
+                ends = yeojohnson(cut(np.array([-np.inf, np.inf]), SPREAD_BEYOND), power)
+                drawn = np.clip(mean[:, None] + std[:, None] * NODES, *ends)
                 drawn = unwarp(torch.from_numpy(drawn), power).numpy()
                 shares = NODE_WEIGHTS / NODE_WEIGHTS.sum()
-                mean = drawn @ shares
+                told, mean = cut(drawn, BEYOND) @ shares, drawn @ shares
                 variance = (drawn - mean[:, None]) ** 2 @ shares
                 std = np.sqrt(np.maximum(variance, head.config["jitter"]))
-            yield log_weight, mean, correlation * np.outer(std, std), as_warped
+            yield log_weight, told, mean, correlation * np.outer(std, std), as_warped
 
 
 def with_attributes(context):
@@ -117,7 +128,7 @@ def test_it_mixes_processes_of_warped_targets(context, seed):
         mean = sum(w * m for w, (_, m, *_) in zip(weights, parts, strict=True))
         total = sum(
             w * (c + np.outer(m - mean, m - mean))
-            for w, (_, m, c, _) in zip(weights, parts, strict=True)
+            for w, (_, _, m, c, _) in zip(weights, parts, strict=True)
         )
         np.testing.assert_allclose(found[b, :, 0, 0], mean, atol=1e-6)
         np.testing.assert_allclose(found[b, :, 0, 1], np.diag(total), atol=1e-6)
@@ -159,6 +170,25 @@ def skewed_task():
     return z, labels, torch.ones(1, 1, dtype=torch.bool), None
 
 
+def of_one_power(power):
+    head = shaken(WarpedGaussianProcess(n_kernels=1), 1).double()
+    head.log_power_prior.copy_(torch.tensor([0.0 if p == power else -1e9 for p in POWERS]))
+    return head
+
+
+def test_far_outside_the_mean_is_cut_and_the_deviation_tells_of_it():
+    """Of logarithms of a target, where attributes lie ever further from those of labelled rows."""
+    z, labels, *context = skewed_task()
+    head = of_one_power(0.0)
+    row = z[0, labels[0, :9, 0].argmax()]
+    far = torch.linspace(1, 30, 30)[None, :, None, None] * row
+    mean, variance = head(far, head.adapt(z, labels, *context))[0, :, 0].T
+    least, most = labels[:, :9].min(), labels[:, :9].max()
+    assert mean.max() <= most + BEYOND * (most - least)
+    assert mean[-1] > most + 0.3 * (most - least)
+    assert variance[-1].sqrt() > 0.3 * (most - least)
+
+
 def test_samples_are_of_the_mixture():
     z, *context = skewed_task()
     head = shaken(WarpedGaussianProcess(n_kernels=3), 1).double()
@@ -187,8 +217,7 @@ def test_embeddings_that_lie_far_apart_are_drawn_and_have_quantiles():
 def test_rows_are_drawn_together(power):
     """Of one set of hyperparameters and one power, so that it is known how warped targets vary."""
     z, *context = skewed_task()
-    head = shaken(WarpedGaussianProcess(n_kernels=1), 1).double()
-    head.log_power_prior.copy_(torch.tensor([0.0 if p == power else -1e9 for p in POWERS]))
+    head = of_one_power(power)
     state = head.adapt(z, *context)
     drawn = head.samples(z[:, 9:], state, 20_000, np.random.RandomState(0))
     cov = head.covariance(z[:, 9:], state)[0, 0]

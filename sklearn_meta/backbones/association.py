@@ -13,8 +13,8 @@ import torch
 
 from ..means import masked_mean
 
-#: Strengths and guesses beyond are cut.
-MOST_STRENGTH, MOST_GUESS = 16.0, 4.0
+#: Squares of strengths, and guesses, are cut beyond.
+MOST_SQUARE, MOST_GUESS = 16.0, 4.0
 
 
 class Associations(NamedTuple):
@@ -25,8 +25,9 @@ class Associations(NamedTuple):
     strengths : tensor of shape (B, M, 3)
         How much an attribute tells of the labels, how much its square does, and ``log(n) / 4`` of
         the ``n`` labelled rows. The first two are square roots of ``r * sqrt(n - 1)``, which is
-        about 1 by chance: ``r`` is the absolute correlation, or of several label columns the root
-        of the share of their variance that the attribute explains. Missing cells explain nothing.
+        about 1 by chance and cut at 16: ``r`` is the absolute correlation, or of several label
+        columns the root of the share of their variance that the attribute explains. Missing cells
+        explain nothing.
     count : tensor of shape (B, 1, M)
         Labelled rows that hold the attribute.
     centre : tensor of shape (B, 1, M)
@@ -71,7 +72,7 @@ def associations_of(x, labels, readable):
     *_, quadratic = _association(x.square(), observed, count, y)
     t = torch.stack([linear, quadratic], dim=-1) * (n[..., None] - 1).sqrt()
     known = (n.log() / 4).expand_as(linear)[..., None]
-    strengths = torch.cat([t.clamp(max=MOST_STRENGTH).sqrt(), known], dim=-1)
+    strengths = torch.cat([t.clamp(max=MOST_SQUARE).sqrt(), known], dim=-1)
     means = observed.mT @ y / count.mT.clamp(min=1)
     found = Associations(strengths, count, centre, products, means, y.new_ones(len(y), 1, 1))
     scale = masked_mean(_guess(x, labels, found).square(), readable, 1, keepdim=True).sqrt()

@@ -81,7 +81,10 @@ class RegressionHead(Head):
 
     @staticmethod
     def loss(output, target):
-        """Mean negative log density of Eq. (11) over the rows to be predicted, then over tasks.
+        """Mean negative log density over the rows to be predicted, then over tasks.
+
+        That of a normal distribution with the predicted mean and variance, as in Eq. (11), even
+        where these are a mixture's.
 
         Parameters
         ----------

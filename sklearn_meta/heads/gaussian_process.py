@@ -86,7 +86,7 @@ class GaussianProcess(RegressionHead):
             "noise": noise,
             "jitter": jitter,
         }
-        spread = torch.arange(n_kernels, dtype=torch.float32)
+        spread = torch.arange(n_kernels)
         self.log_amplitude = nn.Parameter(torch.zeros(n_kernels))
         self.log_length_scale = nn.Parameter(torch.full((n_kernels,), math.log(length_scale)))
         # From the given noise up to that of a target that cannot be told from the attributes.
@@ -180,8 +180,8 @@ class GaussianProcess(RegressionHead):
     def forward(self, z, state):
         """Mean and variance of Eq. (11), noise included: (B, N, M, H) to (B, N, C, 2)."""
         with torch.autocast(z.device.type, enabled=False):
-            share, means, variances = self._mixed(z, state)
-            mean = (share * means).sum(1)
+            share, told, means, variances = self._mixed(z, state)
+            mean = (share * told).sum(1)
             variance = (share * (variances + (means - mean[:, None]).square())).sum(1)
         return torch.stack([mean, variance], dim=-1)
 
@@ -198,8 +198,8 @@ class GaussianProcess(RegressionHead):
     def covariance(self, z, state):
         """Covariance of the rows' targets, noise included: (B, N, M, H) to (B, C, N, N)."""
         with torch.autocast(z.device.type, enabled=False):
-            share, means, variances = self._mixed(z, state)
-            deviation = (means - (share * means).sum(1, keepdim=True)) * share.sqrt()
+            share, told, means, variances = self._mixed(z, state)
+            deviation = (means - (share * told).sum(1, keepdim=True)) * share.sqrt()
             total = torch.einsum("bgnc,bgmc->bcnm", deviation, deviation)
             compared, sets_in_use = self._compared(z, state), self._sets_in_use(state)
             rows = z.to(means.dtype)
@@ -252,9 +252,9 @@ class GaussianProcess(RegressionHead):
         return NormalMixture(share, mean, variance.sqrt(), self.powers)
 
     def _mixed(self, z, state):
-        """What is mixed, of each set of hyperparameters in use: shares, means and variances.
+        """What is mixed, of each set of hyperparameters in use, (B, G, N, C) or broadcast to it.
 
-        Each is (B, G, N, C), or broadcasts to it.
+        Shares, the means of which the mixture's is told, and means and variances.
         """
         parts = [self._moments(*normals, state) for normals in self._normals(z, state)]
         return tuple(torch.cat(part, dim=1) for part in zip(*parts, strict=True))
@@ -273,8 +273,9 @@ class GaussianProcess(RegressionHead):
         return self._shares(state)[:, sets, None], means[:, :, None], variances[:, :, None]
 
     def _moments(self, share, means, variances, state):
-        """Shares, means and variances of targets that are distributed so, (B, K * W, N, C)."""
-        return share.flatten(1, 2), means.flatten(1, 2), variances.flatten(1, 2)
+        """What ``_mixed`` needs of targets that are distributed so, (B, K * W, N, C)."""
+        share, means, variances = (part.flatten(1, 2) for part in (share, means, variances))
+        return share, means, means, variances
 
     def _predict(self, compared, state, sets):
         """Means (B, K, N, C), and factor^-1 k_n (B, K, L, N)."""

@@ -17,8 +17,8 @@ class LabelPropagation(ClassificationHead):
     With the RBF graph W of the context's embeddings (no row is its own neighbour), its degrees D
     and S = D^-1/2 W D^-1/2, the scores are F = (I - alpha S)^-1 Y (Zhou et al. 2003; Liu et al.
     2019, "Learning to propagate labels", Eq. 3). A row outside the graph takes one step from it:
-    its scores are the sum of its neighbours', as those of a row inside are. Scores become
-    probabilities by dividing by their sum. Length scale and alpha are learned.
+    its scores are the sum of its neighbours', as those of a row inside are but for its own label.
+    Scores become probabilities by dividing by their sum. Length scale and alpha are learned.
 
     Parameters
     ----------

@@ -22,6 +22,9 @@ AS_THEY_ARE = 2.0
 #: warped back, what lies far outside grows beyond measure.
 BEYOND = 0.5
 
+#: And how far they may lie for the variance, which tells of what the mean leaves out.
+SPREAD_BEYOND = 1.0
+
 #: Gauss and Hermite's quadrature, by which normal distributions are warped back.
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
 
@@ -158,17 +161,17 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         return share[..., None, :], means * scale + mean, variances[:, :, None] * scale.square()
 
     def _moments(self, share, means, variances, state):
-        """Means and variances of normal distributions that are warped back, one after the other."""
+        """What ``_mixed`` needs of normal distributions that are warped back, one after another."""
         weigh = (share > torch.finfo(share.dtype).eps).any(0).flatten(2).any(-1)  # (K, W)
-        centres, spreads = means.clone(), variances.clone()
+        told, centres, spreads = means.clone(), means.clone(), variances.clone()
         for i, power in enumerate(self.powers):
             if power != 1:
                 some = weigh[:, i]  # more than rounding
-                ends = (warp(end, power)[:, None] for end in (state.lowest, state.highest))
-                centres[:, some, i], spreads[:, some, i] = self._unwarped(
-                    means[:, some, i], variances[:, some, i], power, *ends
+                told[:, some, i], centres[:, some, i], spreads[:, some, i] = self._unwarped(
+                    means[:, some, i], variances[:, some, i], power, state
                 )
-        return super()._moments(share, centres, spreads, state)
+        share, _, centres, spreads = super()._moments(share, centres, spreads, state)
+        return share, told.flatten(1, 2), centres, spreads
 
     def _drawn(self, means, away, uniform, state, sets):
         """Each of a power, which ``uniform`` numbers (S, 1, C) choose by its posterior."""
@@ -180,16 +183,18 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
             drawn = torch.where(chosen == i, unwarp(warped, power), drawn)
         return drawn
 
-    def _unwarped(self, mean, variance, power, lowest, highest):
-        """Mean and variance of what normal distributions are when warped back."""
+    def _unwarped(self, mean, variance, power, state):
+        """Of normal distributions that are warped back: the mean to be told, mean and variance."""
         nodes, shares = map(mean.new_tensor, (NODES, NODE_WEIGHTS / NODE_WEIGHTS.sum()))
         drawn = mean[..., None] + variance.sqrt()[..., None] * nodes
+        lowest, highest = state.lowest[:, None, ..., None], state.highest[:, None, ..., None]
+        margin = (SPREAD_BEYOND - BEYOND) * (highest - lowest) / (1 + 2 * BEYOND)
         # Before, not after: far outside, what is warped back would be infinite.
-        drawn = drawn.clamp(lowest[..., None], highest[..., None])
-        drawn = unwarp(drawn, power)
-        mean = drawn @ shares
+        ends = (warp(end, power) for end in (lowest - margin, highest + margin))
+        drawn = unwarp(drawn.clamp(*ends), power)
+        told, mean = drawn.clamp(lowest, highest) @ shares, drawn @ shares
         variance = (drawn - mean[..., None]).square() @ shares
-        return mean, variance.clamp(min=self.config["jitter"])
+        return told, mean, variance.clamp(min=self.config["jitter"])
 
     def _held(self, z, state):
         """Entries that are held of each set of hyperparameters, where rows are predicted."""
