@@ -379,7 +379,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         chunk_size = len(X) if chunk_size is None else int(chunk_size)
         if not self.transductive:
             learner, _, (_, state), _ = self._context_in_use()
-            z, _ = self._read_rows(X)
+            z = self._embed_rows(X)
             return [question(learner.head, part[None], state) for part in z.split(chunk_size)]
         learner, n_context, answers = self._module(self._learner()), len(self._rows_read()), []
         task = self._task_with(X, self._encoder_with(X))

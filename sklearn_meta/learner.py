@@ -136,13 +136,18 @@ class Learner(nn.Module):
         z, memory = self.embed(x, labels, readable, columns, classes)
         return memory, self.head.adapt(z, labels, classes, readable)
 
-    def continue_from(self, state, x, columns, classes):
-        """Embeddings and outputs of new rows, each read from the encoded context alone."""
-        memory, head_state = state
+    def embed_from(self, state, x, columns, classes):
+        """Embeddings of new rows, each read from the encoded context alone."""
+        memory, _ = state
         labels = x.new_full((*x.shape[:2], classes.shape[1]), math.nan)
         readable = x.new_zeros(x.shape[:2], dtype=bool)
         z, _ = self.embed(x, labels, readable, columns, classes, memory)
-        return z, self.head(z, head_state)
+        return z
+
+    def continue_from(self, state, x, columns, classes):
+        """Embeddings and outputs of new rows, each read from the encoded context alone."""
+        z = self.embed_from(state, x, columns, classes)
+        return z, self.head(z, state[1])
 
 
 def build_learner(config):

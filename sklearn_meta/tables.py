@@ -205,19 +205,25 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             state = module.encode(inputs["x"], inputs["labels"], **masks)
         return state, masks
 
-    @torch.inference_mode()
     def _read_rows(self, X):
         """Inductive mode: each row from the encoded context alone, in chunks."""
+        results = self._each_chunk(X, "continue_from")
+        return [torch.cat(parts, dim=1)[0] for parts in zip(*results, strict=True)]
+
+    def _embed_rows(self, X):
+        """The embeddings (n_rows, M, H) alone."""
+        return torch.cat(self._each_chunk(X, "embed_from"), dim=1)[0]
+
+    @torch.inference_mode()
+    def _each_chunk(self, X, method):
+        """What a method of the learner makes of rows and the encoded context, chunk by chunk."""
         learner, _, state, masks = self._context_in_use()
         rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
-        results = []
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
-        for chunk in rows.split(min(int(self.chunk_size), max(int(most), 32))):
-            with self._autocast():
-                z, output = learner.continue_from(state, chunk[None], **masks)
-            results.append([z[0], output[0]])
-        return [torch.cat(parts) for parts in zip(*results, strict=True)]
+        chunks = rows.split(min(int(self.chunk_size), max(int(most), 32)))
+        with self._autocast():
+            return [getattr(learner, method)(state, chunk[None], **masks) for chunk in chunks]
 
     def _read_tasks(self, tasks):
         """Many small tasks in a few forward passes.
