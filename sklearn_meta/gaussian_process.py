@@ -208,7 +208,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
         Returns
         -------
-        ndarray of the shape of ``y``
+        ndarray of shape (n_rows,) or (n_rows, n_targets)
+            As the targets of ``fit``.
 
         Raises
         ------
