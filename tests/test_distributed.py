@@ -128,7 +128,7 @@ def test_processes_agree_to_the_bit(two):
 
 def test_a_process_that_dies_ends_the_run_which_torchrun_resumes(two, tmp_path):
     first, second = pair(tmp_path, tmp_path, 5)
-    assert second == -SIGKILL and first > 0
+    assert second == -SIGKILL and first != 0
     assert not list(tmp_path.glob("*.json"))
     assert (tmp_path / CHECKPOINT).is_file()
     again = torchrun(2, tmp_path, tmp_path / "results")

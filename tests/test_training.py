@@ -242,6 +242,21 @@ def test_every_epoch_has_new_tasks():
     assert len(set(losses)) == 5
 
 
+def test_a_pool_is_drawn_once_though_epochs_end_within_it():
+    class Counting(TablePrior):
+        n_drawn = 0
+
+        def draw(self, rng):
+            self.n_drawn += 1
+            return super().draw(rng)
+
+    source, settings = Counting(n_columns=(2, 5)), {"batch_size": 2, "n_pooled": 2, "n_groups": 2}
+    stream = EpisodeStream(source, EpisodeSampler(1, 3), n_batches=3, seed=0, **settings)
+    for stream.epoch in range(3):
+        assert len(list(Batches(stream, batch_size=None))) == 3
+    assert source.n_drawn == 5 * 4  # nine batches are of five pools
+
+
 def test_groups_change_the_padding_and_not_the_gradient():
     settings = {"n_pooled": 1, "batch_size": 4, "precision": "float32", "learning_rate": 1e-3}
     settings |= {"validation_source": None}

@@ -2,7 +2,9 @@
 
 import math
 import pickle
+from functools import partial
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -43,26 +45,37 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
     groups : list of (inputs, target)
         What ``sampler.collate`` makes of them.
     """
-    settings = {"batch_size": batch_size, "seed": seed, "n_groups": n_groups, "share": share}
+    settings = {"batch_size": batch_size, "seed": seed, "n_groups": n_groups}
     pool, skip = divmod(start, n_pooled)
     while True:
-        yield from _pool(source, sampler, pool, skip, n_pooled=n_pooled, **settings)
+        drawn = _draw(source, sampler, pool, n_pooled=n_pooled, **settings)
+        yield from drawn.collated(share, skip)
         pool, skip = pool + 1, 0
 
 
-def _pool(source, sampler, pool, skip, *, batch_size, seed, n_pooled, n_groups, share=(0, 1)):
-    """The batches of one pool, less the first ``skip`` of them."""
+class _Pool(NamedTuple):
+    """Tasks, the sampler that drew them, and their batches: positions (n_batches, n_groups, n)."""
+
+    tasks: list
+    groups: np.ndarray
+    sampler: object
+
+    def collated(self, share, skip):
+        """The groups of each batch that one process reads, less the first ``skip`` batches."""
+        rank, n_processes = share
+        for members in self.groups[skip:, rank::n_processes]:
+            yield [self.sampler.collate([self.tasks[i] for i in group]) for group in members]
+
+
+def _draw(source, sampler, pool, *, batch_size, seed, n_pooled, n_groups):
     n_groups = math.gcd(n_groups, batch_size)
-    rank, n_processes = share
     rng = np.random.default_rng([*np.ravel(seed), pool])  # numpy 2.5 takes none in lists of lists
     n_tasks = n_pooled * batch_size
     here = sampler.at(pool * n_tasks) if hasattr(sampler, "at") else sampler
     tasks = [here.draw(source.draw(rng), rng) for _ in range(n_tasks)]
     order = sorted(range(len(tasks)), key=lambda i: here.size(tasks[i]))
     groups = rng.permutation(np.reshape(order, (n_pooled * n_groups, -1)))
-    for members in groups.reshape(n_pooled, n_groups, -1)[skip:]:
-        mine = members[rank::n_processes]
-        yield [here.collate([tasks[i] for i in group]) for group in mine]
+    return _Pool(tasks, groups.reshape(n_pooled, n_groups, -1), here)
 
 
 class EpisodeStream(IterableDataset):
@@ -79,13 +92,13 @@ class EpisodeStream(IterableDataset):
         Batches an epoch.
     """
 
-    def __init__(self, source, sampler, *, n_batches, n_pooled, **settings):
-        self.source = source
-        self.sampler = sampler
+    def __init__(self, source, sampler, *, n_batches, n_pooled, share=(0, 1), **settings):
         self.n_batches = n_batches
         self.n_pooled = n_pooled
-        self.settings = settings
+        self.share = share
+        self.draw = partial(_draw, source, sampler, n_pooled=n_pooled, **settings)
         self.epoch = 0
+        self._last = None, None
 
     def __len__(self):
         return self.n_batches
@@ -98,10 +111,15 @@ class EpisodeStream(IterableDataset):
         n = self.n_pooled
         for pool in range(start // n + rank, -(-end // n), n_workers):
             skip = max(start - pool * n, 0)
-            drawn = _pool(self.source, self.sampler, pool, skip, n_pooled=n, **self.settings)
-            part = islice(drawn, end - pool * n - skip)
+            part = islice(self._pool(pool).collated(self.share, skip), end - pool * n - skip)
             # As bytes: of its many tensors each would take a file descriptor on its way.
             yield pickle.dumps(list(part)) if worker else part
+
+    def _pool(self, number):
+        """A pool of tasks; the last one is kept, as the next epoch may begin within it."""
+        if self._last[0] != number:
+            self._last = number, self.draw(number)
+        return self._last[1]
 
 
 class Batches(DataLoader):
