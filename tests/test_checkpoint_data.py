@@ -221,7 +221,9 @@ def test_fingerprints_are_the_same_in_every_process():
     ],
 )
 def test_contents_are_told_apart(one, other):
-    assert described(one) == described(copy.deepcopy(one)) != described(other)
+    # numpy 2.0 crashes on a deep copy of strings.
+    again = one.copy() if isinstance(one, np.ndarray) else copy.deepcopy(one)
+    assert described(one) == described(again) != described(other)
 
 
 def test_what_has_no_contents_is_known_by_its_class():

@@ -272,7 +272,7 @@ def test_rare_categories_share_a_column():
     np.testing.assert_array_equal(found[:-1].sum(0), [5, 4, 3])
     np.testing.assert_array_equal(found[9:12], [[0, 0, 1]] * 3)
     assert np.isnan(encoder.transform(frame(["f"]))).all()
-    many = frame([f"{i:03}" for i in range(200)])
+    many = frame([f"{i:03}" for i in range(200)], "string")
     assert TableEncoder().fit_transform(many).shape == (200, 20)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 import torch
 from safetensors.torch import load_file
 from sklearn import config_context
@@ -80,6 +81,9 @@ def answers_of_tensors():
     yield regressor.predict([torch.as_tensor(elements) for elements in SETS])
 
 
+@pytest.mark.skipif(
+    tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 14), reason="scikit-learn wants 1.14"
+)
 def test_tensors_are_read_as_arrays_though_scikit_learn_would_leave_them(monkeypatch):
     expected = list(answers_of_tensors())
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn dispatches nothing without it

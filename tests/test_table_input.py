@@ -352,7 +352,7 @@ def test_days_of_arrow_may_have_gaps_and_lists_are_no_cells():
 @pytest.mark.parametrize("dtype", [object, int, "category"])
 @pytest.mark.parametrize("ask", [classify, classify_batch])
 def test_a_column_of_text_in_fit_is_categorical_whatever_comes(ask, dtype):
-    frame = NUMBERS.assign(zip=pd.Series((Y * 7 + 10).astype(str), dtype="str"))
+    frame = NUMBERS.assign(zip=pd.Series((Y * 7 + 10).astype(str), dtype="string"))
     expected = ask(frame.iloc[FEW], frame)
     np.testing.assert_allclose(ask(frame.iloc[FEW], frame.astype({"zip": dtype})), expected)
 
