@@ -137,7 +137,7 @@ class Learner(nn.Module):
         return memory, self.head.adapt(z, labels, classes, readable)
 
     def embed_from(self, state, x, columns, classes):
-        """Embeddings of new rows, each read from the encoded context alone."""
+        """Embeddings (B, N, M, H) of new rows, each read from the encoded context alone."""
         memory, _ = state
         labels = x.new_full((*x.shape[:2], classes.shape[1]), math.nan)
         readable = x.new_zeros(x.shape[:2], dtype=bool)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from signal import SIGKILL
 
@@ -127,7 +128,9 @@ def test_processes_agree_to_the_bit(two):
 
 
 def test_a_process_that_dies_ends_the_run_which_torchrun_resumes(two, tmp_path):
+    start = time.monotonic()
     first, second = pair(tmp_path, tmp_path, 5)
+    assert time.monotonic() - start < 120
     assert second == -SIGKILL and first != 0
     assert not list(tmp_path.glob("*.json"))
     assert (tmp_path / CHECKPOINT).is_file()

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.base import clone
@@ -437,8 +436,7 @@ def test_pickle_does_not_copy_default_weights(friedman, transductive):
 
 def test_cross_validation_in_two_processes_keeps_meta_fitted_weights(meta_fitted, friedman):
     in_process = cross_val_predict(meta_fitted, *friedman, cv=3)
-    with parallel_config("multiprocessing", n_jobs=2):  # forked: loky's would import all anew
-        assert_array_equal(cross_val_predict(meta_fitted, *friedman, cv=3), in_process)
+    assert_array_equal(cross_val_predict(meta_fitted, *friedman, cv=3, n_jobs=2), in_process)
     untrained = cross_val_predict(MetaGPRegressor(small_learner()), *friedman, cv=3)
     assert np.abs(in_process - untrained).max() > 0
 

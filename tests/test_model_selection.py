@@ -1,7 +1,6 @@
 """Splitters that know -1, and Transductive, on scikit-learn's own real data."""
 
 import pickle
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,6 @@ import scipy.sparse as sp
 import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
-from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
@@ -627,10 +625,11 @@ def test_clone_pickle_and_two_jobs(wine):
     assert_array_equal(pickle.loads(pickle.dumps(ours)).predict(X_query), ours.predict(X_query))
     everything, labels = load_wine(return_X_y=True)
     cv = FewShotSplit(4, n_unlabelled=20, random_state=0)
-    score = partial(cross_val_score, Transductive(knn_spreading()), everything, labels, cv=cv)
-    with parallel_config("multiprocessing", n_jobs=2):  # forked: loky's would import all anew
-        two = score()
-    assert_array_equal(two, score())
+    one, two = (
+        cross_val_score(Transductive(knn_spreading()), everything, labels, cv=cv, n_jobs=n)
+        for n in (1, 2)
+    )
+    assert_array_equal(one, two)
 
 
 def test_searches_and_scores_with_metadata_routing_on():

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.datasets import load_iris
 from sklearn.linear_model import RANSACRegressor
 from sklearn.semi_supervised import LabelSpreading
+from test_encoding import TEXT
 
 from sklearn_meta import (
     AmortizedOutlierDetector,
@@ -352,7 +353,7 @@ def test_days_of_arrow_may_have_gaps_and_lists_are_no_cells():
 @pytest.mark.parametrize("dtype", [object, int, "category"])
 @pytest.mark.parametrize("ask", [classify, classify_batch])
 def test_a_column_of_text_in_fit_is_categorical_whatever_comes(ask, dtype):
-    frame = NUMBERS.assign(zip=pd.Series((Y * 7 + 10).astype(str), dtype="string"))
+    frame = NUMBERS.assign(zip=pd.Series((Y * 7 + 10).astype(str), dtype=TEXT))
     expected = ask(frame.iloc[FEW], frame)
     np.testing.assert_allclose(ask(frame.iloc[FEW], frame.astype({"zip": dtype})), expected)
 

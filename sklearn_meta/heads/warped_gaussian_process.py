@@ -42,7 +42,7 @@ class WarpedProcess(NamedTuple):
     mean, scale : tensors of shape (B, 1, C, W)
         Of the labelled rows' warped targets.
     lowest, highest : tensors of shape (B, 1, C)
-        Between which warped targets are predicted.
+        Of the labelled rows' targets.
     """
 
     z: torch.Tensor
@@ -130,8 +130,6 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         of_target = joint.logsumexp(-1).masked_fill(~classes[:, None], 0)
 
         filled = targets.where(known, mean[..., self.powers.index(1)])
-        lowest, highest = filled.amin(1, keepdim=True), filled.amax(1, keepdim=True)
-        margin = BEYOND * (highest - lowest)
         return WarpedProcess(
             labelled,
             factor,
@@ -141,8 +139,8 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
             joint.softmax(-1),
             mean,
             scale,
-            lowest - margin,
-            highest + margin,
+            filled.amin(1, keepdim=True),
+            filled.amax(1, keepdim=True),
         )
 
     def adapt_mean(self, z, labels, classes):
@@ -187,12 +185,16 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         """Of normal distributions that are warped back: the mean to be told, mean and variance."""
         nodes, shares = map(mean.new_tensor, (NODES, NODE_WEIGHTS / NODE_WEIGHTS.sum()))
         drawn = mean[..., None] + variance.sqrt()[..., None] * nodes
-        lowest, highest = state.lowest[:, None, ..., None], state.highest[:, None, ..., None]
-        margin = (SPREAD_BEYOND - BEYOND) * (highest - lowest) / (1 + 2 * BEYOND)
+        lowest, highest = (end[:, None, ..., None] for end in (state.lowest, state.highest))
+
+        def ends(beyond):
+            margin = beyond * (highest - lowest)
+            return lowest - margin, highest + margin
+
         # Before, not after: far outside, what is warped back would be infinite.
-        ends = (warp(end, power) for end in (lowest - margin, highest + margin))
-        drawn = unwarp(drawn.clamp(*ends), power)
-        told, mean = drawn.clamp(lowest, highest) @ shares, drawn @ shares
+        drawn = drawn.clamp(*(warp(end, power) for end in ends(SPREAD_BEYOND)))
+        drawn = unwarp(drawn, power)
+        told, mean = drawn.clamp(*ends(BEYOND)) @ shares, drawn @ shares
         variance = (drawn - mean[..., None]).square() @ shares
         return told, mean, variance.clamp(min=self.config["jitter"])
 

@@ -68,6 +68,7 @@ class _Pool(NamedTuple):
 
 
 def _draw(source, sampler, pool, *, batch_size, seed, n_pooled, n_groups):
+    """A pool of tasks, which depends on its number and the seed alone."""
     n_groups = math.gcd(n_groups, batch_size)
     rng = np.random.default_rng([*np.ravel(seed), pool])  # numpy 2.5 takes none in lists of lists
     n_tasks = n_pooled * batch_size
