@@ -381,8 +381,10 @@ def test_names_of_weights_by_task():
 
 
 @pytest.mark.parametrize("name", available_weights())
-def test_the_weights_of_the_package_can_be_loaded(name):
+def test_the_weights_of_the_package_can_be_loaded_and_their_cards_tell_of_them(name):
     learner = load_learner(name)
+    assert all(learner.card[key] for key in ("data", "recipe", "sha256", "validation"))
+    assert isinstance(learner.card["seed"], int)
     assert learner.card["n_parameters"] == sum(p.numel() for p in learner.parameters())
     assert all(p.isfinite().all() for p in learner.parameters())
     assert (store.FOLDER / f"{name}.safetensors").stat().st_size < 8e6
