@@ -287,7 +287,8 @@ def test_extreme_scores_in_single_precision(drawn, offset):
     for b, T in enumerate(mask.sum(1).tolist()):
         found = taggings(field, scores[b, :T])
         total = torch.tensor(list(found.values()), dtype=torch.float64).logsumexp(0).item()
-        close(partition[b], total, 1e-6)
+        largest = scores[b, :T].abs().sum().item()  # what adds up to the total, and may cancel
+        torch.testing.assert_close(partition[b].item(), total, rtol=1e-6, atol=1e-7 * largest)
         close(likelihood[b], found[tuple(tags[b, :T].tolist())] - total, 1e-2)
         assert found[tuple(decoded[b, :T].tolist())] >= max(found.values()) - 1e-2
 

@@ -253,6 +253,18 @@ def test_farthest_points_one_at_a_time(sets):
         far = nearest = np.minimum(nearest, ((x - x[index]) ** 2).sum(1))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_points_equally_far_the_first_is_taken_however_many_are_padded(dtype):
+    """Of two points, each several times, the mean is half-way, but for rounding."""
+    ends = torch.tensor([[-0.33316604, 0.14018038, 1.4953466], [-1.92461845, 0.474186, -0.1430364]])
+    for n in range(1, 30):
+        x = ends.to(dtype).repeat(n, 1)
+        for padding in range(8):
+            points = torch.cat([x, x.new_zeros(padding, 3)])[None]
+            mask = (torch.arange(2 * n + padding) < 2 * n)[None]
+            assert farthest_points(points, mask, 2).tolist() == [[0, 1]]
+
+
 @given(drawn_sets(n_sets=2))
 def test_seeds_take_the_points_nearest_to_them(sets):
     points, mask, columns, floor, k = batched(sets)

@@ -241,8 +241,8 @@ def precision_factors(mixture):
 def farthest_points(x, mask, n_components, columns=None, first=None):
     """Indices of points far apart: the farthest from the mean, then the farthest from those chosen.
 
-    Of points equally far, as duplicates are, the first is taken. When every point coincides with
-    a chosen one, what follows are repetitions.
+    Of points equally far but for rounding, as duplicates are, the first is taken. When every point
+    coincides with a chosen one, what follows are repetitions.
 
     Parameters
     ----------
@@ -262,14 +262,24 @@ def farthest_points(x, mask, n_components, columns=None, first=None):
     x = _points(x, mask, columns).detach()
     if first is None:
         mean = x.sum(1, keepdim=True) / mask.sum(1).clamp(min=1)[:, None, None]
-        first = (x - mean).square().sum(-1).masked_fill(~mask, -1).argmax(1)
+        first = _first_farthest((x - mean).square().sum(-1).masked_fill(~mask, -1))
     chosen = [first]
     nearest = x.new_full(mask.shape, math.inf).masked_fill(~mask, -1)
     for _ in range(int(torch.as_tensor(n_components).max()) - 1):
         last = x.gather(1, chosen[-1][:, None, None].expand(-1, 1, x.shape[2]))
         nearest = torch.minimum(nearest, (x - last).square().sum(-1))  # -1 stays at padding
-        chosen.append(nearest.argmax(1))
+        chosen.append(_first_farthest(nearest))
     return torch.stack(chosen, dim=1)
+
+
+def _first_farthest(distances):
+    """Of the largest of each row of distances (B, N), the index of the first.
+
+    Which of equal ones rounding makes the largest depends on how many points are padded.
+    """
+    rounding = 64 * torch.finfo(distances.dtype).eps
+    largest = distances.amax(1, keepdim=True)
+    return (distances >= largest * (1 - rounding)).int().argmax(1)
 
 
 def seeded(x, mask, n_components, covariance_type, floor, columns=None):
