@@ -194,6 +194,15 @@ def test_poisson_loss_is_scipys_likelihood(output, unit, seed):
     assert_allclose(rate, unit * softplus, rtol=1e-5, atol=2e-6 * unit)
 
 
+@pytest.mark.parametrize("count", [3.0, 4.6e6, 2.0**24])
+def test_poisson_loss_of_large_counts_in_float32(count):
+    # Early stopping goes by it: rounded to float32, its terms of 1e8 tell half a unit at best.
+    output = torch.tensor([[count * (1 + 1e-4)]], dtype=torch.float32)
+    found = PoissonLoss(1.0)(output, torch.tensor([[count]], dtype=torch.float32))
+    rate = training.poisson_rate(output, 1.0).double().item()
+    assert_allclose(found.item(), -poisson.logpmf(count, rate), atol=1e-6)
+
+
 @pytest.mark.parametrize("output", [-1e4, -200.0, 0.0, 1e4])
 @pytest.mark.parametrize("count", [0.0, 3.0])
 def test_poisson_loss_has_gradients_in_float32(output, count):

@@ -109,8 +109,12 @@ class PoissonLoss(nn.Module):
         self.register_buffer("unit", torch.as_tensor(unit, dtype=torch.get_default_dtype()))
 
     def forward(self, output, count):
-        """Mean over sets and targets of outputs and counts, both (B, n_targets)."""
-        rate = poisson_rate(output, self.unit)
+        """Mean over sets and targets of outputs and counts, both (B, n_targets).
+
+        In float64: the terms of a count of millions cancel but for a few units, to which float32
+        would round them.
+        """
+        rate, count = poisson_rate(output, self.unit).double(), count.double()
         return (rate - count * rate.log() + torch.lgamma(count + 1)).mean()
 
 
