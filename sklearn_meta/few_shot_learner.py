@@ -14,10 +14,10 @@ class FewShotLearner(nn.Module):
 
     Parameters
     ----------
-    backbone : {"few_shot_transformer", "transformer", "snail"}
+    backbone : {"few_shot_transformer", "transformer", "snail"}, default="few_shot_transformer"
     head : {"label_attention", "last_position"}, default=None
         That of the backbone, "last_position" for "snail"; None is it.
-    task : "few_shot"
+    task : "few_shot", default="few_shot"
     inputs : {"tables", "vectors", "images"}, default="tables"
         Whether rows come from tables of any columns, which are brought to the length that the
         network reads, or are vectors of that length as they are, or the pixels of pictures, in

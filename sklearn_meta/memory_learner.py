@@ -18,10 +18,10 @@ class MemoryLearner(nn.Module):
 
     Parameters
     ----------
-    backbone : "mann"
-    head : {"onehot", "string"} or "gaussian"
+    backbone : "mann", default="mann"
+    head : {"onehot", "string"} or "gaussian", default="onehot"
         What labels are; "gaussian" is for the task "online_regression".
-    task : {"online_classification", "online_regression"}
+    task : {"online_classification", "online_regression"}, default="online_classification"
     inputs : {"tables", "vectors", "pixels"}, default="tables"
         Whether rows come from tables of any columns, which are brought to the length that the
         network reads, or are vectors of that length as they are; those of pixels are in [0, 1],

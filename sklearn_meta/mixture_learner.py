@@ -19,9 +19,9 @@ class MixtureLearner(nn.Module):
 
     Parameters
     ----------
-    backbone : "mixture_transformer"
-    head : "moments"
-    task : "mixture"
+    backbone : "mixture_transformer", default="mixture_transformer"
+    head : "moments", default="moments"
+    task : "mixture", default="mixture"
     backbone_config, head_config : dict, optional
         Keyword arguments of :class:`sklearn_meta.backbones.MixtureTransformer` and
         :class:`sklearn_meta.heads.LearnedMoments`.

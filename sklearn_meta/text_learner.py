@@ -24,13 +24,13 @@ class TextLearner(nn.Module):
 
     Parameters
     ----------
-    backbone : {"meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "psp_mtl", "asp_mtl"}
-        What the tasks share.
-    head : {"softmax", "crf"}
+    backbone : str, default="meta_lstm"
+        What the tasks share: "meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "psp_mtl" or "asp_mtl".
+    head : {"softmax", "crf"}, default="softmax"
         For the task "text_classification", of one label a text, and "text_tagging", of one label
         a word.
-    task : {"text_classification", "text_tagging"}
-    words : sequence of str
+    task : {"text_classification", "text_tagging"}, default="text_classification"
+    words : sequence of str, default=()
         The vocabulary. Word 0 is every other word.
     tasks : dict
         Name -> labels, a list, of each task.

@@ -129,21 +129,22 @@ class Composition(torch.autograd.Function):
     Written down, since a word has some sixty small operations, whose bookkeeping would take most
     of the time: what does not depend on the next word is computed for all words at once, and so
     are the gradients of the weights. It is the hidden state that has a gradient; z has none.
-
-    Parameters
-    ----------
-    given, read_given : tensors of shape (W, 4m) and (W, 4z)
-        ``from_input`` of all words, of the Meta-LSTM and of the Basic-LSTM.
-    from_state, to_z : tensors of shape (4m, m + h) and (z, m)
-        Of the Meta-LSTM.
-    read_state, weight : tensors of shape (4z, h) and (4, 2z, h)
-        Of the Basic-LSTM.
-    batch_sizes : int tensor of shape (T,)
     """
 
     @staticmethod
     def forward(ctx, given, read_given, from_state, to_z, read_state, weight, batch_sizes):
-        """h (W, h) and z (W, z) of every word."""
+        """h (W, h) and z (W, z) of every word.
+
+        Parameters
+        ----------
+        given, read_given : tensors of shape (W, 4m) and (W, 4z)
+            ``from_input`` of all words, of the Meta-LSTM and of the Basic-LSTM.
+        from_state, to_z : tensors of shape (4m, m + h) and (z, m)
+            Of the Meta-LSTM.
+        read_state, weight : tensors of shape (4z, h) and (4, 2z, h)
+            Of the Basic-LSTM.
+        batch_sizes : int tensor of shape (T,)
+        """
         n_words, m, h = len(given), to_z.shape[1], weight.shape[2]
         states, cells = (given.new_empty(n_words, m + h) for _ in range(2))  # both networks'
         meta_gates, z = given.clone(), given.new_empty(n_words, len(to_z))

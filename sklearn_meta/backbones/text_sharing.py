@@ -144,8 +144,9 @@ class NotSharedHyper(Sharing):
 
     Parameters
     ----------
-    n_inputs, width, meta_width, rank : int
-        See :class:`HyperLSTM`; 100, 40 and 40 by default.
+    n_inputs : int
+    width, meta_width, rank : int, default=100, 40 and 40
+        See :class:`HyperLSTM`.
     pooling : {"last", "max"}, default="last"
     """
 
@@ -167,8 +168,10 @@ class SharedMeta(Sharing):
 
     Parameters
     ----------
-    n_inputs, width, meta_width, rank : int
-        d, h, m and z; 100, 40 and 40 by default, those of table 2.
+    n_inputs : int
+        d.
+    width, meta_width, rank : int, default=100, 40 and 40
+        h, m and z, those of table 2.
     pooling : {"last", "max"}, default="last"
     forget_bias : float, default=2.0
         Of each task's :class:`~sklearn_meta.backbones.meta_lstm.BasicLSTM` to begin with.
@@ -228,7 +231,8 @@ class Adversarial(Parallel):
 
     Parameters
     ----------
-    n_inputs, width : int
+    n_inputs : int
+    width : int, default=100
     pooling : {"last", "max"}, default="last"
     adversarial, orthogonal : float, default=0.05 and 0.01
         Weights of both losses.

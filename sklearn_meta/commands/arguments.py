@@ -65,7 +65,7 @@ class Spec(NamedTuple):
         The folder or the suite.
     wanted : dict
         ``split`` and ``task`` of a folder.
-    share : float
+    share : float, default=1.0
         Relative share of the tasks, in a mixture.
     """
 

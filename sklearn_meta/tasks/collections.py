@@ -260,7 +260,7 @@ def select(
         tables of one task by ``Folder(..., task="classification")``.
     min_class_size : int, default=None
         Rows that each class must have.
-    exclude : str, int or collection of these
+    exclude : str, int or collection of these, default=()
         Names, families or dataset ids (metadata ``"id"``) to leave out, such as the sets of a
         benchmark.
     one_a_family : bool, default=False

@@ -244,7 +244,7 @@ def fetch_omniglot(
         variable ``SCIKIT_LEARN_DATA``.
     subset : str or sequence of str, default=("background", "evaluation")
         The parts wanted.
-    base_url : str
+    base_url : str, default=that of the authors' repository
         Address of the folder with ``images_background.zip`` and ``images_evaluation.zip``.
     download_if_missing : bool, default=True
         False raises OSError in place of using the network.

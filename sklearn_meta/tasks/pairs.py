@@ -20,7 +20,7 @@ def as_dataset(X, y, name="dataset", metadata=None):
         Class labels or values of a regression target. Rows without one are left out. Only with the
         task "regression" may there be several columns of them. A target of which float32 would
         swallow the variation, as of dates in seconds, comes less its mean.
-    name : str
+    name : str, default="dataset"
     metadata : dict, default=None
         ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
         and label -1 marks unlabelled rows, which are left out.

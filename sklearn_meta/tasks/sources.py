@@ -22,7 +22,7 @@ class Tables(Mapping):
     datasets : mapping of str to Dataset
         The tables.
 
-    retarget : float in [0, 1], default=0
+    retarget : float in [0, 1], default=0.0
         Probability that a numeric column takes the place of the target: many more tasks from the
         same real tables.
 
@@ -127,7 +127,7 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
         :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
     task : {"classification", "regression"}, default=None
         What targets are where no metadata say so; None goes by their values.
-    retarget : float in [0, 1], default=0
+    retarget : float in [0, 1], default=0.0
         See :class:`Tables`.
     make : callable, default=None
         What makes a :class:`Dataset` of a pair: None is :func:`as_dataset`, for tables;

@@ -1,0 +1,106 @@
+"""What docstrings say of parameters is what signatures have: their names and their defaults."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+
+import pytest
+
+import sklearn_meta
+
+MODULES = [m.name for m in pkgutil.walk_packages(sklearn_meta.__path__, "sklearn_meta.")]
+#: Headings of numpydoc that may follow the parameters.
+SECTIONS = "Returns|Yields|Raises|Attributes|Notes|References|Examples|See Also"
+
+
+def functions(module):
+    """The functions of a module and of its classes, each with the docstring of its parameters."""
+    for name, found in vars(module).items():
+        if getattr(found, "__module__", None) != module.__name__:
+            continue
+        if inspect.isclass(found):
+            yield name, found.__doc__, found
+            for attribute, method in vars(found).items():
+                method = getattr(method, "__func__", method)
+                if inspect.isfunction(method):
+                    yield f"{name}.{attribute}", method.__doc__, method
+        elif inspect.isfunction(found):
+            yield name, found.__doc__, found
+
+
+def told_parameters(docstring):
+    """Of each parameter in a docstring's section what stands behind its name."""
+    _, _, section = f"\n{inspect.cleandoc(docstring or '')}".partition("\nParameters\n---")
+    section = re.split(rf"\n(?:{SECTIONS})\n-", section)[0]
+    told = {}
+    for names, kind in re.findall(r"^(\S[^\n:]*) : ([^\n]*)$", section, re.MULTILINE):
+        names = [name.lstrip("*") for name in names.split(", ")]
+        told |= zip(names, each_of(kind, len(names)), strict=True)
+    return told
+
+
+def each_of(kind, n_names):
+    """ "int, default=5 and 1" of two parameters for each of them alone."""
+    kind, told, defaults = kind.partition("default=")
+    if not told:
+        return [kind] * n_names
+    parts = re.split(r", (?![^()]*\))| and (?![^()]*\))", defaults) if n_names > 1 else [defaults]
+    return [f"{kind}default={default}" for default in parts * (n_names if len(parts) == 1 else 1)]
+
+
+def fault(kind, parameter):
+    """What is wrong with what is said of a parameter, or None."""
+    default, (_, told, value) = parameter.default, kind.partition("default=")
+    if default is inspect.Parameter.empty:
+        return "has no default" if told else None
+    if not told:
+        return None if default is None else f"the default {default!r} is not told"
+    try:
+        same = repr(ast.literal_eval(value)) == repr(default)
+    except (ValueError, SyntaxError):  # as torch.float32, or in words
+        same = value in (str(default), getattr(default, "__name__", None)) or " " in value
+    return None if same else f"the default is {default!r}"
+
+
+def test_lists_of_names_and_defaults_are_read():
+    assert told_parameters("""One line.
+
+    Parameters
+    ----------
+    a, b : int, default=5 and 1
+    c, d : (int, int), default=(1, 2) and (3, 4)
+    e, f : float, default=0.5
+        Not this one, default=3
+    *g : str
+
+    Returns
+    -------
+    h : int, default=9
+    """) == {
+        **{"a": "int, default=5", "b": "int, default=1"},
+        **{"c": "(int, int), default=(1, 2)", "d": "(int, int), default=(3, 4)"},
+        **{"e": "float, default=0.5", "f": "float, default=0.5", "g": "str"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "right"),
+    [("default=1", True), ("default=2", False), ("default=1.0", False), ("int", False)],
+)
+def test_a_wrong_default_is_a_fault(kind, right):
+    (parameter,) = inspect.signature(lambda a=1: a).parameters.values()
+    assert (fault(kind, parameter) is None) == right
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if not name.endswith("__main__")])
+def test_defaults_are_those_of_the_docstrings(name):
+    faults = []
+    for function, docstring, made in functions(importlib.import_module(name)):
+        told = told_parameters(docstring)
+        known = inspect.signature(made).parameters if told else {}
+        faults += [f"{function}: {name!r} is no parameter" for name in told if name not in known]
+        found = {name: fault(kind, known[name]) for name, kind in told.items() if name in known}
+        faults += [f"{function}, {name!r}: {wrong}" for name, wrong in found.items() if wrong]
+    assert faults == []
