@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
 from sklearn_meta.heads.crf import LinearChainCRF
+from sklearn_meta.heads.text import CRFLayer
 
 pytestmark = pytest.mark.filterwarnings("error")
 METHODS = ("log_partition", "marginals", "decode")
@@ -430,3 +432,14 @@ def test_bad_tags_are_refused(spoil, words):
 def test_a_field_has_tags():
     with pytest.raises(ValueError, match="n_tags"):
         LinearChainCRF(0)
+
+
+@given(problems(least=1))
+def test_a_taggers_score_is_the_share_of_words_that_are_right(drawn):
+    """Padding counts neither as right nor as a word."""
+    field, scores, tags, mask = drawn
+    told = SimpleNamespace(head=SimpleNamespace(crf=field), scores=scores, mask=mask)
+    found = CRFLayer.score(told, tags)
+    right = field.decode(scores, mask) == tags
+    for i, n in enumerate(mask.sum(1)):
+        torch.testing.assert_close(found[i], right[i, :n].float().mean())

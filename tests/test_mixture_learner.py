@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn_meta.heads import LearnedMoments
 from sklearn_meta.heads.gaussian_mixture import COVARIANCE_TYPES as KINDS
 from sklearn_meta.heads.gaussian_mixture import log_joint
-from sklearn_meta.heads.learned_moments import bend
+from sklearn_meta.heads.learned_moments import bend, held_out_nll
 from sklearn_meta.learner import build_learner
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import MixturePrior, MixtureSampler, MixtureSets, batches
@@ -203,6 +203,22 @@ def test_a_far_point_does_not_outweigh_other_sets():
     torch.testing.assert_close(bent[:3], torch.tensor([1.0, 5.0, 6.0]))
     bent.sum().backward()
     assert loss.grad[0] == 1 and 0 < loss.grad[3] < 1e-5
+
+
+@torch.no_grad()
+def test_the_loss_is_a_mean_over_rounds_of_which_the_last_weighs_most():
+    sampler = MixtureSampler(("diag",))
+    tasks = [
+        sampler.draw(MixtureSets().draw(rng), rng) for rng in map(np.random.default_rng, (1, 2))
+    ]
+    inputs, target = sampler.collate(tasks)
+    inputs["x"], target = inputs["x"].double(), target.double()
+    *_, first, last, columns = LEARNER(**inputs)
+    of_first, of_last = (bend(held_out_nll(m, target, columns)).mean() for m in (first, last))
+    assert (of_first - of_last).abs() > 1e-3
+    loss = LearnedMoments.loss
+    close(loss((last, last, last, columns), target), of_last)
+    close(loss((first, last, columns), target), (of_first / 16 + of_last) / (1 + 1 / 16))
 
 
 def test_it_learns_from_held_out_points():

@@ -375,6 +375,7 @@ def test_altered_rows(way, monkeypatch):
     altered = alter(rows, usual, rng)
     assert_array_equal(np.isnan(altered), np.isnan(rows))
     assert set(altered[:, 3][~np.isnan(rows[:, 3])]) <= {0, 1}  # no values that never occur
+    assert len(np.unique(altered[:, 3][~np.isnan(rows[:, 3])])) == 2  # the nearest of those
     assert (np.nan_to_num(altered) != np.nan_to_num(rows)).any(1).mean() > 0.8
     assert_array_equal(rows, usual[:20])  # not in place
 
