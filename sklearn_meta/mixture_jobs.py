@@ -146,10 +146,10 @@ def fit_jobs(jobs, learner, *, n_init, **settings):
         scikit-learn's estimator with the parameters of each, in standardised units.
     """
     tries = [fit_once(jobs, learner, first=first, **settings) for first in first_ranks(n_init)]
-    return [_likeliest(fitted) for fitted in zip(*tries)]
+    return [likeliest(fitted) for fitted in zip(*tries)]
 
 
-def _likeliest(fitted):
+def likeliest(fitted):
     """The first of those that only rounding tells apart, so that one set is fitted as many are."""
     best = fitted[0]
     for mixture in fitted[1:]:

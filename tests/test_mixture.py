@@ -1,6 +1,7 @@
 """AmortizedGMM as a scikit-learn user meets it."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import AmortizedGMM
 from sklearn_meta.heads.gaussian_mixture import COVARIANCE_TYPES
-from sklearn_meta.mixture_jobs import Job, first_ranks, groups_of_like_size
+from sklearn_meta.mixture_jobs import Job, first_ranks, groups_of_like_size, likeliest
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import MixturePrior, MixtureSets
 from sklearn_meta.weights import save_learner
@@ -373,6 +374,14 @@ def test_more_starts_are_never_less_likely():
     assert bounds[-1] > bounds[0]
     together = double(8, n_init=4).fit_batch([X, X[:80]])
     assert together[0].lower_bound_ == pytest.approx(bounds[2])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "best"), [((1, 2), 1), ((3, 2, 1), 0), ((1, 3, 2), 1), ((2, 2 + 1e-9, 1), 0)]
+)
+def test_of_several_starts_the_likeliest_is_kept(bounds, best):
+    fitted = [SimpleNamespace(lower_bound_=bound) for bound in bounds]
+    assert likeliest(fitted) is fitted[best]
 
 
 def test_starts_of_few_are_among_those_of_more():

@@ -284,3 +284,18 @@ def test_sets_of_points_with_and_without_classes():
         as_point_sets([np.full((3, 2), np.nan)])
     with pytest.raises(ValueError, match="at least one dataset"):
         as_point_sets([])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        as_point_sets([(X, np.zeros(39))])
+
+
+@pytest.mark.parametrize("kind", COVARIANCE_TYPES)
+def test_what_is_read_has_unit_variance_by_columns_or_if_spherical_together(kind):
+    X = np.random.default_rng(0).normal(size=(60, 2)) * [1, 100]
+    sampler, source = MixtureSampler((kind,)), as_point_sets([X])
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        task = sampler.draw(source.draw(rng), rng)
+        variances = task.X.astype(float).var(0)
+        np.testing.assert_allclose(variances.mean(), 1, rtol=1e-5)
+        assert (variances.min() < 0.01) == (kind == "spherical")
+        np.testing.assert_allclose(task.X.mean(0), 0, atol=1e-5)
