@@ -83,6 +83,16 @@ def test_episodes_are_few_shot_tasks_and_the_same_for_all(seen):
     assert not np.array_equal(seen[0][2], seen[2][2])  # another episode
 
 
+def test_progress_is_shown_where_it_is_asked_for(capsys, monkeypatch):
+    evaluate({"a": Recorder()}, {"iris": IRIS}, **QUICK)
+    assert capsys.readouterr() == ("", "")
+    evaluate({"a": Recorder()}, {"iris": IRIS}, **QUICK, verbose=True)
+    out, err = capsys.readouterr()
+    assert out == "" and "evaluate" in err and "1/1" in err
+    monkeypatch.setattr("sys.stderr", None)  # as under pythonw
+    assert evaluate({"a": Recorder()}, {"iris": IRIS}, **QUICK, verbose=True).records
+
+
 def test_records_hold_accuracy_and_log_loss():
     X = np.c_[100.0 * WINE[1]]
     estimators = {"knows": KNeighborsClassifier(1), "guesses": DummyClassifier(strategy="uniform")}

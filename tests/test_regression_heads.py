@@ -246,6 +246,13 @@ def test_noise_begins_between_what_is_given_and_all_of_a_targets_variance():
     torch.testing.assert_close(jittered.noise(), head.noise() + 1.5)
 
 
+@pytest.mark.parametrize("name", ["length_scale", "noise"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, "1"])
+def test_kernels_begin_with_positive_numbers(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a positive number, got {value!r}"):
+        GaussianProcess(**{name: value})
+
+
 @given(drawn_contexts(), st.integers(0, 99))
 def test_every_target_counts_in_the_evidence(context, seed):
     """Of independent targets the likelihoods are multiplied, and the prior counts once."""

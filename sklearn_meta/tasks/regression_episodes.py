@@ -30,8 +30,8 @@ def target_scale(y_labelled):
     unit = np.where(largest > 0, largest, 1.0)
     mean = np.clip((y / unit).mean(axis=0), -1, 1)
     deviation = np.sqrt(((y / unit - mean) ** 2).mean(axis=0))
-    # The mean of equal numbers may differ from them by rounding, so they are compared directly.
-    constant = (y == y[0]).all(axis=0) | (deviation * unit == 0)
+    # Equal numbers are 1 or -1 in their unit, which have an exact mean and no deviation at all.
+    constant = deviation * unit == 0
     return np.where(constant, y[0], mean * unit)[()], np.where(constant, 1.0, deviation * unit)[()]
 
 
