@@ -330,7 +330,7 @@ def test_lists_may_have_blank_lines_marks_and_repeats(tmp_path):
 
 @pytest.mark.parametrize("load", [load_mini_imagenet, load_cifar_fs])
 def test_an_unknown_split_is_refused(tmp_path, load):
-    for split in ("val", "dev", None):
+    for split in ("val", "dev", None, ["train"]):
         with pytest.raises(ValueError, match="no split .*: take train, valid, test"):
             load(tmp_path, split)
 

@@ -330,6 +330,8 @@ def test_errors_of_reading_say_what_to_do(official, tmp_path_factory):
     save_npz(folder, read)
     with pytest.raises(ValueError, match="no split 'dev'; it has background, evaluation, test"):
         load_omniglot(folder, "dev")
+    with pytest.raises(ValueError, match=r"no split \['test'\]; it has background"):
+        load_omniglot(folder, ["test"])
     np.savez(folder / "omniglot.npz", images=np.zeros(3))
     with pytest.raises(ValueError, match="omniglot.npz cannot be read.*fetch_omniglot"):
         load_omniglot(folder)

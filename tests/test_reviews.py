@@ -134,6 +134,8 @@ def test_an_empty_file_is_refused(public):
 def test_unknown_names_and_places_say_what_there_is(public, tmp_path):
     with pytest.raises(ValueError, match="no split 'dev': take train, valid, test, unlabelled"):
         load_reviews(public, "dev")
+    with pytest.raises(ValueError, match=r"no split \['test'\]: take train, valid"):
+        load_reviews(public, ["test"])
     with pytest.raises(ValueError, match="no domain 'mr' in this split: take MR, books, video"):
         load_reviews(public, domains=["books", "mr"])
     with pytest.raises(FileNotFoundError, match=r"holds fdu_mtl\.parquet, or <domain>\.task\.test"):

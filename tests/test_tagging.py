@@ -215,6 +215,12 @@ def test_other_tags_are_refused(tag):
         to_iob2([["O"], ["O", tag]])
 
 
+@pytest.mark.parametrize("tag", [None, 3, ["O"]])
+def test_what_is_no_string_is_no_tag(tag):
+    with pytest.raises(ValueError, match="Sentence 0 has the tag .*: each must be O, or B- or I-"):
+        to_iob2([["O", tag]])
+
+
 def test_a_list_of_one_sentence_is_refused():
     with pytest.raises(ValueError, match="one list for each sentence"):
         to_iob2(["B-PER", "O"])
@@ -242,6 +248,10 @@ def test_shared_task_of_2000(write, tmp_path):
     assert load_conll_folder(tmp_path, "conll2000", "test")["pos"] == ([["Go"]], [["VB"]])
     with pytest.raises(ValueError, match="conll2000 has no split 'valid': take train, test"):
         load_conll_folder(tmp_path, "conll2000", "valid")
+    with pytest.raises(ValueError, match=r"conll2000 has no split \['test'\]: take train, test"):
+        load_conll_folder(tmp_path, "conll2000", ["test"])
+    with pytest.raises(ValueError, match=r"no dataset \['conll2000'\]: take"):
+        load_conll_folder(tmp_path, ["conll2000"])
 
 
 @pytest.mark.parametrize(

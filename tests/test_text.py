@@ -449,7 +449,8 @@ def test_arrays_of_word_vectors(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [{"a": [1.0]}, 5, (["a"],), (["a"], [[np.nan]]), (["a"], [["b"]])]
+    "given",
+    [{"a": [1.0]}, 5, (["a"],), (None, None), (["a"], None), (["a"], [[np.nan]]), (["a"], [["b"]])],
 )
 def test_word_vectors_that_are_none(given):
     X, y = reviews(30, "toy")

@@ -98,6 +98,8 @@ def test_samplers_of_other_backbones_check_their_numbers():
         FewShotTransformerClassifier().meta_fit({"iris": IRIS}, n_queries=0, max_steps=1)
     with pytest.raises(ValueError, match="n_classes must be"):
         MANNClassifier().meta_fit({"iris": IRIS}, n_classes=(5, 2), max_steps=1)
+    with pytest.raises(ValueError, match="n_classes must reach 2, got 1: one class says nothing"):
+        MANNClassifier().meta_fit({"iris": IRIS}, n_classes=1, max_steps=1)
 
 
 def test_a_single_table_is_asked_for_in_a_list():

@@ -242,7 +242,7 @@ def load_cifar_fs(folder, split="train", *, size=32):
 
 
 def _part(split):
-    if split not in SPLITS:
+    if split not in tuple(SPLITS):  # in a dict, a list would be a TypeError
         raise ValueError(f"There is no split {split!r}: take {', '.join(SPLITS)}.")
     return SPLITS[split]
 

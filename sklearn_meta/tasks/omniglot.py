@@ -172,7 +172,7 @@ def _read_npz(file, split):
             f"{file} cannot be read as Omniglot ({error}): remove it and call fetch_omniglot."
         ) from error
     known = {*official.tolist(), *ours.tolist()}
-    if split is not None and split not in known:
+    if split is not None and split not in tuple(known):  # in a set, a list would be a TypeError
         raise ValueError(f"{file} has no split {split!r}; it has {', '.join(sorted(known))}.")
     return whole if split is None else whole.select((official == split) | (ours == split))
 

@@ -62,7 +62,7 @@ def load_reviews(folder, split="train", domains=None):
     character. Unlabelled reviews are mostly as their authors wrote them, while labelled ones are
     lower-cased and split into words.
     """
-    if split not in SUFFIXES:
+    if split not in tuple(SUFFIXES):  # in a dict, a list would be a TypeError
         raise ValueError(f"There is no split {split!r}: take {', '.join(SUFFIXES)}.")
     folder = expanded(folder)
     packed = folder / "fdu_mtl.parquet"

@@ -160,6 +160,8 @@ class ClassSequences(SequenceSampler):
         self.head = head
         self.vectors = vectors
         self.n_classes = range_of(n_classes, "n_classes")
+        if self.n_classes[1] < 2:
+            raise ValueError(f"n_classes must reach 2, got {n_classes!r}: one class says nothing.")
         self.n_instances = counts_of(n_instances, "n_shots")  # as meta_fit calls them
         self.max_rows = max_rows
         self.few_words = few_words

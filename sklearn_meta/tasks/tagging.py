@@ -159,7 +159,7 @@ def to_iob2(tags):
     for position, sentence in enumerate(tags):
         row, previous = [], ""
         for tag in sentence:
-            prefix, _, kind = tag.partition("-")
+            prefix, _, kind = str(tag).partition("-")
             if tag != "O" and not (prefix in ("B", "I") and kind):
                 raise ValueError(
                     f"Sentence {position} has the tag {tag!r}: each must be O, or B- or I- and a "
@@ -207,10 +207,10 @@ def load_conll_folder(folder, dataset, split="train"):
     ValueError
         If the dataset or split is unknown, or as of :func:`read_conll` and :func:`to_iob2`.
     """
-    if dataset not in CONLL:
+    if dataset not in tuple(CONLL):  # in a dict, a list would be a TypeError
         raise ValueError(f"There is no dataset {dataset!r}: take {', '.join(CONLL)}.")
     files, columns = CONLL[dataset]
-    if split not in files:
+    if split not in tuple(files):
         raise ValueError(f"{dataset} has no split {split!r}: take {', '.join(files)}.")
     path = expanded(folder) / files[split]
     if not path.is_file():

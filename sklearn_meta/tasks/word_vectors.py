@@ -149,6 +149,10 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
         if len(given) != 2:
             raise ValueError(f"word_vectors is a pair (words, vectors), got {len(given)} items.")
         known, vectors = given
+        if not np.iterable(known):
+            raise ValueError(
+                f"word_vectors is a pair (words, vectors), got {type(known).__name__} for words."
+            )
         known = [word.decode() if isinstance(word, bytes) else word for word in known]
         vectors = _checked(known, vectors, "word_vectors")
     else:
