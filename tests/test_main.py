@@ -375,6 +375,7 @@ def test_evaluate_tells_what_failed(here, capsys):
     captured = capsys.readouterr()
     assert "failed: bad: " in captured.err and "bad" not in captured.out
     assert captured.out.count("tiny.safetensors ") == 2 and "1-NN" not in captured.out
+    assert captured.out.endswith("\n1 failures, told on stderr\n")
 
 
 def test_evaluate_takes_splits_and_filters(here, capsys):
@@ -401,6 +402,7 @@ def test_info_tells_of_weights_versions_and_device(capsys):
     text = capsys.readouterr().out
     card, version = load_learner("default").card, torch.__version__.split("+")[0]
     assert card["sha256"] in text and f"torch {version}" in text and "device" in text
+    assert f"datasets: ({len(card['datasets'])})" in text  # of many names their number
     assert call("info", "tiny.safetensors", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["weights"] == {"tiny.safetensors": load_learner("tiny.safetensors").card}

@@ -193,6 +193,7 @@ def test_many_rows_are_judged_from_some_of_them():
     X = np.random.default_rng(0).standard_normal((60, 2))
     detector = double(max_samples=20, contamination=0.1, random_state=3).fit(X)
     assert detector.X_.shape == (20, 2)
+    assert len(np.unique(detector.X_, axis=0)) == 20 and np.isin(detector.X_, X).all()
     assert detector.score_samples(X).shape == (60,)
     assert (detector.predict(X) == -1).sum() == 6  # the share is of all rows
     assert_array_equal(detector.score_samples(X), clone(detector).fit(X).score_samples(X))

@@ -352,7 +352,11 @@ def test_changes_of_the_generated_weights(learned):
     odds = np.exp(display.log_odds)
     beginnings = ["book", "book not", "book not good"]
     assert_allclose(odds / (1 + odds), estimator._network_proba(beginnings)[:, 1], atol=1e-5)
-    assert display.ax_[1].get_ylabel() == "log-odds of 'yes'"
+    above, below = display.ax_
+    assert below.get_ylabel() == "log-odds of 'yes'"
+    assert [text.get_text() for text in below.get_xticklabels()] == ["book", "not", "good"]
+    assert len(above.get_yticks()) == len(above.get_yticklabels()) == 4
+    assert "output" in above.get_yticklabels()[1].get_text()  # as the gate of Eq. (23) above
     with pytest.raises(ValueError, match="label='maybe' is not one of"):
         MetaChangeDisplay.from_estimator(estimator, "book", label="maybe")
     with pytest.raises(TypeError, match="must be a MetaLSTMClassifier"):
