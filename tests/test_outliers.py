@@ -308,6 +308,9 @@ def test_loss_and_score_count_the_rows_asked_for():
     ]
     by_hand = np.mean(binary) + RANKING * np.mean(ranking)
     assert_allclose(OddOneOut.loss(logits, target), by_hand, rtol=1e-5)
+    idle = torch.cat([target, torch.full_like(target[:1], -1)])  # a task that asks for nothing
+    loss = OddOneOut.loss(torch.cat([logits, logits[:1]]), idle)
+    assert_allclose(loss, by_hand * len(target) / len(idle), rtol=1e-5)
     with pytest.raises(ValueError, match="share must be between 0 and 1"):
         OddOneOut(share=1)
 
