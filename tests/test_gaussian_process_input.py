@@ -229,6 +229,8 @@ def test_targets_of_another_unit_or_form_have_a_density():
 def test_not_fitted(ask):
     with pytest.raises(NotFittedError):
         getattr(double(), ask)(X_GOOD)
+    with pytest.raises(NotFittedError):
+        double().log_predictive_density(X_GOOD, y=np.zeros(len(X_GOOD)))
 
 
 @pytest.mark.parametrize(

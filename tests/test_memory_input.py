@@ -30,6 +30,12 @@ def classifier(**parameters):
     return MANNClassifier(**{"n_estimators": 2} | parameters)
 
 
+@pytest.mark.parametrize("inputs", ["images", "table", None])
+def test_a_learner_reads_what_it_knows(inputs):
+    with pytest.raises(ValueError, match="inputs must be 'tables', 'vectors' or 'pixels'"):
+        MemoryLearner(inputs=inputs)
+
+
 @pytest.mark.parametrize("more", [{"y": NAMES[40:80]}, {"y": Y[40:80], "classes": ["0", "1"]}])
 def test_labels_are_of_one_kind(more):
     estimator = classifier().partial_fit(X[:40], Y[:40])
