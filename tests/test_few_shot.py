@@ -137,6 +137,21 @@ def test_regression_tables_are_cut_into_classes():
     assert set(episode.target) <= set(range(5)) | {IGNORE}
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_target_of_which_one_value_is_apart_is_two_classes(seed):
+    X = np.arange(10, dtype=np.float32)[:, None]
+    dataset = Dataset("t", X, np.where(X[:, 0] == 3, 1.7, 0.5).astype(np.float32))
+    episode = NWayKShot(Vectors(1), n_ways=2, n_queries=3).draw(
+        dataset, np.random.default_rng(seed)
+    )
+    of_one, of_rest = sorted(
+        episode.labels, key=lambda c: 3 not in episode.support[episode.labels == c]
+    )
+    assert 3 in episode.support[episode.labels == of_one]
+    assert (episode.target == of_rest).all()
+    assert not set(episode.query.ravel()) & set(episode.support.ravel())
+
+
 def test_episodes_of_tables_are_those_of_the_estimator(monkeypatch):
     """What is meta-trained is what is asked: rows by mean and deviation, but for a rotation."""
     X, y = make_blobs([4, 4, 4], 5, random_state=0)

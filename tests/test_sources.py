@@ -3,8 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 
 from sklearn_meta.fingerprint import described
@@ -240,6 +241,29 @@ def test_a_target_of_several_columns_is_cut_by_one_of_them():
         cut = cut_into_classes(dataset, np.random.default_rng(seed))
         assert cut.y.shape == (40,) and (abs(np.diff(cut.y)) <= 1).all()  # monotone in X
         assert len(set(np.sign(np.diff(cut.y))) - {0}) == 1
+
+
+@given(
+    arrays(
+        np.float32,
+        st.tuples(st.integers(2, 30), st.integers(1, 3)),
+        elements=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    ),
+    st.integers(0, 99),
+)
+@example(np.eye(10, 1, dtype=np.float32), 0)  # one row apart from all others
+@example(np.eye(10, 2, dtype=np.float32) * [1, 0], 1)  # a target that says nothing
+def test_every_class_of_a_target_that_is_cut_occurs(y, seed):
+    assume((y != y[0]).any())
+    for target in (y, y[:, (y != y[0]).any(0).argmax()]):
+        dataset = Dataset("t", np.zeros((len(y), 1), np.float32), target)
+        cut = cut_into_classes(dataset, np.random.default_rng(seed)).y
+        assert set(cut) == set(range(max(cut) + 1)) and max(cut) >= 1
+
+
+def test_targets_that_are_all_constant_are_refused():
+    with pytest.raises(ValueError, match="'0' has a constant target"):
+        as_source([(np.eye(6), np.ones((6, 2)) * [1, 2.5], {"task": "regression"})])
 
 
 def test_a_mixture_keeps_its_weights():

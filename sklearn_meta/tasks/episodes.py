@@ -233,8 +233,13 @@ class EpisodeSampler(RowSampler):
 
 
 def cut_into_classes(dataset, rng):
-    """Classes from a continuous target: intervals between random quantiles, none too small."""
-    target = dataset.y if dataset.y.ndim == 1 else dataset.y[:, rng.integers(dataset.y.shape[1])]
+    """Classes from a continuous target: intervals between random quantiles, none too small.
+
+    Of several targets it is one that varies.
+    """
+    targets = dataset.y.reshape(len(dataset.y), -1)
+    varying = np.flatnonzero(targets.min(axis=0) < targets.max(axis=0))
+    target = targets[:, varying[rng.integers(len(varying)) if dataset.y.ndim > 1 else 0]]
     n_classes = 2 if rng.random() < 0.6 else int(rng.integers(3, 6))
     shares = rng.dirichlet(np.full(n_classes, 4.0)) * 0.6 + 0.4 / n_classes
     y = np.searchsorted(np.quantile(target, np.cumsum(shares)[:-1]), target)
@@ -244,4 +249,6 @@ def cut_into_classes(dataset, rng):
     half = target > np.median(target)
     if half.sum() < 2:
         half = target >= np.median(target)
+    if half.all():  # all rows but one are the least
+        half = target > target.min()
     return Dataset(dataset.name, dataset.X, half.astype(np.int64))

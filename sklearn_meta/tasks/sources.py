@@ -286,7 +286,7 @@ def _dataset(name, item, task, make):
     if dataset.X.shape[1] == 0:
         raise ValueError(f"Dataset {name!r} has no columns: give it one or more.")
     if dataset.y.dtype.kind == "f":
-        if not len(dataset.y) or dataset.y.min() == dataset.y.max():
+        if not len(dataset.y) or (dataset.y.min(axis=0) == dataset.y.max(axis=0)).all():
             raise ValueError(f"Dataset {name!r} has a constant target: remove it.")
         return dataset
     counts = np.bincount(dataset.y)
