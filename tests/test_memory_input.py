@@ -1,5 +1,7 @@
 """Streams that are asked for what cannot be, and parameters that change on the way."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -45,6 +47,27 @@ def test_labels_are_of_one_kind(more):
     assert_array_equal(estimator.predict_proba(X), before)
     with pytest.raises(ValueError, match="strings and numbers"):
         classifier().partial_fit(X[:40], Y[:40], classes=["0", "1", "2"])
+
+
+@pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
+@pytest.mark.parametrize("call", ["partial_fit", "predict_online"])
+def test_what_another_network_was_shown_is_forgotten_where_rows_are_refused(kind, call):
+    """``set_params`` forgets the network, and rows that are refused bring none to the old memory."""
+    y = TARGET[:40] if kind is MANNRegressor else Y[:40]
+    estimator = kind(n_estimators=2, random_state=0).fit(X[:40], y)
+    other = copy.deepcopy(estimator.learner_)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter += 0.05 * torch.randn_like(parameter)
+    estimator.set_params(backbone=other)
+    with pytest.raises(ValueError, match="infinity"):
+        getattr(estimator, call)(np.full((2, 4), np.inf), y[:2])
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+    estimator.partial_fit(X[:5], y[:5])
+    assert estimator.n_samples_seen_ == 5
+    anew = clone(estimator).partial_fit(X[:5], y[:5])
+    assert_array_equal(estimator.predict(X), anew.predict(X))
 
 
 @pytest.mark.parametrize("classes", ["abc", 5, [[0, 1]], [0, np.nan, 1], [None, 0], [pd.NA]])

@@ -322,6 +322,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     def _go_on(self, X, y, classes):
         """Present rows in their order: answers (E, n_rows, O), and the slots of their labels."""
         reset = not self.__sklearn_is_fitted__()
+        if reset:
+            self._forget()  # what was shown to another network is not taken up if this one fails
         X, y = self._rows(X, y, reset=reset)
         known = {} if reset else self._slots
         declared = [] if reset else [self.classes_]

@@ -244,6 +244,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
 
     def _go_on(self, X, y):
         reset = not self.__sklearn_is_fitted__()
+        if reset:
+            self._forget()  # what was shown to another network is not taken up if this one fails
         X, y = self._rows(X, y, reset=reset)
         if reset:
             self._start(X)
