@@ -129,6 +129,21 @@ def test_padding_in_float32():
     assert_allclose(model.predict_proba(PADDED), one_by_one, atol=1e-5)
 
 
+def test_a_column_that_differs_by_rounding_is_constant():
+    squares = [np.cos(x[:, :1]) ** 2 + np.sin(x[:, :1]) ** 2 for x in SETS]  # 1 but for rounding
+    assert 0 < np.ptp(np.concatenate(squares)) < 1e-15
+    near = [np.hstack(pair) for pair in zip(SETS, squares)]
+    exact = [np.hstack([x, np.ones_like(one)]) for x, one in zip(SETS, squares)]
+    model = SetTransformerRegressor(**QUICK).fit(near, Y)
+    assert model.scale_[2] == 1
+    assert_allclose(model.predict(exact), model.predict(near), atol=1e-6)
+
+
+def test_a_batch_size_may_be_numpys():
+    for kind, y in ((SetTransformerRegressor, Y), (SetTransformerClassifier, CLASSES)):
+        kind(**QUICK, batch_size=np.int64(8)).fit(SETS, y).predict(SETS)
+
+
 def test_one_set_and_sets_of_one_and_constant_elements():
     constant = [np.ones((n, 2)) for n in range(1, 6)]
     for X in (SETS[:1], [[[1.0, 2.0]]], constant):

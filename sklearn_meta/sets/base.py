@@ -124,7 +124,7 @@ class SetEstimator(BaseEstimator):
                 data,
                 validation_data,
                 max_epochs=self.max_epochs,
-                batch_size=self.batch_size,
+                batch_size=int(self.batch_size),  # torch refuses numpy's integers
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 patience=self.n_iter_no_change,

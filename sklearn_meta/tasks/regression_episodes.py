@@ -23,15 +23,15 @@ def target_scale(y_labelled):
     -------
     mean, scale : float64 or ndarray of shape (n_targets,)
         ``(y - mean) / scale`` has zero mean and unit variance over the labelled rows; the scale of
-        a target that is the same in all of them is 1.
+        a target that is the same in all of them, but for rounding, is 1.
     """
     y = np.asarray(y_labelled, dtype=np.float64)
     largest = np.abs(y).max(axis=0)
     unit = np.where(largest > 0, largest, 1.0)
     mean = np.clip((y / unit).mean(axis=0), -1, 1)
     deviation = np.sqrt(((y / unit - mean) ** 2).mean(axis=0))
-    # Equal numbers are 1 or -1 in their unit, which have an exact mean and no deviation at all.
-    constant = deviation * unit == 0
+    # What differs by rounding only is equal.
+    constant = (deviation <= 4 * np.finfo(float).eps * np.abs(mean)) | (deviation * unit == 0)
     return np.where(constant, y[0], mean * unit)[()], np.where(constant, 1.0, deviation * unit)[()]
 
 
