@@ -14,7 +14,7 @@ from torch import nn
 from .backbones import BACKBONES
 from .devices import autocast, usable_device
 from .fingerprint import weights_digest
-from .folders import expanded
+from .folders import CHECKPOINT, expanded
 from .learner import Learner, as_text
 from .seeding import seeded
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
@@ -172,11 +172,11 @@ class MetaEstimator(BaseEstimator):
             settings["rate_factors"] = getattr(learner, "rate_factors", {})
         start, folder = weights_digest(learner), settings.get("checkpoint_dir")
         run = None if folder is None else str(expanded(folder).resolve())
-        # A run that was interrupted has left its own weights here, and goes on as it began.
+        # A run that was interrupted has left its own weights, and goes on as its checkpoint began.
         *left, as_begun = vars(self).get("_begun", (None, None, {}))
         # A module of one's own may begin elsewhere each time a script runs.
         settings["start"] = None if isinstance(self.backbone, nn.Module) else start
-        settings |= as_begun if left == [run, start] else {}
+        settings |= as_begun if left == [run, start] and Path(run, CHECKPOINT).is_file() else {}
         self.history_ = meta_train(
             learner,
             source,

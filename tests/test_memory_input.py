@@ -52,7 +52,7 @@ def test_labels_are_of_one_kind(more):
 @pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
 @pytest.mark.parametrize("call", ["partial_fit", "predict_online"])
 def test_what_another_network_was_shown_is_forgotten_where_rows_are_refused(kind, call):
-    """``set_params`` forgets the network, and rows that are refused bring none to the old memory."""
+    """``set_params`` forgets the network; refused rows bring none to the old memory."""
     y = TARGET[:40] if kind is MANNRegressor else Y[:40]
     estimator = kind(n_estimators=2, random_state=0).fit(X[:40], y)
     other = copy.deepcopy(estimator.learner_)

@@ -196,6 +196,20 @@ def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
             )
 
 
+def test_a_run_whose_checkpoint_was_removed_is_a_new_one(tmp_path):
+    """It begins with what was learned, at the rates of trained weights, and says so."""
+    settings = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}
+    kept = settings | {"checkpoint_dir": tmp_path / "run"}
+    fresh = MetaSemiSupervisedClassifier("deep_sets", head="linear", random_state=0)
+    estimator = copy.deepcopy(fresh).meta_fit({"iris": IRIS}, **kept)
+    expected = copy.deepcopy(estimator).meta_fit({"iris": IRIS}, **settings)
+    (tmp_path / "run" / CHECKPOINT).unlink()
+    estimator.meta_fit({"iris": IRIS}, **kept)
+    assert weights_digest(estimator.learner_) == weights_digest(expected.learner_)
+    with pytest.raises(ValueError, match="other settings: .*start was"):
+        fresh.meta_fit({"iris": IRIS}, **kept)
+
+
 def test_a_run_does_not_take_the_place_of_what_was_learned_since(tmp_path):
     settings = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}
     estimator = small().meta_fit({"iris": IRIS}, checkpoint_dir=tmp_path, **settings)
