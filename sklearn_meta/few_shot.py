@@ -149,7 +149,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             if np.isnan(X).all():
                 raise ValueError("Every cell of X is missing: there is nothing to compare.")
             self._moments = moments_of(X)
-        self.X_ = X.copy()
+        self.X_, self._rows_of = X.copy(), _rows_of(self.learner_)
         return self
 
     def predict(self, X):
@@ -322,4 +322,10 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         return play(contest, order[None], n_ways).softmax(1)[:, order.argsort()]
 
     def __sklearn_is_fitted__(self):
-        return hasattr(self, "X_") and hasattr(self, "learner_")
+        fitted = hasattr(self, "X_") and hasattr(self, "learner_")
+        return fitted and self._rows_of == _rows_of(self.learner_)  # meta_fit may bring another
+
+
+def _rows_of(learner):
+    """What the rows are that a learner reads: those of tables are of any length."""
+    return learner.inputs, None if learner.inputs == "tables" else learner.n_inputs

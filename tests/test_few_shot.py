@@ -344,6 +344,24 @@ def test_clones_and_pickles_keep_what_was_meta_learned():
     assert hasattr(estimator.set_params(backbone="snail"), "learner_") is False
 
 
+@pytest.mark.parametrize("begin", ["vectors", "tables"])
+def test_labelled_rows_are_for_networks_of_the_same_inputs(begin):
+    """``meta_fit`` of another network may leave rows behind that it cannot read."""
+    X, y = hidden_classes(0)
+    vectors = small_learner("transformer", "vectors", n_inputs=8, n_ways=5)
+    first, second = (vectors, "transformer") if begin == "vectors" else ("transformer", vectors)
+    settings = {"max_steps": 1, "batch_size": 2, "verbose": False}
+    estimator = FewShotTransformerClassifier(first, n_estimators=2)
+    estimator.meta_fit([(X, y)], **settings).fit(X, y)
+    before = estimator.predict_proba(X)
+    estimator.meta_fit([(X, y)], **settings)  # of the same network: the rows stay
+    assert not np.array_equal(estimator.predict_proba(X), before)
+    estimator.set_params(backbone=second).meta_fit([(X, y)], **settings)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+    assert estimator.fit(X, y).predict(X).shape == y.shape
+
+
 def hidden_classes(seed):
     """Classes told by two of eight columns, and the others larger."""
     X, y = make_blobs(60, 2, centers=5, cluster_std=0.5, random_state=seed)
