@@ -104,6 +104,28 @@ def test_words_are_different_and_within_the_alphabet(head):
     assert sorted(few[:, 0]) == [0, 1, 2, 3] and (few == few[:, :1]).all()
 
 
+@pytest.mark.parametrize(("n_letters", "n_symbols"), [(5, 26), (10, 10), (62, 2)])
+def test_words_of_a_large_alphabet_are_drawn_one_by_one(n_letters, n_symbols):
+    """A permutation of them all would not fit into memory; the first n are a part of more."""
+    head = StringLabels(n_letters=n_letters, n_symbols=n_symbols)
+    words = draw_words(head, 500, np.random.default_rng(0))
+    assert len(np.unique(words, axis=0)) == 500
+    assert words.min() == 0 and words.max() == n_symbols - 1
+    np.testing.assert_array_equal(draw_words(head, 20, np.random.default_rng(0)), words[:20])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_different_words_are_different_however_they_are_drawn(seed, monkeypatch):
+    monkeypatch.setattr("sklearn_meta.tasks.sequences.MOST_SHUFFLED", 0)
+    every = draw_words(StringLabels(n_letters=3), 125, np.random.default_rng(seed))
+    assert len(np.unique(every, axis=0)) == 125
+
+
+def test_an_alphabet_that_cannot_be_numbered_is_refused():
+    with pytest.raises(ValueError, match="too many to be numbered"):
+        StringLabels(n_letters=30, n_symbols=5)
+
+
 @given(st.integers(0, 99), st.integers(2, 6), st.integers(1, 12))
 def test_sequences_of_classes(seed, n_classes, n_instances):
     head = OneHotLabels(n_classes=6)

@@ -108,11 +108,16 @@ class StringLabels(LabelWords):
     Raises
     ------
     ValueError
-        If there is no letter, or no symbol.
+        If there is no letter, no symbol, or more strings than int64 can count.
     """
 
     def __init__(self, *, n_letters=5, n_symbols=5):
         check_integers(n_letters=n_letters, n_symbols=n_symbols)
+        if n_symbols**n_letters >= 2**63:
+            raise ValueError(
+                f"Strings of {n_letters} letters of {n_symbols} symbols are too many to be "
+                "numbered: take fewer letters or symbols."
+            )
         super().__init__(n_letters, n_symbols)
         self.config = {"n_letters": n_letters, "n_symbols": n_symbols}
 

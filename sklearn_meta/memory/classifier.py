@@ -376,7 +376,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     def _words_of(self, slots):
         """Words of the classes in slots (E, ...), another binding for each member: (E, ..., L)."""
         head = self.learner_.head
-        words = [draw_words(head, head.n_words, self._seed(2, e))[of] for e, of in enumerate(slots)]
+        n = int(slots.max()) + 1
+        words = [draw_words(head, n, self._seed(2, e))[of] for e, of in enumerate(slots)]
         return torch.from_numpy(np.stack(words))
 
     @torch.inference_mode()

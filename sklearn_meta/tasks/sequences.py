@@ -16,6 +16,9 @@ TARGET_BOUND = 6.0
 #: Rows before the first target that is asked for: the scale of fewer is anything.
 N_UNASKED = 5
 
+#: Words at most that are all put in an order; of more those asked for are drawn one by one.
+MOST_SHUFFLED = 100_000
+
 
 class Sequence(NamedTuple):
     """One episode.
@@ -211,10 +214,20 @@ def draw_words(head, n, rng, n_words=None):
     -------
     ndarray of shape (n, n_letters), int64
     """
-    numbers = rng.permutation(n_words or head.n_words)[:n, None]
+    numbers = _different(n, n_words or head.n_words, rng)[:, None]
     first, rest = numbers % head.n_symbols, numbers // head.n_symbols
     others = rest // head.n_symbols ** np.arange(head.n_letters - 1)
     return np.hstack([first, (first + others) % head.n_symbols])
+
+
+def _different(n, most, rng):
+    """``n`` different numbers below ``most``; the first of them are those of a smaller ``n``."""
+    if most <= MOST_SHUFFLED:
+        return rng.permutation(most)[:n]
+    found = {}
+    while len(found) < n:
+        found[int(rng.integers(most))] = None
+    return np.array(list(found))
 
 
 class TargetSequences(SequenceSampler):
