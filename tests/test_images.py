@@ -325,6 +325,16 @@ def test_lists_may_have_blank_lines_marks_and_repeats(tmp_path):
     assert np.array_equal(load_mini_imagenet(tmp_path).dataset.y, [0, 0])
 
 
+@pytest.mark.filterwarnings("error")
+def test_colours_of_a_palette_may_be_transparent(tmp_path):
+    pixels = np.full((8, 8, 3), 100, np.uint8)
+    pixels[:, 4:] = 200
+    (tmp_path / "train" / "a").mkdir(parents=True)
+    picture = Image.fromarray(pixels).quantize(2)
+    picture.save(tmp_path / "train" / "a" / "0.png", transparency=bytes([0, 128]))
+    np.testing.assert_array_equal(load_mini_imagenet(tmp_path, size=8).images[0], pixels)
+
+
 # What goes wrong
 
 

@@ -104,6 +104,15 @@ def test_words_are_different_and_within_the_alphabet(head):
     assert sorted(few[:, 0]) == [0, 1, 2, 3] and (few == few[:, :1]).all()
 
 
+@pytest.mark.parametrize("amplitude", [1e-5, 1.0, 1e4])
+def test_functions_of_any_amplitude_are_smooth(amplitude):
+    prior = GaussianProcessPrior(n_rows=200, amplitude=amplitude, noise=0.0)
+    dataset = prior.draw(np.random.default_rng(0))
+    order = dataset.X[:, 0].argsort()
+    steps = np.abs(np.diff(dataset.y[order])) / amplitude
+    assert steps.max() < 0.5 and dataset.y.std() > 0.1 * amplitude
+
+
 @pytest.mark.parametrize(("n_letters", "n_symbols"), [(5, 26), (10, 10), (62, 2)])
 def test_words_of_a_large_alphabet_are_drawn_one_by_one(n_letters, n_symbols):
     """A permutation of them all would not fit into memory; the first n are a part of more."""

@@ -18,6 +18,7 @@ from sklearn_meta.tasks import (
     RawTable,
     RegressionPrior,
     RegressionSampler,
+    TablePrior,
     Tables,
     as_dataset,
     as_source,
@@ -56,6 +57,29 @@ def test_what_a_source_draws_has_targets():
     source = suited(Gaps(), RegressionSampler(5))
     with pytest.raises(ValueError, match="draw of Gaps returned a target that is not finite"):
         source.draw(np.random.default_rng(0))
+
+
+def test_another_is_drawn_in_place_of_what_makes_no_task():
+    """Some tables of the prior have no column that could be a target."""
+    prior, sampler = TablePrior(), RegressionSampler()
+    source, rng = suited(prior, sampler), np.random.default_rng(0)
+    for _ in range(40):
+        assert np.isfinite(sampler.draw(source.draw(rng), rng).y).all()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(40):
+        try:
+            sampler.check_dataset(prior.draw(rng))
+        except ValueError:
+            refused += 1
+    assert refused > 0  # or nothing was drawn anew
+
+    class Votes:
+        def draw(self, rng):
+            return Dataset("votes", np.ones((8, 3), np.float32), np.arange(8) % 2)
+
+    with pytest.raises(ValueError, match="'votes' has classes for a target, and no column"):
+        suited(Votes(), sampler).draw(rng)
 
 
 def test_lists_dicts_and_frames_become_sources():

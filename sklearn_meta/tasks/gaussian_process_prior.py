@@ -50,6 +50,6 @@ class GaussianProcessPrior:
     def draw(self, rng):
         """One function at ``n_rows`` points, a Dataset of a regression."""
         X = rng.uniform(*self.bounds, (self.n_rows, self.n_columns))
-        factor = np.linalg.cholesky(self.kernel(X) + 1e-9 * np.eye(self.n_rows))
+        factor = np.linalg.cholesky(self.kernel(X) + 1e-9 * self.amplitude**2 * np.eye(self.n_rows))
         y = factor @ rng.standard_normal(self.n_rows)
         return Dataset("gaussian process", X.astype(np.float32), y.astype(np.float32))

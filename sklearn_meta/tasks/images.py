@@ -294,6 +294,8 @@ def _read(members, origin, size, name):
                 if picture.mode.startswith("I"):  # 16 bits a pixel, which Pillow would cut at 255
                     upper = np.asarray(picture).clip(0, 65535) // 256
                     picture = Image.fromarray(upper.astype(np.uint8))
+                if "transparency" in picture.info:  # of a palette; what it hides is drawn as it is
+                    picture = picture.convert("RGBA")
                 rgb = picture.convert("RGB")
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise ValueError(f"{path} is no image ({error}): replace or remove it.") from error

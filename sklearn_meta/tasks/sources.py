@@ -13,6 +13,9 @@ import numpy as np
 from .dataset import Dataset, column_as_target
 from .pairs import as_dataset, one_column
 
+#: Draws of a source in a row, at most, of which a sampler can make no task.
+MOST_DRAWS = 100
+
 
 class Tables(Mapping):
     """A collection of named tables, drawn with equal probability.
@@ -212,7 +215,8 @@ def suited(source, sampler):
     -------
     source
         Of named tables, and mixtures of them, without those that are refused. What any other draws
-        is known when it is drawn; an error says so if it is no Dataset.
+        is known when it is drawn: another is drawn in place of one that is refused, and an error
+        says so if it is no Dataset.
 
     Raises
     ------
@@ -236,16 +240,27 @@ def suited(source, sampler):
         ]
         return Mixture(parts, source.weights)
     check_draws(source)
-    return _Checked(source)
+    return _Checked(source, check)
 
 
 class _Checked:
     """A source of which it is not known beforehand what it draws."""
 
-    def __init__(self, source):
-        self.source = source
+    def __init__(self, source, check):
+        self.source, self.check = source, check
 
     def draw(self, rng):
+        for n_left in reversed(range(MOST_DRAWS)):
+            dataset = self._drawn(rng)
+            try:
+                if self.check is not None:
+                    self.check(dataset)
+                return dataset
+            except ValueError:
+                if not n_left:
+                    raise
+
+    def _drawn(self, rng):
         dataset = self.source.draw(rng)
         if dataset is None or type(dataset) in (tuple, list):  # of X and y, say
             raise ValueError(
