@@ -39,7 +39,8 @@ class Checkpoint(Callback):
     """
 
     def __init__(self, folder, schedule, average, is_writer=True):
-        self.path = expanded(folder) / CHECKPOINT if folder is not None else None
+        # Where it was when training began, whatever folder a callback changes to.
+        self.path = expanded(folder).absolute() / CHECKPOINT if folder is not None else None
         # Once, and now: what json cannot hold shall not be noticed after the first epoch.
         self.run = json.loads(json.dumps(schedule, default=_plain))
         self.average = average

@@ -59,7 +59,7 @@ def check_settings(given):
         if given["validation_source"] is None and monitor.startswith("valid_"):
             raise ValueError(
                 f"{type(callback).__name__} watches {monitor!r}, and nothing is validated: give "
-                "validation_datasets, or monitor='train_loss'."
+                "validation_datasets (of texts validation_tasks), or monitor='train_loss'."
             )
 
 

@@ -477,6 +477,16 @@ def test_fetch_tells_what_is_skipped(openml_options, capsys):
     assert capsys.readouterr().out.startswith("tasks: 1 tables in ")
 
 
+@pytest.mark.parametrize("suites", [("nosuch", "99"), ("99", "nosuch")])
+def test_a_suite_that_cannot_be_had_does_not_stop_the_others(openml_options, capsys, suites):
+    _, options = openml_options
+    assert call("fetch", *suites, *options, "--quiet", "--json") == 1
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["openml:99"]["datasets"] == ["iris", "wine"]
+    assert "failed: openml:nosuch: OpenML suite" in captured.err
+    assert captured.err.endswith("error: No table of openml:nosuch could be fetched.\n")
+
+
 def test_what_cannot_be_fetched_is_tried_once(openml_options, capsys):
     server, options = openml_options
     server.fail("/data/download/dataset_12", "error")
@@ -600,7 +610,7 @@ def test_a_disk_that_is_full_is_told_in_one_line(here):
     arguments = meta_fit_prior("full.safetensors", "--checkpoint-dir", "full", "--eval-every", 2)
     assert ended(started(call_on_a_small_disk, here, arguments)) == 1
     stderr = (here / "stderr").read_text()
-    assert "error: full/checkpoint.safetensors cannot be written" in stderr
+    assert f"error: {here / 'full' / 'checkpoint.safetensors'} cannot be written" in stderr
     assert "make room on the disk" in stderr and "Traceback" not in stderr
     assert not list((here / "full").iterdir())
 

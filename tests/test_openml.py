@@ -297,6 +297,16 @@ def test_a_warm_cache_needs_no_server(server, collect, no_warnings):
         assert_is(suite["wine"], 2)
 
 
+def test_a_cache_stays_where_it_was_begun(server, collect, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    collect(99, cache_directory="cache").fetch()
+    suite = collect(99, cache_directory="cache", offline=True)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert_is(suite["iris"], 1)
+    assert not os.listdir()
+
+
 def test_offline_says_what_is_missing(server, collect):
     with pytest.raises(OSError, match=r"suite 99 is not in the cache .*call fetch\(\) where"):
         list(collect(99, offline=True))

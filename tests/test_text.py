@@ -860,6 +860,7 @@ class FrameOfNoDimensions(dict):
     [
         (["a b", "c"], [1, 1], "only one class"),
         (["a b", 3], [0, 1], "Text 1 is of type int"),
+        (["a b", b""], [0, 1], "Text 1 is of type bytes"),
         ("a b", [0], "string object received"),
         (["a"], [0, 1], "inconsistent numbers of samples"),
         ([], [], "0 sample"),

@@ -196,6 +196,23 @@ def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
             )
 
 
+def test_a_checkpoint_stays_where_its_run_began(tmp_path, monkeypatch):
+    class Wander(Callback):
+        def on_epoch_end(self, net, **kwargs):
+            monkeypatch.chdir(tmp_path / "elsewhere")
+
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    settings = {"max_steps": 3, "eval_every": 1, "batch_size": 1, "verbose": False}
+    kept = settings | {"checkpoint_dir": "run"}
+    whole = small().meta_fit({"iris": IRIS}, **kept, callbacks=[Wander()])
+    assert not any(Path().iterdir())
+    monkeypatch.chdir(tmp_path)
+    again = small().meta_fit({"iris": IRIS}, **kept)
+    assert len(again.history_) == 3
+    assert weights_digest(again.learner_) == weights_digest(whole.learner_)
+
+
 def test_a_run_whose_checkpoint_was_removed_is_a_new_one(tmp_path):
     """It begins with what was learned, at the rates of trained weights, and says so."""
     settings = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}

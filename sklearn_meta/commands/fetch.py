@@ -5,6 +5,7 @@ where there is a network for machines without. What cannot be had is told on std
 """
 
 import json
+import sys
 
 from .arguments import add_openml_arguments, given, integers, open_openml
 
@@ -40,7 +41,11 @@ def run(args):
         collections["tasks"] = open_openml(None, args, args.tasks)
     result = {}
     for name, collection in collections.items():
-        collection.fetch(refresh=args.refresh)  # warns of each table that it skips
+        try:
+            collection.fetch(refresh=args.refresh)  # warns of each table that it skips
+        except (OSError, ValueError) as error:  # of one suite, which says nothing of the others
+            print(f"failed: {name}: {error}", file=sys.stderr)
+            continue
         result[name] = {
             "folder": str(collection.folder),
             "datasets": list(collection),
@@ -52,6 +57,6 @@ def run(args):
         for name, found in result.items():
             skipped = f", {len(found['skipped'])} skipped" if found["skipped"] else ""
             print(f"{name}: {len(found['datasets'])} tables in {found['folder']}{skipped}")
-    if empty := [name for name, found in result.items() if not found["datasets"]]:
+    if empty := [name for name in collections if not result.get(name, {}).get("datasets")]:
         raise OSError(f"No table of {', '.join(empty)} could be fetched.")
     return 0

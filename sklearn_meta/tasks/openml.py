@@ -130,7 +130,8 @@ class OpenMLCollection(Mapping):
             )
         if cache_directory is None:
             cache_directory = Path(config.get_config_as_dict()["cachedir"]) / "sklearn_meta"
-        self.folder = expanded(cache_directory) / quote(host, safe="")
+        # Its tables are read later, wherever one is then.
+        self.folder = expanded(cache_directory).absolute() / quote(host, safe="")
         self.timeout = timeout
         self.n_retries = n_retries
         self.offline = bool(offline)

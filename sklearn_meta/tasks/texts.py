@@ -101,8 +101,9 @@ def check_texts(X, y, estimator):
 
 
 def is_list(text):
-    """Whether words are in an order, and can be read more than once."""
-    return np.iterable(text) and not isinstance(text, dict | set | Iterator)
+    """Whether words are in an order, and can be read more than once; bytes are no words."""
+    others = dict | set | Iterator | bytes | bytearray | memoryview
+    return np.iterable(text) and not isinstance(text, others)
 
 
 def vocabulary(tokens, min_df=1, max_words=None):
