@@ -286,6 +286,9 @@ def test_every_class_of_a_target_that_is_cut_occurs(y, seed):
 
 
 def test_targets_that_are_all_constant_are_refused():
+    dataset = Dataset("flat", np.zeros((4, 1), np.float32), np.ones(4, np.float32))
+    with pytest.raises(ValueError, match="'flat' has a constant target: draw another"):
+        cut_into_classes(dataset, np.random.default_rng(0))
     with pytest.raises(ValueError, match="'0' has a constant target"):
         as_source([(np.eye(6), np.ones((6, 2)) * [1, 2.5], {"task": "regression"})])
 

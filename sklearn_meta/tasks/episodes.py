@@ -235,10 +235,12 @@ class EpisodeSampler(RowSampler):
 def cut_into_classes(dataset, rng):
     """Classes from a continuous target: intervals between random quantiles, none too small.
 
-    Of several targets it is one that varies.
+    Of several targets it is one that varies; a ValueError says so if none does.
     """
     targets = dataset.y.reshape(len(dataset.y), -1)
     varying = np.flatnonzero(targets.min(axis=0) < targets.max(axis=0))
+    if not len(varying):  # of a source of one's own: those of tables are checked beforehand
+        raise ValueError(f"Dataset {dataset.name!r} has a constant target: draw another.")
     target = targets[:, varying[rng.integers(len(varying)) if dataset.y.ndim > 1 else 0]]
     n_classes = 2 if rng.random() < 0.6 else int(rng.integers(3, 6))
     shares = rng.dirichlet(np.full(n_classes, 4.0)) * 0.6 + 0.4 / n_classes
