@@ -36,9 +36,13 @@ class Checkpoint(Callback):
     ------
     OSError
         If the folder cannot be written.
+    ValueError
+        If its name is empty.
     """
 
     def __init__(self, folder, schedule, average, is_writer=True):
+        if folder == "":  # of a variable that is not set; it would be the current one
+            raise ValueError("checkpoint_dir is empty: name a folder, or leave it None.")
         # Where it was when training began, whatever folder a callback changes to.
         self.path = expanded(folder).absolute() / CHECKPOINT if folder is not None else None
         # Once, and now: what json cannot hold shall not be noticed after the first epoch.

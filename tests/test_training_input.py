@@ -196,6 +196,13 @@ def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
             )
 
 
+def test_a_checkpoint_without_a_folder_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="checkpoint_dir is empty: name a folder"):
+        small().meta_fit({"iris": IRIS}, max_steps=1, checkpoint_dir="", verbose=False)
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_checkpoint_stays_where_its_run_began(tmp_path, monkeypatch):
     class Wander(Callback):
         def on_epoch_end(self, net, **kwargs):
