@@ -56,7 +56,10 @@ def concat_frames(first, second):
     import pandas as pd  # there, as `first` is pandas'
 
     second = second if hasattr(second, "iloc") else pd.DataFrame(np.asarray(second))
-    stacked = pd.concat([first, second.set_axis(first.columns, axis=1)], ignore_index=True)
+    parts = [part.set_axis(first.columns, axis=1) for part in (first, second)]  # not the user's own
+    for part in parts:
+        part.attrs = {}  # pandas compares them by ==, which arrays refuse
+    stacked = pd.concat(parts, ignore_index=True)
     for j, dtype in enumerate(first.dtypes):
         if dtype == "category":  # lost where the two hold other categories
             stacked.isetitem(j, stacked.iloc[:, j].astype("category"))

@@ -192,6 +192,16 @@ def test_dates_of_two_tables_are_stacked_as_dates(unit):
     np.testing.assert_array_equal(encode(stack_tables(*late)), expected)
 
 
+def test_what_frames_hold_beside_their_cells_is_ignored():
+    """``pandas.concat`` compares their ``attrs``, of which arrays have no single truth value."""
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": pd.Categorical(list("xyxy"))})
+    plain = stack_tables(table, table)
+    table.attrs["weights"] = np.arange(3)
+    found = stack_tables(table[:4], table.copy())
+    pd.testing.assert_frame_equal(found, plain)
+    assert found.attrs == {} and table.attrs["weights"].tolist() == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     "table",
     [
