@@ -135,7 +135,6 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             If there is one class only, rows have another length than the weights read, or a cell
             is infinite.
         """
-        vars(self).pop("X_", None)  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
         check_classes(y)
         self.classes_, self.y_ = np.unique(y, return_inverse=True)
@@ -149,7 +148,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             if np.isnan(X).all():
                 raise ValueError("Every cell of X is missing: there is nothing to compare.")
             self._moments = moments_of(X)
-        self.X_, self._rows_of = X.copy(), _rows_of(self.learner_)
+        self.X_, self._fitted_for = X.copy(), _rows_of(self.learner_)
         return self
 
     def predict(self, X):
@@ -321,9 +320,13 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         order = torch.from_numpy(np.roll(self._seed(2).permutation(len(rows)), e))
         return play(contest, order[None], n_ways).softmax(1)[:, order.argsort()]
 
+    def _forget(self):
+        """Be as before ``fit``."""
+        vars(self).pop("X_", None)
+
     def __sklearn_is_fitted__(self):
         fitted = hasattr(self, "X_") and hasattr(self, "learner_")
-        return fitted and self._rows_of == _rows_of(self.learner_)  # meta_fit may bring another
+        return fitted and self._fitted_for == _rows_of(self.learner_)  # meta_fit may bring another
 
 
 def _rows_of(learner):

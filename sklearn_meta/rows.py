@@ -21,7 +21,7 @@ class RowEstimator(MetaEstimator):
 
     Which of both it is, is said by ``inputs`` of the learner, a ``_learner_class``, and the length
     of the vectors by its ``n_inputs``. Weights for "tables" read any columns: ``encoder_`` makes
-    numbers of them.
+    numbers of them. Subclasses say by ``_forget`` how to be as before ``fit``.
     """
 
     _parameter_constraints = {
@@ -85,6 +85,7 @@ class RowEstimator(MetaEstimator):
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
         if reset:
+            self._forget()  # what fails here leaves nothing of the task before
             self.learner_ = self._learner()
             self._drawn = self._seed_of_all()
         X = as_cells(X)

@@ -28,7 +28,7 @@ def table():
     return X[::3], y[::3], X[1::3]
 
 
-def classes(estimator, **more):
+def classes(estimator):
     """Probabilities of rows of wine, and their embeddings, where there are some."""
     X, y, query = table()
     estimator.fit(X, y)
@@ -115,7 +115,7 @@ CASES = {
     "default_mixture": lambda: mixture("default"),
     "default_mixture, spherical": lambda: mixture("default", "spherical"),
     "paper_001_mixture": lambda: mixture("paper_001_mixture"),
-    "default_mann": lambda: remembered(),
+    "default_mann": remembered,
     "default_mann_string": lambda: remembered(label_encoding="string"),
     "default_mann_regression": remembered_regression,
     "omniglot_mann": lambda: drawings(

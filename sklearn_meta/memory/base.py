@@ -79,7 +79,7 @@ class OnlineEstimator(RowEstimator):
         )
 
     def _begin(self, n_columns):
-        """Forget the task, but for a persistent memory that is of the same network and members."""
+        """An empty state, but for a persistent memory that is of the same network and members."""
         learner, n = self.learner_, self.n_estimators
         vars(self).pop("_begun_with", None)
         self._begun_with = self._settings
@@ -99,7 +99,6 @@ class OnlineEstimator(RowEstimator):
                 [projection(n_columns, learner.n_inputs, self._seed(0, e)) for e in range(n)]
             )
         self._previous = torch.full((n, 1, self._label_size), learner.no_label)
-        self._forget()
 
     @property
     def _settings(self):

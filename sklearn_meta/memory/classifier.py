@@ -147,7 +147,6 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             If there are more classes than the labels that the network knows, or rows have another
             length than it reads, or a cell is infinite.
         """
-        self._forget()  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
         slots, *labels = self._with_labels(y, {}, ())
         self._begin(X.shape[1])
@@ -322,8 +321,6 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     def _go_on(self, X, y, classes):
         """Present rows in their order: answers (E, n_rows, O), and the slots of their labels."""
         reset = not self.__sklearn_is_fitted__()
-        if reset:
-            self._forget()  # what was shown to another network is not taken up if this one fails
         X, y = self._rows(X, y, reset=reset)
         known = {} if reset else self._slots
         declared = [] if reset else [self.classes_]

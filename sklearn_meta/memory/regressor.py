@@ -102,7 +102,6 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         ValueError
             If rows have another length than the network reads, or a value is infinite.
         """
-        self._forget()  # a fit that fails leaves nothing of the one before
         X, y = self._rows(X, y, reset=True)
         self._start(X)
         orders = self._orders(len(y))
@@ -244,8 +243,6 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
 
     def _go_on(self, X, y):
         reset = not self.__sklearn_is_fitted__()
-        if reset:
-            self._forget()  # what was shown to another network is not taken up if this one fails
         X, y = self._rows(X, y, reset=reset)
         if reset:
             self._start(X)
