@@ -21,7 +21,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
-from .cells import is_missing_value, text_as_objects
+from .cells import is_missing_value, text_as_objects, whole_labels
 from .model_selection import FewShotSplit
 from .peers import peers, preparation
 
@@ -252,7 +252,7 @@ def _labelled_rows(table):
     if hasattr(table, "name"):  # a Dataset
         table = table[1:]
     X, y, metadata = (*table, None)[:3]
-    y = column_or_1d(text_as_objects(y), warn=True)
+    y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
     check_consistent_length(X, y)
     known = [
         not is_missing_value(label) and str(label) not in ("-1", "-1.0") for label in y.tolist()

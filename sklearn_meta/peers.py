@@ -8,7 +8,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    StandardScaler,
+)
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from .cells import is_missing_value
@@ -50,8 +55,9 @@ def preparation():
     """A transformer from raw tables to finite numbers.
 
     Columns of numbers, among them dates, as our own estimators read them: missing cells get the
-    column's mean, then zero mean and unit variance. Others: missing cells get the most frequent
-    category, then one-hot, left as 0 and 1; two categories take one column.
+    column's mean, then zero mean and unit variance. Others: missing cells, and categories that
+    ``fit`` has not seen, get the most frequent category, then one-hot, left as 0 and 1; two
+    categories take one column.
 
     Returns
     -------
@@ -63,6 +69,7 @@ def preparation():
     )
     categories = make_pipeline(
         FunctionTransformer(_as_text),
+        OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan),
         SimpleImputer(strategy="most_frequent", keep_empty_features=True),
         OneHotEncoder(drop="if_binary", sparse_output=False),
     )

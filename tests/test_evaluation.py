@@ -275,6 +275,15 @@ def test_preparation_imputes_encodes_and_standardises():
     assert preparation().fit_transform(array).shape == prepared.shape
 
 
+def test_preparation_takes_categories_that_it_has_not_seen_for_missing_cells(recwarn):
+    seen = pd.DataFrame({"a": list("xyxz"), "b": list("uvvu"), "none": [None] * 4})
+    prepared = preparation().fit(seen)
+    names = {"a": ["w", None, "x"], "b": ["?", None, "u"], "none": ["some", None, None]}
+    unseen, missing, frequent = prepared.transform(pd.DataFrame(names))
+    np.testing.assert_array_equal([unseen, missing], [frequent, frequent])
+    assert unseen.tolist() == [1, 0, 0, 0, 1] and not recwarn.list
+
+
 def test_peers_read_numbers_as_we_do_whatever_holds_them():
     X, y = IRIS
     plain = preparation().fit_transform(X)

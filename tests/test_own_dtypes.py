@@ -1,5 +1,6 @@
 """Labels of pandas' own dtypes, and tensors where scikit-learn is set to array API dispatch."""
 
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from safetensors.torch import load_file
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta import (
     AmortizedGMM,
@@ -22,7 +24,9 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
     weights,
 )
+from sklearn_meta.evaluation import evaluate
 from sklearn_meta.heads import HEADS
+from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit, Transductive
 from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
 from sklearn_meta.tasks import RegressionPrior, TablePrior
 
@@ -60,6 +64,29 @@ def test_whole_labels_of_streams_texts_and_sets_stay_whole():
 @pytest.mark.parametrize("kind", [FewShotTransformerClassifier, MANNClassifier])
 def test_whole_labels_in_a_column_of_a_frame_stay_whole(kind):
     assert kind(n_estimators=1).fit(X[FEW], WHOLE.to_frame()).classes_.dtype == np.int64
+
+
+@pytest.mark.parametrize("marked", [[2**53, 2**53 + 1, -1], [0, 1, -1], [False, True]])
+def test_whole_labels_of_pandas_are_split_evaluated_and_handed_on_as_they_are(marked):
+    labels, rows = np.resize(marked, 12), np.arange(12.0)[:, None]
+    own = pd.Series(labels).convert_dtypes()
+    assert own.dtype in ("Int64", "boolean")
+    for kind, settings in ((SemiSupervisedSplit, {}), (FewShotSplit, {"n_shots": 2})):
+        splitter = kind(2, random_state=0, **settings)
+        expected, found = splitter.split(rows, labels), splitter.split(rows, own)
+        for one, other in zip(chain(*expected), chain(*found), strict=True):
+            np.testing.assert_array_equal(one, other)
+    nearest = Transductive(LabelSpreading(gamma=100)).fit(rows, own)
+    assert nearest.classes_.dtype == labels.dtype
+    known = labels != -1
+    np.testing.assert_array_equal(nearest.predict(rows[known]), labels[known])
+    settings = {"n_shots": 1, "n_unlabelled": 2, "n_episodes": 1}
+    one, other = (
+        evaluate({"peer": nearest}, {"rows": (rows, y)}, **settings) for y in (labels, own)
+    )
+    assert one.records == other.records and not other.failures
+    with pytest.raises(ValueError, match="NaN"):
+        list(FewShotSplit().split(rows, own.where(rows[:, 0] > 3)))
 
 
 SETS = np.random.default_rng(0).normal(size=(10, 4, 2))

@@ -271,6 +271,13 @@ def test_a_numeric_column_stands_in_for_classes():
             RegressionSampler().draw(dataset._replace(X=dataset.X[:, columns]), rng)
 
 
+def test_rows_that_are_sorted_by_the_only_numeric_column_have_a_target():
+    X = np.column_stack([np.tile([0, 1], 300), np.tile([0, 1, 2], 200), np.arange(600) // 50])
+    dataset = Dataset("sorted", X.astype(np.float32), np.tile([0, 1], 300))
+    task = RegressionSampler().draw(dataset, np.random.default_rng(0))
+    assert task.X.shape[1] <= 2 and len(np.unique(task.y)) > 6
+
+
 def test_batches_of_regression_tasks():
     source, sampler = RegressionPrior(n_columns=(2, 6)), RegressionSampler(n_unlabelled=20)
     (inputs, target), *_ = next(batches(source, sampler, batch_size=4, seed=0, n_groups=1))

@@ -10,11 +10,12 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..cells import is_missing_value, text_as_objects
+from ..cells import is_missing_value, text_as_objects, whole_labels
 
 
 def encode_labels(y, unlabelled=-1):
     """Sorted classes, and every row's code among them: -1 where the row has no label."""
+    y = whole_labels(y)
     y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))
     if cells.dtype.kind not in "iubUS" and any(map(is_missing_value, cells)):
         raise ValueError(

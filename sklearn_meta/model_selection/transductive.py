@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..cells import concat_frames, text_as_objects
+from ..cells import concat_frames, text_as_objects, whole_labels
 from .splitters import encode_labels
 
 
@@ -115,7 +115,8 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         if is_regressor(self.estimator):
             raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
-        X, y = self._validate(X, text_as_objects(y), reset=True)  # or -1.0 becomes "-1.0"
+        labels = whole_labels(text_as_objects(y))  # or -1.0 becomes "-1.0", and 1 becomes 1.0
+        X, y = self._validate(X, labels, reset=True)
         check_consistent_length(X, y)
         self.classes_, self.y_ = encode_labels(y, self.unlabelled)
         labels = self.y_[self.y_ != -1]

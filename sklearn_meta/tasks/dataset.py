@@ -1,5 +1,6 @@
 """The shapes of data: a table as it comes, one that tasks are drawn from, and one few-shot task."""
 
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,11 +67,12 @@ def column_as_target(dataset, rng):
         A regression table of the rows that have a value; None if there is no such column, or no
         two columns besides.
     """
-    n_columns = dataset.X.shape[1]
-    for j in rng.permutation(n_columns) if n_columns > 2 else ():
+    order = rng.permutation(dataset.X.shape[1]) if dataset.X.shape[1] > 2 else ()
+    # The first rows tell counts of few values from measurements; of sorted rows they tell nothing.
+    for n_rows, j in product((200, None), order):
         column = dataset.X[:, j]
         known = np.isfinite(column)
-        if len(np.unique(column[known][:200])) >= 10:
+        if len(np.unique(column[known][:n_rows])) >= 10:
             return Dataset(dataset.name, np.delete(dataset.X[known], j, axis=1), column[known])
     return None
 
