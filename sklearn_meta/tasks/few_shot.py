@@ -99,16 +99,14 @@ class NWayKShot:
         members = [rng.permutation(np.flatnonzero(dataset.y == c)) for c in classes]
         n_known = self._n_known(rng)
         cuts = [min(n_known, max(len(m) - 1, 1)) for m in members]
-        known = [m[:cut] for m, cut in zip(members, cuts)]
-        rest = [(row, c) for c, (m, cut) in enumerate(zip(members, cuts)) for row in m[cut:]]
-        chosen = rng.permutation(len(rest))[: self.n_queries]
-        # Rows ran out: the first one again, not asked for.
-        queries = [rest[i] for i in chosen] + [(known[0][0], IGNORE)] * (
-            self.n_queries - len(chosen)
-        )
-        asked, target = np.array(queries).T
-        pool = np.concatenate(known)
+        pool = np.concatenate([m[:cut] for m, cut in zip(members, cuts)])
         codes = np.repeat(np.arange(n_classes), cuts)
+        rest = np.concatenate([m[cut:] for m, cut in zip(members, cuts)])
+        codes_of_rest = np.repeat(np.arange(n_classes), [len(m) for m in members] - np.array(cuts))
+        chosen = rng.permutation(len(rest))[: self.n_queries]
+        n_missing = self.n_queries - len(chosen)  # rows ran out: the first again, not asked for
+        asked = np.append(rest[chosen], pool[:1].repeat(n_missing))
+        target = np.append(codes_of_rest[chosen], np.full(n_missing, IGNORE))
         X = dataset.X[np.concatenate([pool, asked])]
         x = self._read(X, np.concatenate([codes, target.clip(min=0)]), len(pool), rng)
         labels, turns = deal(n_classes, self.n_ways, self.n_shots, rng)
