@@ -183,6 +183,12 @@ class Progress(Callback):
     Where nobody reads it, or does no longer, the run goes on without.
     """
 
+    #: tqdm cuts a line where the terminal ends: what matters most comes first.
+    LINE = (
+        "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} "
+        "[{elapsed}<{remaining}{postfix}, {rate_fmt}]"
+    )
+
     def __init__(self, n_steps, score_name):
         self.n_steps = n_steps
         self.score_name = score_name
@@ -190,6 +196,7 @@ class Progress(Callback):
     def on_train_begin(self, net, **kwargs):
         done = sum(epoch.get("train_batch_count", 0) for epoch in net.history)
         shown = {"total": self.n_steps, "initial": done, "desc": "meta_fit", "unit": "step"}
+        shown |= {"bar_format": self.LINE}
         try:
             self.bar_ = tqdm(**shown, disable=sys.stderr is None)
         except OSError:  # a closed pipe, or a full disk
@@ -200,7 +207,7 @@ class Progress(Callback):
             self._show(lambda bar: bar.update())
 
     def on_epoch_end(self, net, **kwargs):
-        names = ("train_loss", "valid_loss", f"valid_{self.score_name}")
+        names = (f"valid_{self.score_name}", "valid_loss", "train_loss")
         shown = {k: f"{net.history[-1][k]:.4f}" for k in names if k in net.history[-1]}
         self._show(lambda bar: bar.set_postfix(shown))
 

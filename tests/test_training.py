@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import sys
+import termios
 
 import numpy as np
 import pytest
@@ -473,6 +474,18 @@ def test_progress_is_shown_when_asked_for(capsys):
     tables = [load_diabetes(return_X_y=True)]
     MetaGPRegressor("vsa").meta_fit(tables, validation_datasets=tables, max_steps=1, batch_size=1)
     assert "valid_mse" in capsys.readouterr().err
+
+
+def test_scores_on_validation_are_seen_in_a_terminal_of_eighty_columns(monkeypatch):
+    terminal, end = os.openpty()
+    termios.tcsetwinsize(end, (24, 80))
+    with os.fdopen(end, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        train(verbose=True, max_steps=4)
+        lines = os.read(terminal, 10_000).decode().replace("\n", "\r").split("\r")
+    os.close(terminal)
+    assert max(map(len, lines)) <= 80
+    assert sum("valid_accuracy=0." in line for line in lines) >= 2
 
 
 class Broken(io.StringIO):
