@@ -7,12 +7,15 @@ R heads, H width of a head.
 
 import torch
 from torch import nn
-from torch.nn.functional import pad
+from torch.nn.functional import linear, pad
 
 from ..sizes import check_integers
 from .association import associations_of, first_guess
 from .held_out import add_copies, copies_of, take_copies
 from .standardisation import moments_of, standardise
+
+#: Of the three that an attention layer makes of its input.
+QUERIES, VALUES = slice(0, 1), slice(2, 3)
 
 
 class MVSA(nn.Module):
@@ -40,9 +43,13 @@ class MVSA(nn.Module):
         self.project = nn.Linear(width_in, 3 * n_heads * head_width, bias=False)  # W^Q, W^K, W^V
         self.merge = nn.Linear(n_heads * head_width, width_out, bias=False)  # W^O
 
-    def queries_keys_values(self, z, along=1):
-        """Eq. (1), per head and with the second mode folded: three (B, R, D1, D2 * H)."""
-        qkv = self.project(z).unflatten(-1, (3, self.n_heads, self.head_width))
+    def queries_keys_values(self, z, along=1, wanted=slice(None)):
+        """Eq. (1), per head and with the second mode folded: three (B, R, D1, D2 * H).
+
+        Or a part of the three, which ``wanted`` takes.
+        """
+        weight = self.project.weight.unflatten(0, (3, -1))[wanted].flatten(0, 1)
+        qkv = linear(z, weight).unflatten(-1, (-1, self.n_heads, self.head_width))
         qkv = qkv.permute(3, 0, 4, along, 3 - along, 5).flatten(-2)
         return qkv.unbind(0)  # indexing would zero-fill three gradients
 
@@ -132,17 +139,22 @@ class Block(nn.Module):
         memory : tuple
         """
         if self.mode == "examples":  # Eq. (7)
-            q, k, v = self.attention.queries_keys_values(z)
-            n_rows = rows.shape[1]  # no copies
-            k, v, rows = (k[:, :, :n_rows], v[:, :, :n_rows], rows) if memory is None else memory
-            memory = (k, v, rows)
+            if memory is None:
+                q, k, v = self.attention.queries_keys_values(z)
+                n_rows = rows.shape[1]  # no copies
+                memory = (k[:, :, :n_rows], v[:, :, :n_rows], rows)
+            else:
+                (q,) = self.attention.queries_keys_values(z, wanted=QUERIES)
+            k, v, rows = memory
             readable = rows if copies is None else rows[:, None] & ~copies.hidden
             o = self.attention.aggregate(self.attention.weights(q, k, readable, columns), v)
         else:  # Eq. (8)
-            q, k, v = self.attention.queries_keys_values(z, along=2)
             if memory is None:
+                q, k, v = self.attention.queries_keys_values(z, along=2)
                 voting = pad(rows, (0, z.shape[1] - rows.shape[1]))  # no copies
                 memory = (self.attention.weights(q, k, columns, voting),)
+            else:
+                (v,) = self.attention.queries_keys_values(z, along=2, wanted=VALUES)
             o = self.attention.aggregate(memory[0], v, along=2)
         out = self.feed_forward(self.norm(o))  # Eq. (6)
         return (out if self.residual is None else out.add_(self.residual(z))), memory
