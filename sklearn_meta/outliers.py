@@ -4,12 +4,12 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import OutlierMixin, _fit_context
-from sklearn.utils import check_array, resample
+from sklearn.utils import _safe_indexing, check_array, resample
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .heads import HEADS
-from .table_validation import as_cells, encode, validated_table
+from .table_validation import as_cells, encode_observed, validated_table
 from .tables import TableEstimator
 from .tasks import TableEncoder, context_task
 
@@ -187,11 +187,12 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         """
         self._forget()
         X = validated_table(self, X, ensure_min_samples=2)
-        context = X
+        context, encoder = X, TableEncoder().fit(X)
         if len(X) > self.max_samples:
-            seed = self._seed_of_all()
-            context = resample(X, replace=False, n_samples=self.max_samples, random_state=seed)
-        self._store_context(context)
+            observed = np.flatnonzero(~np.isnan(encode_observed(encoder, X)).all(axis=1))
+            context = _safe_indexing(X, self._drawn_of(observed))
+        # What is categorical is so in all rows: those drawn may hold the numbers among text alone.
+        self._store_context(context, categorical=encoder.categorical_)
         auto = self.contamination == "auto"
         self.offset_ = self._offset(None if auto else self._scores(X))
         return self
@@ -284,6 +285,11 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             for scores in self.score_samples_batch(sets)
         ]
 
+    def _drawn_of(self, rows):
+        """At most ``max_samples`` of the rows."""
+        n = min(len(rows), self.max_samples)
+        return resample(rows, replace=False, n_samples=n, random_state=self._seed_of_all())
+
     def _scores(self, X):
         """Those of rows that were validated."""
         return -self._read_rows(X)[1].double().cpu().numpy()
@@ -301,9 +307,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         if not hasattr(X, "iloc"):
             X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
         check_array(np.zeros(X.shape), ensure_min_samples=2)
-        encoded = encode(TableEncoder().fit(X), X)
-        if np.isnan(encoded).all():
-            raise ValueError("Every cell of X is missing: at least one must be observed.")
+        encoded = encode_observed(TableEncoder().fit(X), X)
         return context_task(encoded, np.full(len(X), -1), 1)
 
     def _forget(self):
@@ -311,7 +315,10 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         vars(self).pop("offset_", None)
 
     def __sklearn_is_fitted__(self):
-        return hasattr(self, "offset_")  # set last: to score many rows may be interrupted
+        # Set last: to score many rows may be interrupted. But for 0 it is for the scores of the
+        # weights of ``fit``, and other weights have none.
+        offset = vars(self).get("offset_")
+        return offset == 0 or (offset is not None and hasattr(self, "learner_"))
 
     def _rows_read(self):
         return np.arange(len(self.X_))  # max_samples has bounded them

@@ -128,6 +128,18 @@ def encode(encoder, X):
     return encoded
 
 
+def encode_observed(encoder, X):
+    """The same, of a table of which at least one cell is not missing."""
+    return check_observed(encode(encoder, X))
+
+
+def check_observed(encoded):
+    """Refuse a table of which every cell is missing; else return it."""
+    if np.isnan(encoded).all():
+        raise ValueError("Every cell of X is missing: at least one must be observed.")
+    return encoded
+
+
 def declared_classes(classes):
     """Classes that were told beforehand, an array."""
     classes = list(classes) if isinstance(classes, set | frozenset) else classes
@@ -163,3 +175,13 @@ def check_one_kind(*parts):
             f"Labels are {' and '.join(sorted(map(str, kinds)))}, which no type of integers holds: "
             "of one stream they must be of one."
         )
+    whole = [part for part in parts if part.dtype.kind in "iu" and len(part)]
+    if any(kind.kind == "f" for kind in kinds) and not all(map(_are_exact_floats, whole)):
+        raise ValueError(
+            "Labels are floats and integers that no float holds: of one stream they must be of one "
+            "kind."
+        )
+
+
+def _are_exact_floats(whole):
+    return max(-int(whole.min()), int(whole.max())) <= 2**53

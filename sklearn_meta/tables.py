@@ -10,7 +10,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
-from .table_validation import check_dense, checked_cells, encode, validated_table
+from .table_validation import (
+    check_dense,
+    check_observed,
+    checked_cells,
+    encode,
+    encode_observed,
+    validated_table,
+)
 from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
 from .tasks.encoding import in_pandas
 
@@ -102,13 +109,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """Labels of the rows given to ``fit`` as a Task holds them, and their columns' number."""
         raise NotImplementedError
 
-    def _store_context(self, X):
+    def _store_context(self, X, *, categorical=()):
         """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
         self.learner_ = self._learner()
-        self.encoder_ = TableEncoder().fit(X)
-        encoded = encode(self.encoder_, X)
-        if np.isnan(encoded).all():
-            raise ValueError("Every cell of X is missing: at least one must be observed.")
+        self.encoder_ = TableEncoder().fit(X, categorical=categorical)
+        encoded = encode_observed(self.encoder_, X)
         self.X_ = X.copy()
         if not self.transductive:
             self._context_in_use(encoded)
@@ -294,9 +299,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         encoder = TableEncoder().fit(tables[0])
         if self.transductive:
             encoder = _encoder_of_both(encoder, tables[1], lambda: stack_tables(*tables))
-        X = np.vstack([encode(encoder, table) for table in tables])
-        if np.isnan(X).all():
-            raise ValueError("Every cell of X is missing: at least one must be observed.")
+        X = check_observed(np.vstack([encode(encoder, table) for table in tables]))
         check_dense(y_labelled)
         if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):
             n_labels = np.size(y_labelled) if np.ndim(y_labelled) else 0

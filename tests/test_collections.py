@@ -170,7 +170,7 @@ def test_a_selection_leaves_out_labels_that_meta_fit_cannot_read():
     odd = {"days": (X, days, {"id": 61}), "fits": pairs()["fits"]}
     chosen = select(odd)
     assert list(chosen) == ["fits"]
-    assert "float" in chosen.rejected["days"]
+    assert "must be numbers or strings" in chosen.rejected["days"]
     assert select(odd, exclude=[61]).rejected == {"days": "excluded"}
 
 
@@ -403,6 +403,13 @@ def test_one_bad_table_does_not_spoil_the_others():
 def test_a_table_that_is_none_is_rejected_by_name():
     chosen = select({"ok": (np.ones((4, 2)), [0, 1] * 2), "bad": (["a text", "b text"], [0, 1])})
     assert list(chosen) == ["ok"] and "a table has rows and columns" in chosen.rejected["bad"]
+
+
+def test_tables_of_no_row_and_of_two_lengths_are_rejected():
+    odd = {"none": (np.ones((0, 2)), []), "short": (np.ones((4, 2)), [0, 1])}
+    rejected = select(odd | {"ok": (np.ones((4, 2)), [0, 1] * 2)}).rejected
+    assert rejected["none"] == "Dataset 'none' has no rows." and "[4, 2]" in rejected["short"]
+    assert len(rejected) == 2
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,11 @@ def test_labels_of_two_types_that_have_none_in_common():
     assert_array_equal(estimator.predict_proba(X), again.predict_proba(X))
     with pytest.raises(ValueError, match="int64 and uint64, which no type of integers holds"):
         estimator.partial_fit(X[:40], np.uint64(2**63) + Y[:40].astype(np.uint64))
+    floats = classifier().partial_fit(X[:40], Y[:40].astype(float))
+    floats.partial_fit(X[40:], np.where(Y[40:], 2**53, 0))
+    assert floats.classes_.tolist() == [*np.unique(Y[:40]), 2**53]
+    with pytest.raises(ValueError, match="floats and integers that no float holds"):
+        floats.partial_fit(X[40:], np.where(Y[40:], 2**53 + 1, 0))
     days = np.array(["2020-01-01", "2021-01-01"] * 20, dtype="datetime64[D]")
     estimator = classifier().partial_fit(X[:40], days).partial_fit(X[:40], days)
     assert estimator.classes_.tolist() == np.unique(days).tolist()

@@ -14,7 +14,7 @@ from sklearn_meta.heads.gaussian_mixture import log_joint
 from sklearn_meta.heads.learned_moments import bend, held_out_nll
 from sklearn_meta.learner import build_learner
 from sklearn_meta.mixture_learner import MixtureLearner
-from sklearn_meta.tasks import MixturePrior, MixtureSampler, MixtureSets, batches
+from sklearn_meta.tasks import Dataset, MixturePrior, MixtureSampler, MixtureSets, batches
 from sklearn_meta.tasks.mixtures import COVARIANCE_TYPES, as_point_sets
 from sklearn_meta.training import meta_train
 
@@ -107,6 +107,19 @@ def test_a_mixture_is_one(drawn):
         assert (mixture.covariances > 0).all()
     if task.covariance_type == "spherical":
         assert (mixture.covariances == mixture.covariances[..., :1]).all()
+
+
+@pytest.mark.parametrize("target", [np.full(60, -1.5), np.linspace(-9, -1, 60), np.arange(60.0)])
+def test_a_target_is_no_component(target):
+    dataset = Dataset("numbers", np.eye(60, 2, dtype=np.float32), target.astype(np.float32))
+    of_one_class = dataset._replace(y=np.zeros(60, int))
+    for seed in range(20):
+        found, expected = (
+            MixtureSampler().draw(one, np.random.default_rng(seed))
+            for one in (dataset, of_one_class)
+        )
+        assert found.n_components == expected.n_components
+        np.testing.assert_array_equal(found.X, expected.X)
 
 
 @pytest.mark.parametrize("kind", COVARIANCE_TYPES)

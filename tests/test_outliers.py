@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.ensemble import IsolationForest
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -200,6 +201,39 @@ def test_many_rows_are_judged_from_some_of_them():
     other = clone(detector).set_params(random_state=4).fit(X)
     assert not np.array_equal(other.X_, detector.X_)
     assert double(max_samples=60).fit(X).X_.shape == (60, 2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_column_is_does_not_hang_on_which_rows_are_drawn(seed):
+    numbers = pd.Series(np.arange(40) % 5, dtype=object)
+    numbers[7] = "?"
+    frame = pd.DataFrame({"answer": numbers, "b": np.arange(40.0)})
+    detector = double(max_samples=10, contamination=0.1, random_state=seed).fit(frame)
+    assert detector.encoder_.categorical_ == [0]
+    assert detector.predict(frame).shape == (40,)
+
+
+def test_rows_that_are_drawn_have_a_cell():
+    X = np.full((60, 2), np.nan)
+    X[::20] = 1, 2
+    detector = double(max_samples=5).fit(X)
+    assert_array_equal(detector.X_, X[::20])
+    with pytest.raises(ValueError, match="Every cell of X is missing"):
+        detector.fit(X + np.nan)
+
+
+def test_a_threshold_is_for_the_scores_of_the_weights_of_fit():
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    detector, auto = double(contamination=0.1).fit(X), double().fit(X)
+    again = pickle.loads(pickle.dumps(detector))
+    assert_array_equal(again.predict(X), detector.predict(X))
+    for model in (detector, again, auto):
+        model.set_params(backbone=small_learner(1))
+    for model in (detector, again):
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+        assert (model.fit(X).predict(X) == -1).sum() == 3
+    assert_array_equal(auto.score_samples(X), detector.score_samples(X))
 
 
 def test_pipeline_clone_and_pickle():

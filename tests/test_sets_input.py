@@ -106,11 +106,15 @@ def test_sets_of_a_parquet_file():
 
 def test_whole_numbers_and_mixed_types():
     whole = [np.rint(9 * elements) for elements in SETS]
+    positive = [np.abs(elements) for elements in whole]
     mixed = [elements.astype(np.int8) if i % 2 else elements for i, elements in enumerate(whole)]
     for embedding in (None, nn.Linear(2, 3)):
         model = SetTransformerRegressor(**QUICK, embedding=embedding)
         expected = model.fit(whole, Y).predict(whole)
         assert_array_equal(model.fit(mixed, Y.tolist()).predict(mixed), expected)
+        for dtype in (np.longdouble, ">f8", np.uint16):  # which torch does not have
+            others = [elements.astype(dtype) for elements in positive]
+            assert_array_equal(model.predict(others), model.predict(positive))
 
 
 def test_arguments_are_left_alone():
@@ -141,7 +145,8 @@ def test_a_column_that_differs_by_rounding_is_constant():
 
 def test_a_batch_size_may_be_numpys():
     for kind, y in ((SetTransformerRegressor, Y), (SetTransformerClassifier, CLASSES)):
-        kind(**QUICK, batch_size=np.int64(8)).fit(SETS, y).predict(SETS)
+        for size in (np.int64(8), np.int8(100)):
+            kind(**QUICK, batch_size=size).fit(SETS, y).predict(SETS * 6)
 
 
 def test_one_set_and_sets_of_one_and_constant_elements():

@@ -166,6 +166,25 @@ def test_a_dataset_that_cannot_be_used_is_named_and_left_out():
         as_source(datasets)
 
 
+def test_datasets_of_one_name_are_told():
+    with pytest.warns(UserWarning, match="1 of 2 datasets are left out. Dataset '1': another"):
+        assert len(as_source({1: pair(), "1": pair()})) == 1
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-300, 1e-44, 1e-30, 1, 1e30])
+def test_the_unit_of_a_target_swallows_nothing(unit):
+    y = unit * np.arange(40.0)
+    found = as_dataset(np.eye(40), y, metadata={"task": "regression"}).y.astype(float)
+    np.testing.assert_allclose(found / found[1], np.arange(40), rtol=1e-6)
+
+
+def test_labels_that_are_neither_numbers_nor_strings():
+    days = pd.Series(pd.to_datetime([0, 1] * 3, unit="D", utc=True))
+    for y in (days, days.dt.date.to_numpy()):
+        with pytest.raises(ValueError, match="'days': labels are .*must be numbers or strings"):
+            as_source({"days": (np.eye(6), y)})
+
+
 def test_a_large_offset_of_a_target_swallows_nothing():
     X, y = np.eye(40), np.linspace(0, 1, 40) ** 2
     both = as_dataset(X, np.c_[1.7e9 + 100 * y, 3 + y], metadata={"task": "regression"}).y

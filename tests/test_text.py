@@ -600,6 +600,19 @@ def test_sentences_of_no_words_teach_nothing():
     assert all(map(torch.equal, plain, more))
 
 
+def test_a_batch_size_may_be_numpys(recwarn):
+    of_numpy, plain = (
+        MetaLSTMClassifier(
+            width=4, embedding_size=4, max_epochs=1, min_df=1, batch_size=size, random_state=0
+        )
+        .fit(["good", "bad"] * 80, [0, 1] * 80)
+        .predict_proba(["good", "bad"] * 150)
+        for size in (np.int8(100), 100)
+    )
+    np.testing.assert_array_equal(of_numpy, plain)
+    assert not [warning for warning in recwarn if "overflow" in str(warning.message)]
+
+
 def test_classes_may_be_hashes():
     y = np.array([3, 2**63 + 5, 2**63 + 6] * 2, dtype=np.uint64)
     model = MetaLSTMClassifier(width=4, embedding_size=4, max_epochs=1, min_df=1)

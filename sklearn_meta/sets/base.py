@@ -168,6 +168,8 @@ class SetEstimator(BaseEstimator):
             with np.errstate(over="ignore"):
                 elements = (elements - self.mean_) / self.scale_
             elements = np.clip(elements, -FARTHEST, FARTHEST)
+        if elements.dtype != np.uint8:  # torch has not all of numpy's other types
+            elements = elements.astype(np.float64)
         elements = torch.from_numpy(elements)
         if elements.dtype != torch.uint8:
             elements = elements.to(torch.get_default_dtype())
@@ -204,9 +206,9 @@ class SetEstimator(BaseEstimator):
             )
         device = self._device()
         module = self.module_.to(device).eval()
-        outputs = []
-        for start in range(0, len(sets), self.batch_size):
-            batch = pad(self._prepare(sets[start : start + self.batch_size]))
+        outputs, size = [], int(self.batch_size)  # numpy's small integers would overflow
+        for start in range(0, len(sets), size):
+            batch = pad(self._prepare(sets[start : start + size]))
             outputs.append(module(**{name: tensor.to(device) for name, tensor in batch.items()}))
         return torch.cat(outputs).double().cpu()
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from numbers import Integral
 
 import numpy as np
+from sklearn.utils import check_consistent_length
 
 from ..folders import expanded
 from .dataset import Dataset, RawTable
@@ -303,6 +304,7 @@ def select(
             labels = labels_of(y, name, metadata)[1]
             if len(np.shape(X)) != 2:
                 raise ValueError(f"X has shape {np.shape(X)}, and a table has rows and columns.")
+            check_consistent_length(X, y)
         except (OSError, ValueError, TypeError) as error:  # what meta_fit leaves out, too
             rejected[name] = str(error)
             continue

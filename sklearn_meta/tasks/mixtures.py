@@ -197,7 +197,8 @@ class MixtureSampler:
         """
         self.check_dataset(dataset)
         X = dataset.X[rng.permutation(len(dataset.X))]
-        n_components = min(dataset.n_classes, self.max_components)
+        is_target = dataset.y.dtype.kind == "f"  # which is no component
+        n_components = 1 if is_target else min(dataset.n_classes, self.max_components)
         if n_components == 1 or rng.random() < self.other_k:
             n_components = _log_uniform_int(rng, 1, self.max_components)
         most = _log_uniform_int(rng, *self.max_cells) // (n_components * X.shape[1])

@@ -19,7 +19,8 @@ def as_dataset(X, y, name="dataset", metadata=None):
     y : array-like of shape (n_rows,) or (n_rows, 1)
         Class labels or values of a regression target. Rows without one are left out. Only with the
         task "regression" may there be several columns of them. A target of which float32 would
-        swallow the variation, as of dates in seconds, comes less its mean.
+        swallow the variation, as of dates in seconds, comes less its mean; one below 1e-30 times a
+        power of two.
     name : str, default="dataset"
     metadata : dict, default=None
         ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
@@ -40,6 +41,8 @@ def as_dataset(X, y, name="dataset", metadata=None):
     """
     X, labelled, y = _labelled_rows(X, y, name, metadata)
     if y.dtype.kind == "f" and len(y):
+        _, exponent = np.frexp(np.abs(y).max(0))
+        y = np.ldexp(y, np.where(exponent < -100, -exponent, 0))
         rounding = np.abs(y.astype(np.float32) - y).max(0, initial=0)
         y = (y - np.where(rounding > 1e-4 * y.std(0), y.mean(0), 0)).astype(np.float32)
     return Dataset(name, _single_precision(TableEncoder().fit_transform(X)[labelled]), y)
@@ -119,6 +122,8 @@ def labels_of(y, name="dataset", metadata=None):
         the metadata name another task.
     """
     y = one_column(np.asarray(text_as_objects(y)))
+    if not y.size:
+        raise ValueError(f"Dataset {name!r} has no rows.")
     task = (metadata or {}).get("task")
     if task not in (None, "classification", "regression"):
         raise ValueError(
@@ -133,7 +138,13 @@ def labels_of(y, name="dataset", metadata=None):
     known = y[labelled]
     if known.dtype == object:
         has_text = any(isinstance(value, str | bytes) for value in known)
-        known = known.astype(str if has_text else float)
+        try:
+            known = known.astype(str if has_text else float)
+        except TypeError as error:
+            raise ValueError(
+                f"Dataset {name!r}: labels are {type(known.flat[0]).__name__}, and must be numbers "
+                "or strings."
+            ) from error
     if task == "regression" or (task is None and is_continuous(known)):
         known = known.astype(np.float64)
         if not (np.abs(known) <= np.finfo(np.float32).max).all():

@@ -188,6 +188,8 @@ def _usable(names, load):
     tables, reasons = {}, []
     for name in names:
         try:
+            if str(name) in tables:
+                raise ValueError("another dataset has this name; names are compared as text.")
             tables[str(name)] = load(name)
         except (OSError, ValueError, TypeError) as error:
             told = str(error)

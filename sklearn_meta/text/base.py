@@ -310,7 +310,7 @@ class TextEstimator(MetaEstimator):
         return meta_train(
             learner,
             TextTasks(tasks),
-            MiniBatches(self.batch_size),
+            MiniBatches(int(self.batch_size)),
             validation_source=None if validation is None else TextTasks(validation),
             max_steps=n_steps,
             batch_size=1,
@@ -371,9 +371,9 @@ class TextEstimator(MetaEstimator):
         if not texts:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        told = [None] * len(texts)
-        for start in range(0, len(order), 4 * self.batch_size):
-            rows = order[start : start + 4 * self.batch_size]
+        told, size = [None] * len(texts), 4 * int(self.batch_size)
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
             inputs = as_inputs([texts[i] for i in rows])
             inputs = {name: tensor.to(self._device()) for name, tensor in inputs.items()}
             for i, answer in zip(rows, what(module, inputs)):
