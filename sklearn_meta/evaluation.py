@@ -9,6 +9,7 @@ import warnings
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
@@ -95,13 +96,14 @@ class Evaluation(NamedTuple):
         """The summary as a table, a block for each number of labelled rows: records are many."""
         summary, text = self.summary(), []
         titles = [f"labelled rows a class: {line['n_shots']}" for line in summary]
-        width = max(map(len, [*titles, *(line["estimator"] for line in summary)]), default=0) + 2
-        for before, title, line in zip([None, *titles], titles, summary, strict=False):
+        names = [str(line["estimator"]) for line in summary]
+        width = max(map(len, [*titles, *names]), default=0) + 2
+        for before, title, name, line in zip([None, *titles], titles, names, summary, strict=False):
             if title != before:
                 text += ["", f"{title:{width}}  accuracy  log loss mean rank  tables"]
             scores = [line[key] for key in ("accuracy", "log_loss", "rank")]
             cells = "".join(f"{'-' if s is None else f'{s:.3f}':>10}" for s in scores)
-            text.append(f"{line['estimator']:{width}}{cells}{line['n_datasets']:>8}")
+            text.append(f"{name:{width}}{cells}{line['n_datasets']:>8}")
         if self.failures or not summary:
             text += ["", f"{len(self.failures)} failures, which describe_failures() tells"]
         return "\n".join(text)
@@ -173,6 +175,8 @@ def evaluate(
     ------
     ValueError
         If an estimator has no ``predict_proba``, or a number is out of range.
+    TypeError
+        If ``n_episodes`` is no int.
 
     Notes
     -----
@@ -204,7 +208,10 @@ def evaluate(
                 f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "
                 "in sklearn.calibration.CalibratedClassifierCV, or leave it out."
             )
+    check_scalar(n_episodes, "n_episodes", Integral, min_val=1)
     n_shots = dict.fromkeys(n_shots) if np.iterable(n_shots) else (n_shots,)
+    if not n_shots:
+        raise ValueError("n_shots is empty: give one number of labelled rows a class, or several.")
     splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
     records, failures = [], []
     shown = {"total": len(collection), "desc": "evaluate", "unit": "table"}

@@ -373,6 +373,17 @@ def test_summary_without_a_dataset_in_common_says_so():
     assert repr(Evaluation([], [])).startswith("\n0 failures")
 
 
+def test_names_may_be_numbers_and_numbers_are_checked_by_their_names():
+    found = evaluate({1: KNeighborsClassifier(1)}, {0: IRIS}, **QUICK)
+    assert "\n1 " in repr(found) and len(found.records) == 4
+    with pytest.raises(ValueError, match="n_episodes == 0, must be >= 1"):
+        evaluate(NEAREST, {"iris": IRIS}, n_episodes=0)
+    with pytest.raises(TypeError, match="n_episodes must be an instance of int"):
+        evaluate(NEAREST, {"iris": IRIS}, n_episodes=1.5)
+    with pytest.raises(ValueError, match="n_shots is empty"):
+        evaluate(NEAREST, {"iris": IRIS}, n_shots=())
+
+
 def test_importing_does_not_import_torch():
     modules = "sys, sklearn_meta.evaluation, sklearn_meta.inspection"
     code = f"import {modules}; print('torch' in sys.modules)"

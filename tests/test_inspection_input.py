@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.datasets import load_diabetes, load_iris, make_moons
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.mixture import GaussianMixture
@@ -112,6 +113,22 @@ def test_grid_points_are_no_rows_of_a_transductive_fit(moons, wrapped, plain):
     found, expected = (show_effect(e, *moons, grid_resolution=7) for e in (wrapped, plain))
     for region in ("without_unlabelled", "with_unlabelled"):
         assert_array_equal(getattr(found, region), getattr(expected, region))
+
+
+@pytest.mark.parametrize("step", ["", "metasemisupervisedclassifier__"])
+def test_grid_points_are_no_rows_whichever_mode_a_search_chooses(moons, step):
+    plain, steps = semi_supervised(), [semi_supervised()]
+    model = make_pipeline(*steps) if step else steps[0]
+    modes = {f"{step}transductive": [True]}
+    search = GridSearchCV(model, modes, cv=[([0, 1, 2, 3], [4, 5])])
+    found, expected = (show_effect(e, *moons, grid_resolution=7) for e in (search, plain))
+    for region in ("without_unlabelled", "with_unlabelled"):
+        assert_array_equal(getattr(found, region), getattr(expected, region))
+
+
+def test_effect_refuses_sparse_rows(moons):
+    with pytest.raises(TypeError, match="Sparse data was passed for X"):
+        show_effect(semi_supervised(), csr_array(moons[0]), moons[1])
 
 
 @pytest.mark.parametrize("dtype", [object, "str", "category"])
@@ -262,6 +279,14 @@ def test_labels_in_a_column_are_labels(rows):
     X, y = rows
     display = MemoryDisplay.from_estimator(MANNClassifier(n_estimators=1), X, y[:, None])
     assert_array_equal(display.labels, y)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean"])
+def test_labels_of_pandas_are_those_of_the_classifier(rows, dtype):
+    X, y = rows[0], pd.Series(rows[1] > 0).astype(dtype)
+    model = MANNClassifier(n_estimators=1)
+    labels = MemoryDisplay.from_estimator(model, X, y).labels
+    assert labels.dtype == model.fit(X, y).classes_.dtype
 
 
 def test_shares_of_a_write(rows):

@@ -559,6 +559,17 @@ def test_arrays_after_a_data_frame_and_the_other_way_round(wine):
         assert_array_equal(plain.predict(pd.DataFrame(X_query, columns=columns)), expected)
 
 
+def test_what_is_no_table_is_refused_by_name(wine):
+    X, y, X_query, _ = wine
+    column, framed = pd.Series(X[:, 0]), Transductive(knn_spreading()).fit(pd.DataFrame(X), y)
+    with pytest.raises(ValueError, match="Expected a 2-dimensional container"):
+        Transductive(knn_spreading()).fit(column, y)
+    with pytest.raises(ValueError, match="Expected a 2-dimensional container"):
+        framed.predict(column)
+    with pytest.raises(TypeError, match="Sparse data was passed for X"):
+        framed.predict(sp.csr_array(X_query))
+
+
 def test_sparse_rows(wine):
     X, y, X_query, _ = wine
     dense = Transductive(LabelSpreading(kernel="knn")).fit(X, y)

@@ -203,7 +203,7 @@ def test_every_extra_is_in_the_readme_and_its_code_runs_after_its_install_line()
     (installed,) = re.findall(r"pip install .*'\.\[(.*)\]'", install)
     # Its first block makes a DataFrame, and another one draws.
     assert {"tables", "plot"} <= set(installed.split(","))
-    assert "as_frame=True" in readme and {"pandas>=2.2", "pyarrow>=18"} == set(EXTRAS["tables"])
+    assert "as_frame=True" in readme and {"pandas>=2.2.2", "pyarrow>=18"} == set(EXTRAS["tables"])
 
 
 def test_extras_that_messages_and_documents_name_are_there():

@@ -359,6 +359,9 @@ def test_changes_of_the_generated_weights(learned):
     assert "output" in above.get_yticklabels()[1].get_text()  # as the gate of Eq. (23) above
     with pytest.raises(ValueError, match="label='maybe' is not one of"):
         MetaChangeDisplay.from_estimator(estimator, "book", label="maybe")
+    with np.errstate(divide="raise"):  # a text that says the same again changes nothing in the end
+        settled = MetaChangeDisplay.from_estimator(estimator, "book " * 400)
+    assert np.isfinite(settled.image_.get_array()[:, 1:]).all()
     with pytest.raises(TypeError, match="must be a MetaLSTMClassifier"):
         MetaChangeDisplay.from_estimator(LogisticRegression(), "book")
     plain = MetaLSTMClassifier("lstm", **QUICK).fit(*reviews(10, "toy"))

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.utils import check_scalar, column_or_1d
 
+from ..cells import whole_labels
 from .drawing import axes_of, check_matplotlib_support
 
 #: Rows whose labels can be read beside each other.
@@ -126,7 +127,7 @@ class MemoryDisplay:
             write_weights=writes,
             read_weights=reads,
             slots=first.argsort(kind="stable")[: (first < len(writes)).sum()],
-            labels=None if is_regressor(estimator) else column_or_1d(y),
+            labels=None if is_regressor(estimator) else column_or_1d(whole_labels(y)),
         ).plot(ax=ax, **kwargs)
 
     def plot(self, ax=None, *, colorbar=True, **kwargs):

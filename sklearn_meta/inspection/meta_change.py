@@ -135,8 +135,10 @@ class MetaChangeDisplay:
         """
         self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         above, below = self.ax_
-        # A weight that was near zero changes by any factor.
-        shown = np.log(self.changes)
+        # A weight that was near zero changes by any factor, and where nothing changes any more
+        # there is no logarithm.
+        least = self.changes[self.changes > 0].min(initial=1)
+        shown = np.log(self.changes.clip(least))
         self.image_ = above.imshow(shown, **{"aspect": "auto", "cmap": "Blues"} | kwargs)
         above.set_yticks(range(len(GATES)), GATES)
         above.set_title("log of the mean relative change of W(z)")

@@ -83,7 +83,9 @@ class MixtureDisplay:
         Raises
         ------
         TypeError
-            If the estimator is no fitted mixture of Gaussians.
+            If the estimator is no mixture of Gaussians.
+        NotFittedError
+            If it is not fitted.
         ValueError
             If `features` are not two different columns, or `ax` is not one axes.
         """

@@ -3,12 +3,13 @@
 from numbers import Integral
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
-from sklearn.utils import check_scalar
+from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_consistent_length
 
 from ..model_selection.splitters import encode_labels
-from ..model_selection.transductive import Transductive, refuse_mark_as_class
+from ..model_selection.transductive import Transductive, innermost, refuse_mark_as_class
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -94,7 +95,7 @@ class UnlabelledEffectDisplay:
         ----------
         estimator : classifier
             Fitted or not: its clones are fitted here. A parameter ``transductive``, its own or
-            that of a pipeline's step, is set to False in the clones, and
+            that of a pipeline's step, is set to False in the clones, whatever a search chose, and
             :class:`~sklearn_meta.model_selection.Transductive` makes way for its estimator, or
             the grid points would be unlabelled rows themselves. Semi-supervised estimators of
             scikit-learn do as well. The clones are fitted on positions among the sorted classes,
@@ -115,7 +116,7 @@ class UnlabelledEffectDisplay:
         Raises
         ------
         TypeError
-            If the estimator is no classifier, or `grid_resolution` no int.
+            If the estimator is no classifier, `X` is sparse, or `grid_resolution` no int.
         ValueError
             If `X` has not two columns, one of them is not numeric or has no finite cell, there is
             no labelled or no unlabelled row, the estimator takes -1 for a class, or
@@ -126,6 +127,8 @@ class UnlabelledEffectDisplay:
             raise TypeError(f"The estimator must be a classifier, got {estimator!r}.")
         check_scalar(grid_resolution, "grid_resolution", Integral, min_val=2)
         check_consistent_length(X, y)
+        if issparse(X):
+            check_array(X, input_name="X")  # which refuses it
         _check_dtypes(X)
         is_frame = hasattr(X, "iloc")  # whose gaps may be pandas' NA
         points = X.to_numpy(float, na_value=np.nan) if is_frame else np.asarray(X, dtype=float)
@@ -156,6 +159,7 @@ class UnlabelledEffectDisplay:
         regions = []
         for seen in (labelled, np.full(len(target), True)):
             inductive = _inductive(estimator).fit(X[seen], target[seen])
+            _set_inductive(innermost(inductive))  # a search may have chosen the other mode
             refuse_mark_as_class(inductive)  # the palette would give it the colour of the last
             regions.append(inductive.predict(grid).reshape(xx0.shape))
         display = cls(
@@ -212,9 +216,13 @@ def _inductive(estimator):
     for name, value in inductive.get_params().items():
         if isinstance(value, Transductive):  # one at a time: its own parameters go with it
             return _inductive(inductive.set_params(**{name: value.estimator}))
+    return _set_inductive(inductive)
+
+
+def _set_inductive(estimator):
     modes = [
         name
-        for name, value in inductive.get_params().items()
+        for name, value in estimator.get_params().items()
         if name.endswith("transductive") and not hasattr(value, "fit")  # a step may be called so
     ]
-    return inductive.set_params(**dict.fromkeys(modes, False))
+    return estimator.set_params(**dict.fromkeys(modes, False))

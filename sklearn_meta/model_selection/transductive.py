@@ -13,7 +13,7 @@ from sklearn.base import (
     is_regressor,
 )
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_consistent_length, get_tags
+from sklearn.utils import check_array, check_consistent_length, get_tags
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -138,7 +138,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             Labels.
         """
         model, rows = self._refit(X)
-        final = _innermost(model)
+        final = innermost(model)
         if hasattr(final, "label_distributions_"):
             return self.classes_[self._probabilities(final.label_distributions_).argmax(axis=1)]
         codes = getattr(final, "transduction_", -1)
@@ -161,7 +161,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             In the order of `classes_`; each row sums to 1 and holds no NaN.
         """
         model, rows = self._refit(X)
-        weights = getattr(_innermost(model), "label_distributions_", None)
+        weights = getattr(innermost(model), "label_distributions_", None)
         return self._probabilities(model.predict_proba(rows) if weights is None else weights)
 
     def _refit(self, X):
@@ -183,6 +183,9 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _validate(self, *X_y, reset):
         """Check X (and y) as far as the wrapped estimator asks; of a DataFrame only the columns."""
+        X, in_frames = X_y[0], hasattr(X_y[0] if reset else self.X_, "iloc")
+        if in_frames and (sp.issparse(X) or hasattr(X, "iloc") and X.ndim != 2):
+            check_array(X, dtype=None, estimator=self, input_name="X")  # which refuses it
         tags = get_tags(self).input_tags
         # The tags of a pipeline or search do not tell what its first step takes.
         composite = hasattr(self.estimator, "steps") or hasattr(self.estimator, "estimator")
@@ -190,7 +193,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             self,
             *X_y,
             reset=reset,
-            skip_check_array=hasattr(X_y[0] if reset else self.X_, "iloc"),
+            skip_check_array=in_frames,
             accept_sparse=["csr", "csc"] if tags.sparse else False,
             dtype=None if composite or tags.string or tags.categorical else "numeric",
             ensure_all_finite=not composite and ("allow-nan" if tags.allow_nan else True),
@@ -214,7 +217,7 @@ def refuse_mark_as_class(model):
         )
 
 
-def _innermost(model):
+def innermost(model):
     """The estimator that was fitted last: a pipeline's last step, a search's best estimator."""
     while isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
         model = model[-1] if isinstance(model, Pipeline) else model.best_estimator_
