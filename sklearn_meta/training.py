@@ -27,7 +27,7 @@ from .seeding import seeded
 from .settings import check_settings
 from .tasks import batches, names_in
 from .tasks.sources import suited
-from .tasks.stream import Batches, EpisodeStream
+from .tasks.stream import Batches, EpisodeStream, end_with_parent
 
 
 def meta_train(
@@ -239,6 +239,7 @@ def meta_train(
         iterator_train=Batches,
         iterator_train__collate_fn=_only,
         iterator_train__num_workers=n_workers,
+        iterator_train__worker_init_fn=end_with_parent,
         iterator_train__prefetch_factor=1 if n_workers else None,  # a pool each
         iterator_valid__collate_fn=_only,
         train_split=validation and predefined_split(validation),

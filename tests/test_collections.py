@@ -85,7 +85,7 @@ ARFF = """@relation t
 
 
 def test_a_folder_without_index_takes_every_table(tmp_path):
-    (tmp_path / "nominal.arff").write_text(ARFF)
+    (tmp_path / "nominal.arff").write_text(ARFF, encoding="utf-8-sig")  # with a mark of bytes
     frame_of().to_csv(tmp_path / "comma.csv", index=False)
     frame = frame_of()
     frame.loc[2, "target"] = None  # a row without a target
@@ -345,6 +345,8 @@ def test_an_index_with_empty_cells(tmp_path):
     assert len(as_source(folder, task="regression")) == 3
     index.write_text("name,split\nNA,1\niris,\nwine,2\n")  # no number is made of it
     assert list(Folder(tmp_path, split=1)) == ["NA"]
+    index.write_text("name,split\nNA,1\n,\niris,\n,\n")  # as a spreadsheet ends
+    assert list(Folder(tmp_path)) == ["NA", "iris"]
     index.write_text("title\niris\n")
     with pytest.raises(ValueError, match="has no column 'name'"):
         Folder(tmp_path)

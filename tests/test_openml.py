@@ -22,6 +22,7 @@ from sklearn_meta.tasks.openml import OpenMLCollection
 openml = pytest.importorskip("openml")
 pytest.importorskip("pyarrow")
 
+import openml_server  # noqa: E402
 from openml_server import API, SERVED, SUITES, OpenMLServer, Served, frame, mixed  # noqa: E402
 
 ARFF = "/data/download/dataset_{}.arff"
@@ -283,6 +284,32 @@ def test_unusable_datasets_are_skipped_by_name(task, name, why, server, collect)
     if name in tables.families:
         with pytest.raises(ValueError, match=f"'{name}' .*{why}"):
             tables[name]
+
+
+ODD = """@RELATION x
+@ATTRIBUTE a REAL
+@ATTRIBUTE label INTEGER
+@ATTRIBUTE d {}
+@DATA
+1,0,'2001-01-01'
+2,1,'2001-01-02'
+3,?,'2001-01-03'
+"""
+
+
+@pytest.mark.parametrize("kind, readable", [("STRING", True), ("DATE 'yyyy-MM-dd'", False)])
+def test_labels_with_a_gap_and_what_cannot_be_read(tmp_path, monkeypatch, kind, readable):
+    monkeypatch.setattr(openml_server, "arff", lambda item: ODD.format(kind).encode())
+    served = Served(1, 30, "odd", SERVED[0].frame, "label")
+    with OpenMLServer([served], {}) as server:
+        options = {"server": server.url, "cache_directory": tmp_path, "progress": False}
+        tables = OpenMLCollection(tasks=[1], **options)
+        if readable:
+            assert tables["odd"].y.tolist() == ["0", "1"]
+        else:
+            with pytest.raises(ValueError, match="cannot be used: BadAttributeType"):
+                tables["odd"]
+        assert server.asked.count(ARFF.format(30)) == 1
 
 
 # Without a network

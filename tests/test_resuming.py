@@ -3,8 +3,11 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -203,3 +206,43 @@ def test_skorchs_checkpoints_are_taken(tmp_path):
     ends = [TrainEndCheckpoint(dirname=tmp_path / "end")]
     assert_same(train(tmp_path, callbacks=ends), expected)
     assert_same(train(tmp_path, callbacks=ends), expected)  # again, with no step to do
+
+
+ENDLESS = """
+from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta.tasks import TablePrior
+
+learner = MetaSemiSupervisedClassifier("vsa")
+learner.meta_fit(TablePrior(), max_steps=10**6, eval_every=10**5, n_workers=1, verbose=False)
+"""
+
+
+def is_running(pid):
+    """Whether there is a process, and it is no zombie that nobody has buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(what, seconds):
+    end = time.monotonic() + seconds
+    while not (found := what()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
+def test_workers_end_when_the_process_that_began_them_is_killed(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", ENDLESS], cwd=tmp_path)
+    try:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        worker = int(wait_for(lambda: children.read_text().split(), 90)[0])
+        time.sleep(3)  # by which time its pipe is full
+    finally:
+        process.kill()
+        process.wait()
+    has_ended = wait_for(lambda: not is_running(worker), 20)
+    if not has_ended:
+        os.kill(worker, signal.SIGKILL)
+    assert has_ended

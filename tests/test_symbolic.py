@@ -336,6 +336,13 @@ def test_pickles_are_not_loaded(cached, tmp_path):
         make_symbolic_regression(4, 2, data_home=tmp_path)
 
 
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(symbolic, "_generate", None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="data_home"):
+        make_symbolic_regression(2, 1, data_home=tmp_path / "file")
+
+
 def test_writing_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
     def break_off(file, **arrays):
         Path(file).write_bytes(b"half")

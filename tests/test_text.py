@@ -449,7 +449,8 @@ def test_arrays_of_word_vectors(tmp_path):
         np.savez(file, **arrays)
         with pytest.raises(ValueError, match="vectors.npz (must hold the arrays|has words of)"):
             read_word_vectors(file)
-    for content in (b"", b"no archive"):
+    np.save(tmp_path / "one.npy", np.eye(2))
+    for content in (b"", b"no archive", (tmp_path / "one.npy").read_bytes()):
         file.write_bytes(content)
         with pytest.raises(ValueError, match="must hold the arrays words, of strings"):
             read_word_vectors(file)
@@ -528,6 +529,9 @@ def test_words_that_have_a_vector_are_known():
 def test_words_and_their_numbers():
     assert tokens_of(["It's NOT good, at all."]) == [["it's", "not", "good", ",", "at", "all", "."]]
     assert tokens_of([["It", "'s"]], lowercase=False) == [["It", "'s"]]
+    typed, printed = tokens_of(["don't 'go' é", "don’t ‘go’ é"])
+    assert typed == ["don't", "'", "go", "'", "é"]
+    assert printed == ["don't", "‘", "go", "'", "é"]
     # Vowel signs, and accents that are characters of their own, are no marks between words.
     hindi, french = "हिन्दी भाषा", "café à la"
     assert tokens_of([hindi]) == [hindi.split()]

@@ -55,7 +55,7 @@ def _read_arff(file):
     import arff
     import pandas as pd
 
-    with open(file, encoding="utf-8") as lines:
+    with open(file, encoding="utf-8-sig") as lines:
         content = arff.load(lines)
     frame = pd.DataFrame(content["data"], columns=[name for name, _ in content["attributes"]])
     for name, kind in content["attributes"]:
@@ -155,6 +155,7 @@ class Folder(Mapping):
         as_text = pd.read_csv(file, index_col=False, dtype=str, keep_default_na=False)
         for key in {"name", "id", "split", "task", "family"} & set(index):  # one may be called "NA"
             index[key] = as_text[key]
+        index = index[as_text.ne("").any(axis=1)]  # a spreadsheet ends in rows of empty cells
         if (twice := index["name"].duplicated()).any():  # in a train and a test split, say
             name = index["name"][twice].iloc[0]
             raise ValueError(f"{file} has two rows of {name!r}: remove one.")

@@ -151,13 +151,19 @@ def ask_table(openml, description, attempt):
         The target is the last column: strings for classes, floats for a regression.
     """
     import pandas as pd
+    from arff import ArffException
 
     # ARFF has a checksum, parquet has none and is smaller: where one fails, the other may do.
     source = description["source"] | ({"parquet_url": None} if attempt % 2 else {})
     if source["data_format"].lower() == "sparse_arff":
         # As such openml 0.15 cannot read categories with pandas 3; liac-arff fills in zeros itself.
         source["data_format"] = "ARFF"
-    frame = openml.datasets.OpenMLDataset(description=None, **source).get_data()[0]
+    try:
+        frame = openml.datasets.OpenMLDataset(description=None, **source).get_data()[0]
+    except ArffException as error:  # its checksum was right: another try would end in the same way
+        if description["source"].get("parquet_url") is None:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise
     target = description["metadata"]["target"]
     if not frame.columns.is_unique:
         raise ValueError("two columns have the same name")
@@ -170,7 +176,10 @@ def ask_table(openml, description, attempt):
         raise ValueError("its target is missing in every row")
     columns = {name: _storable(frame[name]) for name in frame if name != target}
     regression = description["metadata"]["task"] == "regression"
-    columns[target] = _storable(frame[target]).astype(float if regression else str)
+    labels = frame[target]
+    if labels.dtype.kind == "f" and (labels % 1 == 0).all():  # a gap made floats of all of them
+        labels = labels.astype(int)
+    columns[target] = _storable(labels).astype(float if regression else str)
     return pd.DataFrame(columns)
 
 

@@ -1,7 +1,10 @@
 """The stream of meta-training: tasks in batches, and each batch in groups of like size."""
 
 import math
+import os
 import pickle
+import threading
+import time
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -121,6 +124,22 @@ class EpisodeStream(IterableDataset):
         if self._last[0] != number:
             self._last = number, self.draw(number)
         return self._last[1]
+
+
+def end_with_parent(worker_id):
+    """Let a worker process end when the one that began it does, in whatever way.
+
+    torch's own watch looks only between two items, and an item that nobody reads any more, of more
+    bytes than a pipe holds, is never sent.
+    """
+    parent = os.getppid()
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class Batches(DataLoader):

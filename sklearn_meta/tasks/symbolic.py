@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from ..folders import expanded
+from ..folders import check_writable, expanded
 from ..sizes import check_integers, check_positive
 from .dataset import Dataset
 
@@ -165,6 +165,7 @@ def make_symbolic_regression(
     key = hashlib.sha256(json.dumps({"version": 1, **settings}).encode()).hexdigest()[:16]
     file = expanded(data_home) / "symbolic_regression" / f"{key}.npz"
     if not file.exists():
+        check_writable(file, "data_home", make=True)  # before the work, which takes minutes
         _write(file, _generate(**settings))
     n = settings["n_functions"] * settings["n_networks"]
     return _read(file, n, len(_initial_bounds(settings["hidden"])))

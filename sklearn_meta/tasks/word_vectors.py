@@ -46,7 +46,7 @@ def _of_arrays(path):
     try:
         with np.load(path, allow_pickle=False) as arrays:
             words, vectors = arrays["words"], arrays["vectors"]
-    except (KeyError, ValueError, EOFError, OSError, BadZipFile) as error:
+    except (KeyError, ValueError, TypeError, EOFError, OSError, BadZipFile) as error:
         raise ValueError(
             f"{path} must hold the arrays words, of strings, and vectors, of numbers: {error}"
         ) from error
