@@ -196,9 +196,8 @@ class Progress(Callback):
     def on_train_begin(self, net, **kwargs):
         done = sum(epoch.get("train_batch_count", 0) for epoch in net.history)
         shown = {"total": self.n_steps, "initial": done, "desc": "meta_fit", "unit": "step"}
-        shown |= {"bar_format": self.LINE}
         try:
-            self.bar_ = tqdm(**shown, disable=sys.stderr is None)
+            self.bar_ = tqdm(**shown, bar_format=self.LINE, disable=sys.stderr is None)
         except OSError:  # a closed pipe, or a full disk
             self.bar_ = tqdm(disable=True)
 

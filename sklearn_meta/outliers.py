@@ -187,12 +187,14 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         """
         self._forget()
         X = validated_table(self, X, ensure_min_samples=2)
-        context, encoder = X, TableEncoder().fit(X)
+        context, categorical = X, ()
         if len(X) > self.max_samples:
+            # Of all rows: those that are drawn may hold nothing but the numbers among text.
+            encoder = TableEncoder().fit(X)
+            categorical = encoder.categorical_
             observed = np.flatnonzero(~np.isnan(encode_observed(encoder, X)).all(axis=1))
             context = _safe_indexing(X, self._drawn_of(observed))
-        # What is categorical is so in all rows: those drawn may hold the numbers among text alone.
-        self._store_context(context, categorical=encoder.categorical_)
+        self._store_context(context, categorical=categorical)
         auto = self.contamination == "auto"
         self.offset_ = self._offset(None if auto else self._scores(X))
         return self

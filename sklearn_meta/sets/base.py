@@ -168,11 +168,10 @@ class SetEstimator(BaseEstimator):
             with np.errstate(over="ignore"):
                 elements = (elements - self.mean_) / self.scale_
             elements = np.clip(elements, -FARTHEST, FARTHEST)
-        if elements.dtype != np.uint8:  # torch has not all of numpy's other types
-            elements = elements.astype(np.float64)
-        elements = torch.from_numpy(elements)
-        if elements.dtype != torch.uint8:
-            elements = elements.to(torch.get_default_dtype())
+        if elements.dtype == np.uint8:
+            elements = torch.from_numpy(elements)
+        else:  # torch has not all of numpy's types
+            elements = torch.from_numpy(elements.astype(np.float64)).to(torch.get_default_dtype())
         return list(elements.split([len(elements) for elements in sets]))
 
     def _network(self, elements, n_outputs):
