@@ -119,14 +119,6 @@ def draw_episode(table, episode, setting):
     return usual[:n_clean] if n_clean else rows, rows, np.isin(rows, odd)
 
 
-def known_categories(X, X_fit):
-    """Without the categories that the rows to fit do not have: missing cells for everyone."""
-    X = X.copy()
-    for name in X_fit.select_dtypes(exclude="number"):
-        X[name] = X[name].where(X[name].isin(X_fit[name].dropna().unique()))
-    return X
-
-
 @cache
 def our_estimator(weights, device):
     """Our detector, already warm, so that no set's time holds imports or reading weights."""
@@ -146,7 +138,6 @@ def run_set(table, episode, setting, methods, device):
     own = setting.n_clean is None
     raw = table.X.iloc[rows]
     raw_fit = raw if own else table.X.iloc[rows_fit]
-    raw = raw if own else known_categories(raw, raw_fit)
     with warnings.catch_warnings():
         # Singular covariances and what else there is to warn of: the score tells it all.
         warnings.simplefilter("ignore")
