@@ -1,5 +1,6 @@
 """The learner of texts: word vectors, a sharing scheme, and an output layer for each task."""
 
+import copy
 from typing import NamedTuple
 
 import torch
@@ -103,6 +104,14 @@ class TextLearner(nn.Module):
         for name, labels in (tasks or {}).items():
             self.add_task(name, labels)
         self.float()  # whatever torch's default is
+
+    def __deepcopy__(self, memo):
+        """A copy of the weights; vocabulary and card, which nothing changes, are not copied."""
+        for part in (self.words, vars(self).get("card")):
+            memo[id(part)] = part
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return copied
 
     #: The loss and the score are the same for all tasks.
     @property

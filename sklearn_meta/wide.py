@@ -6,6 +6,7 @@ of H.-T. Cheng et al. (2016); the linear models share as in stacking (D. Wolpert
 is shared weighs words as naive Bayes does (S. Wang and C. Manning, 2012).
 """
 
+import copy
 from functools import cached_property
 
 import numpy as np
@@ -113,6 +114,14 @@ class SharedLinear(nn.Module):
     def __getstate__(self):
         """Without what was kept: it is made of the n-grams."""
         return {k: v for k, v in super().__getstate__().items() if k != "_counts"}
+
+    def __deepcopy__(self, memo):
+        """A copy of the weights; the n-grams, which nothing changes, are not copied."""
+        memo[id(self.ngrams)] = self.ngrams
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied._counts = self._counts
+        return copied
 
     def scores(self, tokens):
         """What the linear models say of texts.

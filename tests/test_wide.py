@@ -1,5 +1,6 @@
 """The wide part of MetaLSTMClassifier: linear models beside the network."""
 
+import copy
 import pickle
 import warnings
 
@@ -166,6 +167,25 @@ def test_what_is_kept_between_predictions_is_not_pickled(learned):
     expected = shared.scores([["good"], []])
     assert len(pickle.dumps(shared)) == before
     assert_array_equal(pickle.loads(pickle.dumps(shared)).scores([["good"], []]), expected)
+
+
+def test_a_copy_has_weights_of_its_own_and_the_same_vocabulary(learned):
+    """Every fit copies the learner, whose 100,000 words and n-grams nothing changes."""
+    learner = learned.learner_
+    card = learner.card = {"name": "card"}
+    copied = copy.deepcopy(learner)
+    assert copied.words is learner.words and copied.card is card
+    assert copied.wide.ngrams is learner.wide.ngrams
+    assert_array_equal(copied.wide.scores([["good"]]), learner.wide.scores([["good"]]))
+    kept = [p.clone() for p in learner.state_dict().values()]
+    for tensor in copied.state_dict().values():
+        tensor.fill_(7.0)
+    copied.add_task("another", ["a", "b"])
+    learner.card = None
+    assert copied.card is card and "another" not in learner.tasks
+    assert len(learner.heads) == len(copied.heads) - 1
+    for before, now in zip(kept, learner.state_dict().values(), strict=True):
+        assert_array_equal(before, now)
 
 
 @pytest.mark.parametrize("n", [2, 4])
