@@ -1,10 +1,10 @@
 """What the estimators that read rows one after another share (paper 002)."""
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -168,10 +168,14 @@ class OnlineEstimator(RowEstimator):
             if self._rotations is not None:
                 before = Moments(*(np.repeat(a[:, None], n_rows, 1) for a in self._moments))
                 rows = standardise(rows, running_moments(rows, before))
-            x = self._vectors(rows[:, :, 0]).flatten(0, 1)[:, None]  # (E * Q, 1, I)
-            state = _each(here, partial(torch.repeat_interleave, repeats=n_rows, dim=0))
-            output, _ = module.present(x, previous.repeat_interleave(n_rows, 0), state)
-            answers.append(output.view(n, n_rows, -1).double().cpu())
+            x = self._vectors(rows[:, :, 0])  # (E, Q, I)
+            outputs = []
+            # Of one member its rows read views of the state, and memories are large.
+            for some in gen_batches(n, 1 if n_rows > n else n):
+                label, state = (_for_each_row(part, some, n_rows) for part in (previous, here))
+                output, _ = module.present(x[some].flatten(0, 1)[:, None], label, state)
+                outputs.append(output.view(-1, n_rows, output.shape[2]))
+            answers.append(torch.cat(outputs).double().cpu())
         return torch.cat(answers, 1)
 
     def _state_here(self):
@@ -220,3 +224,13 @@ def _each(state, function):
     if state is None or isinstance(state, torch.Tensor):
         return state if state is None else function(state)
     return type(state)(*(_each(part, function) for part in state))
+
+
+def _for_each_row(state, members, n_rows):
+    """The state of some members, once for each of the rows that each of them reads."""
+
+    def repeat(tensor):
+        repeated = tensor[members, None].expand(-1, n_rows, *tensor.shape[1:])
+        return repeated.flatten(0, 1)  # of one member a view
+
+    return _each(state, repeat)
