@@ -77,14 +77,16 @@ def lrua_step(
     -------
     slots, read_weights, write_weights, usage, reads : tensors
     """
-    # A stable sort, not topk: which of equally used slots are taken is then told.
+    # argmin and a stable sort, not topk: which of equally used slots are taken is then told.
     n_heads = keys.shape[1]
-    least = usage.argsort(dim=1, stable=True)[:, : 1 if shared else n_heads]
-    least = least.expand(-1, n_heads).unsqueeze(2)
+    if shared:
+        least = usage.argmin(dim=1, keepdim=True).expand(-1, n_heads).unsqueeze(2)
+    else:
+        least = usage.argsort(dim=1, stable=True)[:, :n_heads].unsqueeze(2)
     least_used = torch.zeros_like(read_weights).scatter_(2, least, 1.0)  # (6)
     write_weights = torch.lerp(least_used, read_weights, gate)  # (7)
     kept = slots * (1 - least_used.amax(1)).unsqueeze(2)
-    slots = torch.baddbmm(kept, write_weights.transpose(1, 2), keys)  # (8)
+    slots = kept.baddbmm_(write_weights.transpose(1, 2), keys)  # (8)
     read_weights = (strength * similarity(keys, slots)).softmax(2)  # (2), (3)
     reads = torch.bmm(read_weights, slots)  # (4)
     usage = decay * usage + (read_weights + write_weights).detach().sum(1)  # (5)
