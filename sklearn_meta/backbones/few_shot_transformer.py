@@ -230,4 +230,5 @@ class Projection(nn.Module):
 
 def network(n_inputs, n_latent, n_outputs):
     """G of Eq. (3.1): max(0, x W_1 + b_1) W_2 + b_2."""
-    return nn.Sequential(nn.Linear(n_inputs, n_latent), nn.ReLU(), nn.Linear(n_latent, n_outputs))
+    relu = nn.ReLU(inplace=True)
+    return nn.Sequential(nn.Linear(n_inputs, n_latent), relu, nn.Linear(n_latent, n_outputs))
