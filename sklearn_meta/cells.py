@@ -5,8 +5,10 @@ import numpy as np
 
 def is_missing_value(value):
     """Whether a cell or a label is None, NaN, NaT or pandas' NA; text never is."""
-    if isinstance(value, str):
+    if isinstance(value, str | int):
         return False
+    if isinstance(value, float):
+        return bool(value != value)
     # Text first: pandas' NA refuses to say whether it equals itself.
     if value is None or str(value) == "<NA>":
         return True

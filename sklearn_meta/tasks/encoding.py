@@ -88,7 +88,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_in_ = np.shape(X)[1]
         n_columns_out = self.n_features_in_ - len(self.categorical_)
         for j in self.categorical_:
-            known = columns[j][~is_missing(columns[j])]
+            known = columns[j][np.not_equal(columns[j], None)]
             encoder = OneHotEncoder(
                 drop="if_binary",
                 max_categories=self.max_categories,
@@ -160,9 +160,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _one_hot(encoder, column):
-        known = ~is_missing(column)
-        text = np.array([str(value) for value in encoder.categories_[0]])
-        known[known] = np.isin([str(value) for value in column[known]], text)
+        categories = {str(value) for value in encoder.categories_[0]}  # None is not among them
+        known = np.array([value in categories for value in column], dtype=bool)
         encoded = np.full((len(column), len(encoder.get_feature_names_out())), np.nan)
         if known.any():
             encoded[known] = encoder.transform(column[known][:, None])
@@ -237,12 +236,13 @@ def _seconds(column):
 
     None if there is anything else.
     """
+    # Which of most columns the first cell tells.
+    if not all(_is_time(value) or is_missing_value(value) for value in column):
+        return None
     if not any(map(_is_time, column)):
         return None
     known = ~is_missing(column)
     times = column[known]
-    if not all(map(_is_time, times)):
-        return None
     seconds = np.full(len(column), np.nan)
     seconds[known] = [_in_seconds(value) for value in times]
     durations = all(isinstance(value, time | timedelta | np.timedelta64) for value in times)
@@ -280,8 +280,9 @@ def read_column(column, dtype):
 
 def _is_empty(column):
     """Whether a column that :func:`read_column` made holds no cell at all."""
-    missing = is_missing(column) if column.dtype == object else np.isnan(column)
-    return bool(missing.all())
+    if column.dtype == object:
+        return all(value is None for value in column)
+    return bool(np.isnan(column).all())
 
 
 def _are_numbers(column, dtype):
@@ -316,6 +317,8 @@ def _as_text(column):
 
 def _name_of(value):
     """Of a category: 1.0, as whole numbers are called in a column with gaps, is 1."""
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, _NESTED):
         raise ValueError(
             f"A cell holds a {type(value).__name__}: give each column one number or one category a "
