@@ -53,6 +53,13 @@ def _holds_objects(X):
     return getattr(X, "ndim", None) == 1 and getattr(X.dtype, "kind", None) == "O"  # Arrow's, too
 
 
+def _is_plain(elements):
+    """Whether they are an array of finite floats, in which check_array would find nothing."""
+    return (
+        type(elements) is np.ndarray and elements.dtype.kind == "f" and np.isfinite(elements).all()
+    )
+
+
 def _as_set(elements, i):
     """One set, the i-th, as an array of shape (n_points, ...)."""
     try:
@@ -62,9 +69,14 @@ def _as_set(elements, i):
             elements = elements.numpy(force=True)
         # Of a list check_array leaves None as it is, of an array it makes NaN.
         elements = elements if hasattr(elements, "dtype") else np.asarray(elements)
-        elements = check_array(
-            elements, ensure_2d=False, allow_nd=True, ensure_min_samples=0, ensure_min_features=0
-        )
+        if not _is_plain(elements):
+            elements = check_array(
+                elements,
+                ensure_2d=False,
+                allow_nd=True,
+                ensure_min_samples=0,
+                ensure_min_features=0,
+            )
     except (ValueError, TypeError) as error:
         raise type(error)(f"X[{i}] is no set of numbers: {error}") from None
     if elements.dtype.kind in "mM":
