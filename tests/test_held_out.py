@@ -8,6 +8,8 @@ from hypothesis import given
 from test_backbones import CONFIGS, drawn_tasks, fixed_task
 
 from sklearn_meta.backbones import VSA
+from sklearn_meta.backbones.held_out import copies_of, take_copies
+from sklearn_meta.backbones.vsa import Block
 
 
 def build(**config):
@@ -89,3 +91,24 @@ def test_a_copy_has_the_guess_of_its_row_and_no_label(indicators):
     n_told = 1 + indicators
     torch.testing.assert_close(copies[:, -1, n_told:], rows[:, -1, n_told:])
     assert rows[:, -1, :n_told].any() and not copies[:, -1, :n_told].any()
+
+
+@pytest.mark.parametrize("own_labels", [True, False])
+@torch.no_grad()
+def test_the_last_block_answers_for_what_is_asked_as_for_all(own_labels):
+    """For attributes alone, and for copies in place of the rows that they are of."""
+    torch.manual_seed(0)
+    block = Block("attributes", 5, 2, 6, 2, 3, True, True).double()
+    labels = torch.full((2, 7, 1), torch.nan, dtype=torch.float64)
+    labels[0, :3], labels[1, 4] = 1.0, 0.0  # of the second task there are copies without a label
+    copies = None if own_labels else copies_of(labels)
+    n_copies = 0 if own_labels else copies.places.shape[1]
+    z = torch.randn(2, 7 + n_copies, 4, 5, dtype=torch.float64)
+    rows, columns = torch.ones(2, 7, dtype=torch.bool), torch.ones(2, 4, dtype=torch.bool)
+    rows[1, 6], columns[0, 1] = False, False
+    for_all, _ = block(z, rows, columns, copies=copies)
+    found, memory = block(z, rows, columns, copies=copies, n_asked=3)
+    expected = for_all if own_labels else take_copies(for_all, copies)
+    torch.testing.assert_close(found, expected[:, :, :3], rtol=0, atol=1e-12)
+    later, _ = block(z[:, :2], rows, columns, memory=memory, n_asked=3)
+    torch.testing.assert_close(later, for_all[:, :2, :3], rtol=0, atol=1e-12)

@@ -7,7 +7,7 @@ R heads, H width of a head.
 
 import torch
 from torch import nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import linear
 
 from ..sizes import check_integers
 from .association import associations_of, first_guess
@@ -16,6 +16,7 @@ from .standardisation import moments_of, standardise
 
 #: Of the three that an attention layer makes of its input.
 QUERIES, VALUES = slice(0, 1), slice(2, 3)
+QUERIES_KEYS, KEYS_VALUES = slice(0, 2), slice(1, 3)
 
 
 class MVSA(nn.Module):
@@ -117,7 +118,7 @@ class Block(nn.Module):
         )
         self.residual = nn.Linear(width_in, width_out, bias=False) if residual else None
 
-    def forward(self, z, rows, columns, memory=None, copies=None):
+    def forward(self, z, rows, columns, memory=None, copies=None, n_asked=None):
         """One block.
 
         Parameters
@@ -132,6 +133,9 @@ class Block(nn.Module):
             then read the context only, not each other.
         copies : Copies or None
             Those behind the rows, which nobody reads.
+        n_asked : int or None
+            Of the last block: how many slices of the second mode make the embedding. Where it is
+            attribute-wise it answers for these alone, and for copies in place of their rows.
 
         Returns
         -------
@@ -139,25 +143,26 @@ class Block(nn.Module):
         memory : tuple
         """
         if self.mode == "examples":  # Eq. (7)
+            (q,) = self.attention.queries_keys_values(z, wanted=QUERIES)
             if memory is None:
-                q, k, v = self.attention.queries_keys_values(z)
-                n_rows = rows.shape[1]  # no copies
-                memory = (k[:, :, :n_rows], v[:, :, :n_rows], rows)
-            else:
-                (q,) = self.attention.queries_keys_values(z, wanted=QUERIES)
+                read = z[:, : rows.shape[1]]  # no copies
+                memory = (*self.attention.queries_keys_values(read, wanted=KEYS_VALUES), rows)
             k, v, rows = memory
             readable = rows if copies is None else rows[:, None] & ~copies.hidden
             o = self.attention.aggregate(self.attention.weights(q, k, readable, columns), v)
         else:  # Eq. (8)
             if memory is None:
-                q, k, v = self.attention.queries_keys_values(z, along=2)
-                voting = pad(rows, (0, z.shape[1] - rows.shape[1]))  # no copies
-                memory = (self.attention.weights(q, k, columns, voting),)
-            else:
-                (v,) = self.attention.queries_keys_values(z, along=2, wanted=VALUES)
+                voting = z[:, : rows.shape[1]]  # no copies
+                q, k = self.attention.queries_keys_values(voting, along=2, wanted=QUERIES_KEYS)
+                memory = (self.attention.weights(q[:, :, :n_asked], k, columns, rows),)
+            if n_asked is not None and copies is not None:
+                z = take_copies(z, copies)
+            (v,) = self.attention.queries_keys_values(z, along=2, wanted=VALUES)
             o = self.attention.aggregate(memory[0], v, along=2)
         out = self.feed_forward(self.norm(o))  # Eq. (6)
-        return (out if self.residual is None else out.add_(self.residual(z))), memory
+        if self.residual is not None:
+            out = out.add_(self.residual(z[:, :, : out.shape[2]]))
+        return out, memory
 
 
 class VSA(nn.Module):
@@ -319,10 +324,12 @@ class VSA(nn.Module):
         slices = torch.cat([columns, classes], dim=1)
         remembered = [(moments, associations)]
         for block, block_memory in zip(self.blocks, blocks, strict=True):
-            z, block_memory = block(z, readable, slices, block_memory, copies)
+            n_asked = x.shape[2] if block is self.blocks[-1] else None
+            z, block_memory = block(z, readable, slices, block_memory, copies, n_asked)
             remembered.append(block_memory)
         z = z[:, :, : x.shape[2]]  # only the attributes make the embedding
-        z = z if copies is None else take_copies(z, copies)
+        if z.shape[1] > x.shape[1]:  # the last block was example-wise
+            z = take_copies(z, copies)
         if self.config["attributes"]:
             weights = self.attribute_weights(columns, associations).to(x.dtype)
             z = torch.cat([z.to(x.dtype), (x.nan_to_num(0.0) * weights)[..., None]], dim=-1)
