@@ -98,7 +98,7 @@ def hub(server, tmp_path):
     repository = Repository()
     repository.refs["v1"] = repository.commit(files_of(small_learner(0), tmp_path / "0", n=0))
     repository.commit(files_of(small_learner(1), tmp_path / "1", n=1))
-    server.repositories, server.broken = {NAME: repository}, None
+    server.repositories, server.broken, server.broken_files = {NAME: repository}, None, ""
     server.requests.clear()
     return server
 
@@ -297,7 +297,7 @@ def test_card_and_weights_are_of_one_commit_though_the_branch_moves(hub, client,
 
         def resolve(self, revision):
             self.n_asked += 1
-            if self.n_asked == 3:  # HEAD and GET of the card are done
+            if self.n_asked == 4:  # two HEAD and one GET of the card are done
                 self.commit(later)
             return super().resolve(revision)
 
@@ -306,6 +306,23 @@ def test_card_and_weights_are_of_one_commit_though_the_branch_moves(hub, client,
     learner = client(load_learner, f"hub:{NAME}", cache_dir=tmp_path / "cache")
     assert is_learner(learner, 3) and learner.card["hub"] == f"hub:{NAME}@{first}"
     assert hub.repositories[NAME].refs["main"] != first
+
+
+def test_an_update_that_fails_leaves_the_weights_before_it(hub, client, tmp_path):
+    repository, options = hub.repositories[NAME], {"cache_dir": tmp_path / "cache"}
+    client(load_learner, NAME, **options)
+    second = repository.commit(files_of(small_learner(4), tmp_path / "4"))
+    hub.broken, hub.broken_files = 403, "model.safetensors"
+    with pytest.raises(OSError, match="403"):
+        client(load_learner, NAME, **options)
+    (there,) = tmp_path.glob(f"cache/*/snapshots/{second}/*")
+    assert there.name == "model.json"
+    assert is_learner(client(load_learner, NAME, **options, local_files_only=True), 1)
+    hub.broken_files = ""  # all of them, as without a connection
+    assert is_learner(client(load_learner, NAME, **options), 1)
+    hub.broken = None
+    assert is_learner(client(load_learner, NAME, **options), 4)
+    assert is_learner(client(load_learner, NAME, **options, local_files_only=True), 4)
 
 
 def flip_a_byte(files):

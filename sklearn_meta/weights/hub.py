@@ -6,6 +6,7 @@ and asked for files by name only: nothing else of a repository is fetched, and n
 
 import re
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,22 +90,27 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False, guessed=Fals
         If the hub cannot be reached, or may not be, and the cache does not have the files.
     """
     with _errors_that_say_what_to_do(hub_id, "fetch it") as client:
-        revision = hub_id.revision
         if guessed and not local_files_only:
             _ask_once(client, hub_id, names[0], cache_dir)
-        for name in names:
-            path = client.hf_hub_download(
-                hub_id.repo,
-                name,
-                revision=revision,
-                cache_dir=cache_dir,
-                local_files_only=local_files_only,
-                library_name="sklearn_meta",
-            )
-            # The cache keeps a file at snapshots/<commit>/<file>. The files to follow are of the
-            # commit of the first, even if the branch moves in between.
-            revision = Path(path).parent.name
-    return Path(path).parent
+        download = partial(
+            client.hf_hub_download,
+            hub_id.repo,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            library_name="sklearn_meta",
+        )
+        # All are of one commit, even if the branch moves in between. The client notes where a
+        # branch is before it downloads: it is asked for a commit, so that until all of that is
+        # there the branch stays, for who has no connection, at the last that is whole.
+        revision = hub_id.revision or client.constants.DEFAULT_REVISION
+        commit = download(names[0], revision=revision, dry_run=True).commit_hash
+        folder = Path([download(name, revision=commit) for name in names][0]).parent
+        noted = client.try_to_load_from_cache(
+            hub_id.repo, names[0], revision=revision, cache_dir=cache_dir
+        )
+        if not isinstance(noted, str) or Path(noted).parent != folder:
+            download(names[0], revision=revision)
+    return folder
 
 
 def _ask_once(client, hub_id, name, cache_dir):
