@@ -121,7 +121,9 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
             NaN and None are missing cells; columns of strings or of dtype category are
-            categorical. Weights for vectors and images read numbers only.
+            categorical. Weights for vectors and images read numbers only: pixels in [0, 1], of
+            colours all pixels of one channel, then of the next, which
+            :class:`sklearn_meta.tasks.Pictures` makes of bytes.
         y : array-like of shape (n_rows,)
             Class labels, numbers or strings; -1 is a label like any other.
 
@@ -212,7 +214,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             of finite numbers, taken as they are, to others.
         vectors : callable, default=None
             What makes of rows the vectors that the network reads:
-            :class:`sklearn_meta.tasks.Drawings`, which augments them, too. None is
+            :class:`sklearn_meta.tasks.Drawings`, which augments them, too, or a function of some
+            rows, their class codes and a generator. None is
             :class:`sklearn_meta.tasks.TableEpisodes` for a network of tables, and the rows
             themselves for others.
         n_queries : int, default=5
@@ -242,10 +245,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
             )
         learner = self._starting_learner(0)  # of the shape of the one to come
-        source, validation_source = self._sources(
-            learner, vectors is None, datasets, validation_datasets
-        )
-        self._check_width(vectors, learner)
+        source, validation_source = self._sources(learner, vectors, datasets, validation_datasets)
         shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": n_queries}
         if learner.inputs == "tables" and vectors is None:
             sampler = TableEpisodes(learner.n_inputs, **shape)
@@ -267,7 +267,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     def _check_values(self, X):
         """Refuse pixels that are bytes, which the network has never seen."""
         if self.learner_.inputs == "images":
-            check_pixels(X)
+            check_pixels(X, self.learner_.encoder.config.get("n_channels", 1))
 
     def _encoded(self, module, X):
         """Rows as the members share them: standardised, or read by the encoder; (n, I)."""

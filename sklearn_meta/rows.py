@@ -15,6 +15,12 @@ from .learner import as_text
 from .table_validation import as_cells, check_labels, encode
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
 
+#: ``inputs`` of learners whose rows are pixels.
+PICTURES = ("images", "pixels")
+
+#: Of bytes that are 0 and 1 in place of 0 and 255, a picture has no more than 1 / 255.
+FAINTEST = 2 / 255
+
 
 class RowEstimator(MetaEstimator):
     """Base class of the estimators that read rows as vectors, of tables or as they are.
@@ -61,26 +67,28 @@ class RowEstimator(MetaEstimator):
         make = as_dataset if tables else rows_as_they_are
         return super()._source(datasets, make=make, **options)
 
-    def _sources(self, learner, as_they_are, *datasets):
-        """A source of each, whose rows a network of pictures can read if it is given them so."""
+    def _sources(self, learner, vectors, *datasets):
+        """A source of each, whose rows the network can read as ``vectors`` of ``meta_fit`` are."""
+        if vectors is not None and (isinstance(vectors, type) or not callable(vectors)):
+            raise ValueError(
+                f"vectors must be a callable, such as Drawings(28), or None, got {vectors!r}."
+            )
+        width = getattr(vectors, "width", learner.n_inputs)
+        if width != learner.n_inputs:
+            raise ValueError(
+                f"vectors makes rows of {width} values, and the network reads {learner.n_inputs}."
+            )
         sources = [self._source(one) for one in datasets]
-        if as_they_are and learner.inputs in ("images", "pixels"):
-            for one in sources:
-                _check_pictures(one, learner)
+        for dataset in _some_of(sources):
+            if vectors is not None:
+                _check_rendered(dataset, vectors, learner)
+            elif learner.inputs in PICTURES:
+                _check_pictures(dataset, learner)
         return sources
 
     def _chunks(self, n_rows):
         """Slices of the rows that are read at a time; one, if there is none."""
         return gen_batches(max(n_rows, 1), int(self.chunk_size))  # it may be numpy's
-
-    @staticmethod
-    def _check_width(vectors, learner):
-        """Refuse ``vectors`` of ``meta_fit`` that make other rows than the network reads."""
-        if getattr(vectors, "width", learner.n_inputs) != learner.n_inputs:
-            raise ValueError(
-                f"vectors makes rows of {vectors.width} values, and the network reads "
-                f"{learner.n_inputs}."
-            )
 
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
@@ -139,30 +147,59 @@ def _are_pixels(X):
     return -1e-6 <= X.min() and X.max() <= 1 + 1e-6
 
 
-def check_pixels(X):
+def check_pixels(X, n_channels=1):
     """Refuse other values, such as bytes, which a network of pixels has never seen."""
-    if not _are_pixels(X):
+    if _are_pixels(X):
+        return
+    got = f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}"
+    if n_channels == 1:
+        raise ValueError(f"{got}: divide by 255, if they are bytes.")
+    raise ValueError(
+        f"{got}: of bytes that come pixel by pixel, as files have them, Pictures(side, "
+        f"{n_channels})(X) of sklearn_meta.tasks makes what the network reads, channel after "
+        "channel."
+    )
+
+
+def _some_of(sources):
+    """Every table of those sources that hold some, and one that each of the others draws."""
+    for source in filter(lambda source: source is not None, sources):
+        if isinstance(source, Tables):
+            yield from (source[name] for name in source)
+        else:
+            yield source.draw(np.random.default_rng(0))
+
+
+def _check_pictures(dataset, learner):
+    """Refuse rows that are no pictures as the network reads them."""
+    drawn = dataset.X
+    is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
+    if not (is_rows and _are_pixels(drawn)):
         raise ValueError(
-            f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}: divide by 255, if "
-            "they are bytes."
+            f"The network reads pixels in [0, 1], {learner.n_inputs} a row, and datasets hold "
+            f"{drawn.dtype} of shape {drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}. A "
+            "classifier may be given vectors, such as Pictures(side), or Drawings(side) of "
+            "drawings, which render and augment them."
         )
 
 
-def _check_pictures(source, learner):
-    """Refuse a source, if there is one, whose rows are no pictures as the network reads them."""
-    if source is None:
+def _check_rendered(dataset, vectors, learner):
+    """Refuse ``vectors`` that make of some rows what the network does not read."""
+    some = np.unique(np.linspace(0, len(dataset.X) - 1, 16).astype(int))
+    rendered = np.asarray(vectors(dataset.X[some], np.arange(len(some)), np.random.default_rng(0)))
+    shape = (len(some), learner.n_inputs)
+    if rendered.shape != shape or rendered.dtype.kind not in "fiub":
+        raise ValueError(
+            f"vectors must make float32 of shape {shape} of {len(some)} rows, and made "
+            f"{rendered.dtype} of {rendered.shape} of those of {dataset.name!r}."
+        )
+    if learner.inputs not in PICTURES:
         return
-    each = [source[name] for name in source] if isinstance(source, Tables) else []
-    for dataset in each or [source.draw(np.random.default_rng(0))]:
-        drawn = dataset.X
-        is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
-        if not (is_rows and _are_pixels(drawn)):
-            raise ValueError(
-                f"The network reads pixels in [0, 1], and datasets hold {drawn.dtype} of shape "
-                f"{drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}. A classifier may be given "
-                "vectors, such as Pictures(side), or Drawings(side) of drawings, which render and "
-                "augment them."
-            )
+    if not _are_pixels(rendered) or rendered.max() < FAINTEST:
+        raise ValueError(
+            f"The network reads pixels in [0, 1], and vectors makes {rendered.min():g} to "
+            f"{rendered.max():g} of {dataset.name!r}: bytes are 0 to 255, and to be divided by 255."
+        )
 
 
 def _as_numbers(y):

@@ -17,10 +17,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_meta import FewShotTransformerClassifier
+from sklearn_meta import FewShotTransformerClassifier, MANNClassifier
 from sklearn_meta.backbones import FEW_SHOT_BACKBONES
 from sklearn_meta.few_shot_learner import FewShotLearner
-from sklearn_meta.tasks import Dataset, NWayKShot, Pictures, TableEpisodes, Vectors, deal
+from sklearn_meta.memory_learner import MemoryLearner
+from sklearn_meta.tasks import (
+    Dataset,
+    Drawings,
+    NWayKShot,
+    Pictures,
+    TableEpisodes,
+    Vectors,
+    deal,
+)
 from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tasks.images import ImageClasses
 from sklearn_meta.tournament import play
@@ -496,6 +505,73 @@ def test_images_are_meta_trained_on_what_renders_them():
     learner = FewShotLearner(inputs="images", **settings)
     with pytest.raises(ValueError, match=r"reads pixels.*uint8.*vectors, such as Pictures\(side"):
         FewShotTransformerClassifier(learner).meta_fit(source, max_steps=1)
+
+
+@pytest.mark.parametrize(
+    "made, message",
+    [
+        (lambda X, classes, rng: X[:, :100] / 255, r"shape \(12, 784\).*float64 of \(12, 100\)"),
+        (lambda X, classes, rng: np.full(X.shape, "a"), "and made <U1 of"),
+        (
+            lambda X, classes, rng: X,
+            "in .0, 1., and vectors makes 0 to 255 of 'mine': bytes",
+        ),
+        (
+            lambda X, classes, rng: X / 255 / 255,
+            "makes 0 to 0.00392157 of 'mine': bytes are",
+        ),
+        ("drawings", "vectors must be a callable, such as Drawings.28., or None, got 'drawings'"),
+        (Drawings, "vectors must be a callable"),
+        (Drawings(27), "makes rows of 729 values, and the network reads 784"),
+    ],
+)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        FewShotTransformerClassifier("omniglot_few_shot"),
+        MANNClassifier(MemoryLearner("mann", inputs="pixels", n_inputs=784)),
+    ],
+)
+def test_vectors_that_the_network_does_not_read(estimator, made, message):
+    images = np.random.default_rng(0).integers(2, size=(12, 784)).astype(np.uint8) * 255
+    source = Dataset("mine", images, np.arange(12) % 3)
+    with pytest.raises(ValueError, match=message):
+        estimator.meta_fit([source], vectors=made, max_steps=1, verbose=False)
+
+
+@pytest.mark.parametrize("shape", [Drawings, Pictures])
+def test_ink_of_one_is_told(shape):
+    """Bytes of 0 and 1 would be pictures in which there is hardly anything."""
+    images = np.random.default_rng(0).integers(2, size=(12, 784), dtype=np.uint8)
+    vectors = shape(28) if shape is Drawings else shape(28, 1)
+    few = FewShotTransformerClassifier("omniglot_few_shot")
+    with pytest.raises(ValueError, match="vectors makes 0 to 0.00.*bytes are 0 to 255"):
+        few.meta_fit([Dataset("mine", images, np.arange(12) % 3)], vectors=vectors, max_steps=1)
+
+
+def test_vectors_may_be_any_function():
+    """Of other floats, too, for both kinds of networks."""
+    images = np.random.default_rng(0).integers(256, size=(12, 784)).astype(np.uint8)
+    source, quick = Dataset("mine", images, np.arange(12) % 3), {"max_steps": 1, "batch_size": 2}
+    learner = small_learner(inputs="images", n_inputs=784)
+    mann = MemoryLearner("mann", inputs="pixels", n_inputs=784, backbone_config={"width": 8})
+    for made in (FewShotTransformerClassifier(learner), MANNClassifier(mann)):
+        made.meta_fit([source], vectors=lambda X, classes, rng: X / 255, verbose=False, **quick)
+        assert np.isfinite(made.history_[-1]["train_loss"])
+
+
+def test_colours_are_read_channel_after_channel():
+    """Divided by 255 alone, bytes that come pixel by pixel would be another picture."""
+    images = np.random.default_rng(0).integers(256, size=(4, 16, 16, 3)).astype(np.uint8)
+    learner = small_learner(inputs="images", n_inputs=768, encoder_config={"n_channels": 3})
+    few, X, y = FewShotTransformerClassifier(learner), images.reshape(4, -1), [0, 0, 1, 1]
+    with pytest.raises(ValueError, match=r"0 to 255: .*pixel by pixel.*Pictures\(side, 3\)\(X\)"):
+        few.fit(X, y)
+    expected = few.fit(images.transpose(0, 3, 1, 2).reshape(4, -1) / 255, y).predict_proba(
+        images[:2].transpose(0, 3, 1, 2).reshape(2, -1) / 255
+    )
+    render = Pictures(16)
+    assert_allclose(few.fit(render(X), y).predict_proba(render(X[:2])), expected, atol=1e-6)
 
 
 def test_pairs_are_meta_trained_on_as_fit_reads_them():

@@ -440,7 +440,7 @@ def test_an_image_that_cannot_be_decoded_is_named(tmp_path, write, load, content
 def test_a_size_that_is_not_positive_is_refused(tmp_path, load, size):
     write_nested(tmp_path, {"train": {"a": [plain(RED)]}})
     write_cifar(tmp_path, {"train": {"a": [plain(RED)]}})
-    with pytest.raises(ValueError, match=f"size must be 1 pixel or more, got {size}"):
+    with pytest.raises(ValueError, match=f"size must be an integer of 1 or more, got {size}"):
         load(tmp_path, size=size)
 
 

@@ -265,7 +265,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             are, to others.
         vectors : callable, default=None
             What makes of rows the vectors that the network reads:
-            :class:`sklearn_meta.tasks.Drawings`, which augments them, too. None is
+            :class:`sklearn_meta.tasks.Drawings`, which augments them, too, or a function of some
+            rows, their class codes and a generator. None is
             :class:`sklearn_meta.tasks.ProjectedColumns` for a network of tables, and the rows
             themselves for others.
         n_classes : int or (int, int), default=(2, 10)
@@ -294,12 +295,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come
-        source, validation_source = self._sources(
-            learner, vectors is None, datasets, validation_datasets
-        )
+        source, validation_source = self._sources(learner, vectors, datasets, validation_datasets)
         own = ProjectedColumns if learner.inputs == "tables" else Vectors
         vectors = vectors or own(learner.n_inputs)
-        self._check_width(vectors, learner)
         sampler = ClassSequences(
             learner.head,
             vectors,

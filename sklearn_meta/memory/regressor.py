@@ -225,7 +225,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             n_rows=n_rows,
             standardised=tables,
         )
-        source, validation_source = self._sources(learner, True, datasets, validation_datasets)
+        source, validation_source = self._sources(learner, None, datasets, validation_datasets)
         return self._meta_train(
             source,
             sampler,

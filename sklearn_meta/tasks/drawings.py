@@ -44,16 +44,17 @@ class Drawings:
         """Length of a vector, an int."""
         return self.size * self.size
 
-    def __call__(self, X, classes, rng):
-        """Render the drawings of an episode.
+    def __call__(self, X, classes=None, rng=None):
+        """Render the drawings of an episode, or those that ``fit`` and ``predict`` are to read.
 
         Parameters
         ----------
         X : ndarray of shape (n, side * side), uint8
             Square pictures, row by row; ink is 255.
-        classes : ndarray of shape (n,), int
-            Class of each drawing within the episode, counted from 0.
-        rng : numpy.random.Generator
+        classes : ndarray of shape (n,), int, optional
+            Class of each drawing within the episode, counted from 0; not used without
+            augmentation.
+        rng : numpy.random.Generator, optional
             Not used without augmentation.
 
         Returns
@@ -64,7 +65,8 @@ class Drawings:
         Raises
         ------
         ValueError
-            If rows of ``X`` are no square pictures, or no bytes.
+            If rows of ``X`` are no square pictures, or no bytes, or augmentation has no
+            ``classes`` or ``rng``.
         """
         if X.dtype != np.uint8:  # of ink that is 1 hardly anything would be left
             raise ValueError(
@@ -75,7 +77,9 @@ class Drawings:
         if side * side != X.shape[1]:
             raise ValueError(f"Rows of X must be square pictures, got {X.shape[1]} pixels.")
         pixels = np.divide(X, 255, dtype=np.float32).reshape(-1, 1, side, side)
-        classes = np.asarray(classes)
+        if self.augment and (classes is None or rng is None):
+            raise ValueError("augment=True takes classes and rng: give both, or augment=False.")
+        classes = np.zeros(len(X), dtype=int) if classes is None else np.asarray(classes)
         angle, shift = self._moves(classes, rng)
         # Maps from places in what is drawn to places in the picture, which spans [-1, 1] both ways.
         cos, sin = np.cos(angle), np.sin(angle)

@@ -125,7 +125,7 @@ class NWayKShot:
 
     def _read(self, X, classes, n_known, rng):
         """Vectors of rows, of which the first ``n_known`` are labelled."""
-        return self.vectors(X, classes, rng)
+        return np.asarray(self.vectors(X, classes, rng), dtype=np.float32)
 
     def size(self, episode):
         """What episodes are sorted by: they are all of one size."""

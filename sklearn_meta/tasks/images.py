@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..folders import expanded
+from ..sizes import check_integers
 from .dataset import Dataset
 
 #: What files and folders call each split: 64, 16 and 20 classes in both sets.
@@ -94,7 +95,7 @@ class ImageClasses:
         if which.dtype != bool:
             if unknown := set(map(str, which)) - set(self.classes):
                 raise ValueError(f"No class {min(unknown)} here: take {', '.join(self.classes)}.")
-            which = np.isin(self.classes, which)
+            which = np.isin(self.classes, which.astype(str))
         if which.shape != (len(self),) or not which.any():
             raise ValueError(f"A mask must select one or more of the {len(self)} classes.")
         name, _, y = self.dataset
@@ -120,7 +121,7 @@ class Pictures:
     >>> import numpy as np
     >>> from sklearn_meta.tasks.images import Pictures
     >>> X = np.uint8([[255, 0, 0, 255, 255, 255] * 2])  # 2 x 2 pixels: red, white, red, white
-    >>> Pictures(2)(X, [0], np.random.default_rng(0)).reshape(3, 4)
+    >>> Pictures(2)(X).reshape(3, 4)
     array([[1., 1., 1., 1.],
            [0., 1., 0., 1.],
            [0., 1., 0., 1.]], dtype=float32)
@@ -135,16 +136,16 @@ class Pictures:
         """Length of a vector, an int."""
         return self.size * self.size * self.n_channels
 
-    def __call__(self, X, classes, rng):
-        """Render the images of an episode.
+    def __call__(self, X, classes=None, rng=None):
+        """Render the images of an episode, or those that ``fit`` and ``predict`` are to read.
 
         Parameters
         ----------
         X : ndarray of shape (n, size * size * n_channels), uint8
             Images, pixel by pixel, as :class:`ImageClasses` draws them.
-        classes : ndarray of shape (n,), int
+        classes : ndarray of shape (n,), int, optional
             Class of each image within the episode; not used.
-        rng : numpy.random.Generator
+        rng : numpy.random.Generator, optional
             Not used without augmentation.
 
         Returns
@@ -155,7 +156,7 @@ class Pictures:
         Raises
         ------
         ValueError
-            If ``X`` has another shape or type.
+            If ``X`` has another shape or type, or augmentation has no ``rng``.
         """
         if X.ndim != 2 or X.shape[1] != self.width or X.dtype != np.uint8:
             raise ValueError(
@@ -163,6 +164,8 @@ class Pictures:
                 "Pictures the size and channels of the source."
             )
         pixels = X.reshape(len(X), self.size, self.size, self.n_channels)
+        if self.augment and rng is None:
+            raise ValueError("augment=True takes rng, a numpy.random.Generator: give one.")
         if self.augment:
             mirrored = rng.random((len(X), 1, 1, 1)) < 0.5
             pixels = np.where(mirrored, pixels[:, :, ::-1], pixels)
@@ -205,7 +208,8 @@ def load_mini_imagenet(folder, split="train", *, size=84):
     if table.is_file() and (folder / "images").is_dir():
         return _read(_labelled(table), table, size, "mini_imagenet")
     if subfolder.is_dir():
-        classes = [entry.name for entry in subfolder.glob("[!.]*") if entry.is_dir()]
+        folders = [entry.name for entry in subfolder.glob("[!.]*") if entry.is_dir()]
+        classes = [name for name in folders if name != "__MACOSX"]  # of zip files made there
         return _read(_in_folders(subfolder, classes), subfolder, size, "mini_imagenet")
     raise FileNotFoundError(
         f"No split {split!r} of MiniImageNet in {folder}: give a folder that holds images/ and "
@@ -251,7 +255,7 @@ def _labelled(table):
     """Files of each class, as a csv labels them; a dict of sets of paths."""
     members = defaultdict(set)
     with open(table, newline="", encoding="utf-8-sig", errors="replace") as lines:
-        for row in csv.DictReader(lines):
+        for row in _rows_of(csv.DictReader(lines), table):
             if not (row.get("filename") and row.get("label")):
                 raise ValueError(f"{table} must give filename,label, by that header: correct it.")
             path = table.parent / "images" / row["filename"]
@@ -259,6 +263,13 @@ def _labelled(table):
                 raise FileNotFoundError(f"There is no {path}: put it there or edit {table}.")
             members[row["label"]].add(path)
     return members
+
+
+def _rows_of(reader, table):
+    try:
+        yield from reader
+    except csv.Error as error:  # such as a quote that is never closed
+        raise ValueError(f"{table} is no CSV (line {reader.line_num}: {error}).") from error
 
 
 def _in_folders(folder, classes):
@@ -282,8 +293,7 @@ def _read(members, origin, size, name):
         ) from error
     if not members:
         raise ValueError(f"{origin} has no class: put in those of the split.")
-    if size < 1:
-        raise ValueError(f"size must be 1 pixel or more, got {size}.")
+    check_integers(size=size)
     classes = sorted(members)
     paths = [path for label in classes for path in sorted(members[label])]
     y = np.repeat(np.arange(len(classes)), [len(members[label]) for label in classes])

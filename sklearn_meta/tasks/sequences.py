@@ -196,7 +196,8 @@ class ClassSequences(SequenceSampler):
         codes = codes[dataset.y[rows]]
         n_words = n_classes if self.few_words else self.head.n_words
         words = draw_words(self.head, n_classes, rng, n_words)[codes]
-        return Sequence(self.vectors(dataset.X[rows], codes, rng), words, words)
+        x = np.asarray(self.vectors(dataset.X[rows], codes, rng), dtype=np.float32)
+        return Sequence(x, words, words)
 
 
 def draw_words(head, n, rng, n_words=None):
