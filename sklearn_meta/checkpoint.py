@@ -221,7 +221,10 @@ def _difference(theirs, ours):
     orders = ("tables", "validation_tables")
     pair = ({k: v for k, v in run.items() if k not in orders} for run in (theirs, ours))
     told = "" if "data" not in theirs else difference(*pair)
-    return told or difference(theirs, ours)
+    if told or "data" not in theirs:
+        return told or difference(theirs, ours)
+    differing = [name for name in orders if theirs.get(name) != ours.get(name)]
+    return f"{' and '.join(differing)} are the same in another order" if differing else ""
 
 
 def _plain(value):

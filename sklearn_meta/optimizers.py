@@ -94,6 +94,12 @@ OPTIMIZERS = {
 }
 
 
+def check_optimizer(name):
+    """Refuse what is not the name of one; a ValueError lists them."""
+    if name not in tuple(OPTIMIZERS):  # in a dict, a list would be a TypeError
+        raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {name!r}.")
+
+
 def rates(learning_rate, factors):
     """Parameters with rates of their own, as skorch takes them: patterns of names, settings.
 

@@ -20,6 +20,7 @@ _KINDS = {
 }
 #: Of those that may also be None.
 _OPTIONAL = {"patience": (Real, 1), "ema_decay": (Real, 0), "n_groups": (Integral, 1)}
+NUMBERS = _KINDS | _OPTIONAL
 _MAY_BE_ENDLESS = ("eval_every", "patience", "clip")
 _CHOICES = {"keep": ("best", "last"), "precision": ("auto", "float32", "bfloat16")}
 
@@ -37,7 +38,7 @@ def check_settings(given):
     ValueError
         In the words of :func:`sklearn.utils.check_scalar`.
     """
-    for name in _KINDS | _OPTIONAL:
+    for name in NUMBERS:
         check_setting(name, given[name])
     for name, choices in _CHOICES.items():
         if given[name] not in choices:
@@ -65,7 +66,7 @@ def check_settings(given):
 
 def check_setting(name, value):
     """Refuse the value of one of them, as :func:`check_settings` does."""
-    kind, least = (_KINDS | _OPTIONAL)[name]
+    kind, least = NUMBERS[name]
     if value is None and name in _OPTIONAL:
         return
     try:

@@ -22,7 +22,7 @@ from .checkpoint import Checkpoint
 from .devices import autocast
 from .distributed import OneProcess, is_first_process, processes
 from .fingerprint import described
-from .optimizers import OPTIMIZERS, rate_at, rates
+from .optimizers import OPTIMIZERS, check_optimizer, rate_at, rates
 from .seeding import seeded
 from .settings import check_settings
 from .tasks import batches, names_in
@@ -105,7 +105,7 @@ def meta_train(
         Decay of an exponential moving average of the weights, such as 0.999, which is validated
         and kept in place of the weights.
     callbacks : list of skorch callbacks, default=None
-        Called in every process.
+        Called in every process, where one that ends training must do so at the same epoch.
     checkpoint_dir : path, default=None
         Folder for ``checkpoint.safetensors``. If one is there, training goes on from it.
     start : str, default=None
@@ -145,8 +145,7 @@ def meta_train(
         If the checkpoint cannot be written.
     """
     check_settings(locals())
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {optimizer!r}.")
+    check_optimizer(optimizer)
     shared = OneProcess(device) if alone else processes(device)
     if batch_size % shared.count:
         raise ValueError(

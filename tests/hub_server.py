@@ -38,13 +38,13 @@ class Hub:
 
     ``repositories`` maps "owner/name" to a Repository, ``requests`` lists (method, path) of all
     there have been, ``broken`` is a status that every request is answered with, if any, or every
-    one whose path ends in ``broken_files``, and ``busy`` the number of requests to come that are
-    answered with 503.
+    one whose path ends in ``broken_files``, for the ``reason`` that the header tells, and ``busy``
+    the number of requests to come that are answered with 503.
     """
 
     def __init__(self):
         self.repositories, self.requests, self.broken = {}, [], None
-        self.broken_files, self.busy = "", 0
+        self.broken_files, self.reason, self.busy = "", None, 0
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.hub, self.server.daemon_threads = self, True
         self.url = f"http://127.0.0.1:{self.server.server_port}"
@@ -78,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
         hub, path = self.server.hub, self.path.partition("?")[0]
         hub.requests.append((self.command, path))
         if hub.broken and path.endswith(hub.broken_files):
-            return self.reply(hub.broken)
+            return self.reply(hub.broken, {"X-Error-Code": hub.reason} if hub.reason else {})
         if hub.busy:
             hub.busy -= 1
             return self.reply(503)

@@ -129,7 +129,7 @@ def test_the_same_data_made_anew_is_the_same_run(tmp_path):
 def test_the_order_of_tables_is_of_the_run(tmp_path):
     """Tasks are drawn by their places."""
     meta_fit(tables(0, "abc"), tmp_path)
-    with pytest.raises(ValueError, match="other settings: tables was"):
+    with pytest.raises(ValueError, match="other settings: tables are the same in another order"):
         meta_fit(tables(0, "cba"), tmp_path)
 
 
@@ -285,6 +285,7 @@ class TwoRanks:
         ({"random_state": 5}, "random_state was 0 and is 5"),
         ({"epochs done": 3}, "epochs done was 0 and is 3"),
         ({"data": {"train": None}}, r"data \(train was .* and is None"),
+        ({"tables": "other"}, "tables are the same in another order"),
     ],
 )
 def test_processes_that_differ_are_told_so(monkeypatch, other, told):

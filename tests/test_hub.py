@@ -98,7 +98,8 @@ def hub(server, tmp_path):
     repository = Repository()
     repository.refs["v1"] = repository.commit(files_of(small_learner(0), tmp_path / "0", n=0))
     repository.commit(files_of(small_learner(1), tmp_path / "1", n=1))
-    server.repositories, server.broken, server.broken_files = {NAME: repository}, None, ""
+    server.repositories = {NAME: repository}
+    server.broken, server.broken_files, server.reason = None, "", None
     server.requests.clear()
     return server
 
@@ -405,7 +406,10 @@ def test_what_the_hub_does_not_have_is_said(hub, client, tmp_path):
         client(load_learner, "hub:a--b/c", **options)
     with pytest.raises(ValueError, match="No repository 'someone/else'.*hf repo create"):
         client(save_pretrained, small_learner(), "hub:someone/else")
-    hub.broken = 403
+    hub.broken, hub.reason = 403, "GatedRepo"
+    with pytest.raises(ValueError, match=f"'{NAME}' is gated.*ask for access at http.*/{NAME}, "):
+        client(load_learner, NAME, cache_dir=tmp_path / "gated")
+    hub.reason = None
     with pytest.raises(OSError, match="hub:someone/else: could not write to it.*403"):
         client(save_pretrained, small_learner(), "hub:someone/else")
 

@@ -67,6 +67,8 @@ def test_select_takes_names_or_a_mask(source):
     assert chosen.dataset.y.tolist() == [1, 0, 0, 1]
     assert chosen.dataset.name == "p"
     assert source.select("cup").classes.tolist() == ["cup"]
+    of_numbers = ImageClasses(source.images, source.dataset.y, range(4))
+    assert of_numbers.select([3, 1]).classes.tolist() == ["1", "3"]
     masked = source.select(np.array([False, True, False, True]))
     assert masked.classes.tolist() == ["cup", "ash"]
     assert np.array_equal(masked.images, source.images[[3, 5]])
@@ -435,12 +437,27 @@ def test_an_image_that_cannot_be_decoded_is_named(tmp_path, write, load, content
         load(tmp_path)
 
 
+def test_a_csv_whose_quote_is_never_closed_is_named(tmp_path):
+    write_nested(tmp_path, {"train": {"a": [plain(RED)]}})
+    (tmp_path / "images").mkdir()
+    lines = ["filename,label", '"a.png,a', *["b.png,b"] * 20_000]
+    (tmp_path / "train.csv").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"train\.csv is no CSV \(line \d+: field larger than"):
+        load_mini_imagenet(tmp_path)
+
+
+def test_what_archives_of_macos_add_is_no_class(tmp_path):
+    write_nested(tmp_path, {"train": {"a": [plain(RED)]}})
+    (tmp_path / "train" / "__MACOSX").mkdir()
+    assert load_mini_imagenet(tmp_path).classes.tolist() == ["a"]
+
+
 @pytest.mark.parametrize("load", [load_mini_imagenet, load_cifar_fs])
-@pytest.mark.parametrize("size", [0, -3])
+@pytest.mark.parametrize("size", [0, -3, 84.0, "84", None])
 def test_a_size_that_is_not_positive_is_refused(tmp_path, load, size):
     write_nested(tmp_path, {"train": {"a": [plain(RED)]}})
     write_cifar(tmp_path, {"train": {"a": [plain(RED)]}})
-    with pytest.raises(ValueError, match=f"size must be an integer of 1 or more, got {size}"):
+    with pytest.raises(ValueError, match=f"size must be an integer of 1 or more, got {size!r}"):
         load(tmp_path, size=size)
 
 

@@ -296,6 +296,34 @@ def test_a_recipe_that_is_wrong(tmp_path, capsys, text, code, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "setting, message",
+    [
+        ("--optimizer=foo", "optimizer must be one of"),
+        ("--learning-rate=nan", "learning_rate == nan, must be finite"),
+        ("--ema-decay=2", "ema_decay == 2.0, must be < 1"),
+        ("--n-shots=0", "n_shots must be a whole number of 1 or more"),
+        ("--seed=-1", "random_state"),
+        ("--device=foo", "foo"),
+    ],
+)
+def test_a_wrong_setting_is_told_before_tables_are_loaded(monkeypatch, capsys, setting, message):
+    def load(*args):
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr("sklearn_meta.commands.meta_fit.open_collection", load)
+    assert call("meta-fit", "tables", "--output", "no.safetensors", setting) == 1
+    assert message in capsys.readouterr().err
+    assert not Path("no.safetensors").exists()
+
+
+def test_a_recipe_may_begin_with_the_mark_of_some_editors(capsys):
+    Path("marked.json").write_text(json.dumps({"collection": "prior"}), encoding="utf-8-sig")
+    with pytest.raises(SystemExit, match="2"):
+        call("meta-fit", "--recipe", "marked.json")
+    assert "output is needed" in capsys.readouterr().err
+
+
 def test_a_recipe_is_not_overwritten_by_the_card(capsys):
     text = '{"collection": "prior", "max_steps": 1, "eval_every": 1}'
     Path("mine.json").write_text(text)

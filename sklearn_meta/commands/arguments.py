@@ -215,7 +215,7 @@ def read_recipe(path, parser):
     """
     path = expanded(path)
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
         settings = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except ValueError as error:
         raise ValueError(f"{path} is neither JSON nor, in .toml, TOML: {error}.") from error

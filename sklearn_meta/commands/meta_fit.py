@@ -161,6 +161,8 @@ def run(args):
     if args.checkpoint_dir:
         check_writable(expanded(args.checkpoint_dir) / CHECKPOINT, "--checkpoint-dir", make=True)
     estimator = kind(backbone=args.backbone, device=args.device, random_state=args.seed)
+    settings = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    _check(estimator, settings)  # now, too
 
     def open_source(spec, **options):
         collection = open_collection(spec, args, estimator._task)
@@ -170,7 +172,6 @@ def run(args):
 
     sources = [open_source(spec, retarget=args.retarget) for spec in args.collection]
     validation = None if args.validation is None else open_source(args.validation)
-    settings = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     if len(args.n_unlabelled or []) == 1:
         settings["n_unlabelled"] = args.n_unlabelled[0]
     shares = [spec.share for spec in args.collection]
@@ -207,6 +208,22 @@ def run(args):
     for name, value in (card["validation"] or {}).items():
         print(f"  validation {name}: {f'{value:.4f}' if isinstance(value, float) else value}")
     return 0
+
+
+def _check(estimator, settings):
+    """Refuse what ``meta_fit`` would refuse after all tables are loaded; a ValueError says so."""
+    from ..devices import usable_device
+    from ..optimizers import check_optimizer
+    from ..settings import NUMBERS, check_setting
+    from ..tasks.episodes import counts_of
+
+    estimator._validate_params()
+    usable_device(estimator.device)
+    check_optimizer(settings.get("optimizer", "adamw"))
+    for name in settings.keys() & NUMBERS:
+        check_setting(name, settings[name])
+    for name in settings.keys() & {"n_shots", "n_unlabelled"}:
+        counts_of(settings[name], name)
 
 
 def _defaults(kind):

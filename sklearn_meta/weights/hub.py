@@ -171,6 +171,12 @@ def _errors_that_say_what_to_do(hub_id, aim):
         ) from error
     try:
         yield client
+    except errors.GatedRepoError as error:  # one of the next kind, too
+        raise ValueError(
+            f"Repository {hub_id.repo!r} is gated, and this account may not read it: ask for "
+            f"access at {client.constants.ENDPOINT}/{hub_id.repo}, then log in with `hf auth "
+            "login`."
+        ) from error
     except errors.RepositoryNotFoundError as error:
         raise ValueError(
             f"No repository {hub_id.repo!r} on {client.constants.ENDPOINT}, or a private one that "
