@@ -103,7 +103,8 @@ def _as_float(X):
 def _as_text(X):
     """Names of categories, whatever they are; NaN where there is none."""
     X = np.asarray(X, dtype=object)
-    missing = np.vectorize(is_missing_value, otypes=[bool])(X)
+    # No ufunc: of NaN that compares itself NumPy warns, under Python 3.13.
+    missing = np.array([is_missing_value(value) for value in X.flat], dtype=bool).reshape(X.shape)
     return np.where(missing, np.nan, np.vectorize(str, otypes=[object])(X))
 
 
