@@ -162,7 +162,7 @@ def run(args):
         check_writable(expanded(args.checkpoint_dir) / CHECKPOINT, "--checkpoint-dir", make=True)
     estimator = kind(backbone=args.backbone, device=args.device, random_state=args.seed)
     settings = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
-    _check(estimator, settings)  # now, too
+    _check(estimator, settings)
 
     def open_source(spec, **options):
         collection = open_collection(spec, args, estimator._task)
