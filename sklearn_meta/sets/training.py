@@ -198,6 +198,7 @@ def train(
         module,
         criterion=criterion,
         optimizer=torch.optim.AdamW,
+        optimizer__fused=True,  # small matrices cost as much to launch as to move
         optimizer__weight_decay=weight_decay,
         lr=learning_rate,
         max_epochs=max_epochs,
