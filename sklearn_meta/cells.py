@@ -1,6 +1,12 @@
 """What a cell of a table holds, where no torch is needed to ask."""
 
+import re
+import warnings
+
 import numpy as np
+
+#: Text that may have been meant for a number, with its unit, or for a date.
+_LIKE_NUMBERS = re.compile(r"[\W\dTZe]*\d[\W\dTZe]*")
 
 
 def is_missing_value(value):
@@ -16,6 +22,24 @@ def is_missing_value(value):
         return bool(value != value)
     except ValueError:  # an array in a cell
         return False
+
+
+def warn_of_numbers(name, known, most):
+    """Warn of cells, more than ``most`` different ones, of which most look like numbers."""
+    different = set(known)
+    if len(different) <= most:
+        return
+    others = sorted(cell for cell in different if not _LIKE_NUMBERS.fullmatch(cell))
+    if 2 * len(others) >= len(different):
+        return
+    example = f", but for {others[0]!r}" if others else f", such as {min(different)!r}"
+    warnings.warn(
+        f"Column {name!r} holds text, most of which looks like numbers or dates{example}. Each is "
+        "a category of its own, of which hardly anything can be learned: if it is none, convert it "
+        "before, as pandas.to_numeric(..., errors='coerce') and pandas.to_datetime do; if it is, "
+        "give it the dtype category.",
+        stacklevel=3,
+    )
 
 
 def text_as_objects(values):

@@ -122,7 +122,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             Rows. NaN and None are missing cells; columns of strings or of dtype category are
             categorical.
         y : array-like of shape (n_context,) or (n_context, n_targets)
-            Targets; NaN, in all targets of a row, marks an unlabelled row.
+            Targets; NaN, in all targets of a row, marks an unlabelled row. Several are read
+            together, so that the predictions of one depend a little on the others: for independent
+            ones take :class:`sklearn.multioutput.MultiOutputRegressor`.
 
         Returns
         -------

@@ -1,5 +1,6 @@
 """What estimators share whose network reads rows of one fixed length."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -121,6 +122,12 @@ class RowEstimator(MetaEstimator):
         if table:
             if reset:
                 self.encoder_ = TableEncoder().fit(X)
+            elif has_y and (unseen := self.encoder_.unseen_categories(X)):
+                warnings.warn(
+                    f"Columns {unseen} hold categories that the rows of the first call had not: "
+                    "they are read as missing cells. Show rows with every category at first.",
+                    stacklevel=4,
+                )
             X = encode(self.encoder_, X)
         elif X.shape[1] != self.learner_.n_inputs:
             raise ValueError(

@@ -88,7 +88,9 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     To cross-validate where some labels are -1 take
     :class:`sklearn_meta.model_selection.SemiSupervisedSplit`: other splitters put these rows into
-    test sets, too, where every answer to them counts as wrong.
+    test sets, too, where every answer to them counts as wrong. To scikit-learn's voting, stacking,
+    bagging, one-vs-rest and calibration give the labelled rows alone: they count the labels before
+    an estimator sees them, and take -1 for a class.
 
     References
     ----------

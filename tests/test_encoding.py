@@ -107,7 +107,7 @@ def test_dates_as_objects_of_python_and_of_numpy():
     spans = [timedelta(days=1), np.timedelta64(1, "D"), None]
     np.testing.assert_array_equal(encode(objects(*spans)), [[86400], [86400], [nan]])
     assert TableEncoder().fit(objects(date(1970, 1, 2), "now")).categorical_ == [0]
-    with pytest.raises(ValueError, match="Column 0 held categories in fit and holds dates now"):
+    with pytest.raises(ValueError, match="Column 'a' held categories in fit and holds dates now"):
         TableEncoder().fit(frame(["1970-01-02"])).transform(frame([datetime(1970, 1, 2)]))
 
 
@@ -115,8 +115,8 @@ def test_dates_as_objects_of_python_and_of_numpy():
 def test_dates_of_fit_are_no_numbers_later(column):
     days = pd.DataFrame({"day": pd.to_datetime(["1970-01-02", None])})
     later = pd.DataFrame({"day": column})
-    for table in (later, later.to_numpy()):
-        with pytest.raises(ValueError, match="Column 0 held dates in fit and holds none now"):
+    for table, name in ((later, "'day'"), (later.to_numpy(), 0)):
+        with pytest.raises(ValueError, match=f"Column {name} held dates in fit and holds none now"):
             TableEncoder().fit(days).transform(table)
     missing = pd.DataFrame({"day": [np.nan, None]})
     assert np.isnan(TableEncoder().fit(days).transform(missing)).all()
@@ -128,9 +128,9 @@ def test_dates_of_fit_are_no_numbers_later(column):
 def test_dates_of_fit_are_no_durations_later(later):
     dates = pd.DataFrame({"d": pd.date_range("2020", periods=4)})
     durations = pd.DataFrame({"d": later})
-    with pytest.raises(ValueError, match="Column 0 held dates in fit and holds durations now"):
+    with pytest.raises(ValueError, match="Column 'd' held dates in fit and holds durations now"):
         TableEncoder().fit(dates).transform(durations)
-    with pytest.raises(ValueError, match="Column 0 held durations in fit and holds dates now"):
+    with pytest.raises(ValueError, match="Column 'd' held durations in fit and holds dates now"):
         TableEncoder().fit(durations).transform(dates)
     encoder = TableEncoder().fit(dates)
     del encoder.durations_  # as it was pickled before there were such
@@ -140,7 +140,7 @@ def test_dates_of_fit_are_no_durations_later(later):
 def test_numbers_of_fit_are_no_dates_later():
     days = pd.DataFrame({"day": pd.to_datetime(["1970-01-02", None])})
     for numbers in (pd.DataFrame({"day": [1, 2]}), np.array([[1.0], [2.0]])):
-        with pytest.raises(ValueError, match="Column 0 held numbers in fit and holds dates now"):
+        with pytest.raises(ValueError, match="Column 'day' held numbers in fit and holds dates"):
             TableEncoder().fit(numbers).transform(days)
         assert np.isnan(TableEncoder().fit(numbers).transform(days[1:])).all()
     empty = TableEncoder().fit(pd.DataFrame({"day": [None, None]}))
@@ -255,9 +255,9 @@ def test_a_category_without_a_value_is_missing_among_numbers():
 def test_text_that_arrives_in_a_numeric_column_is_an_error():
     table = pd.DataFrame({"a": ["x", "y"], "b": [1.0, 2.0]})
     encoder = TableEncoder().fit(table)
-    with pytest.raises(ValueError, match="Column 1 was numeric in fit and holds text now"):
+    with pytest.raises(ValueError, match="'b' was numeric in fit and holds text now: .*: 'many'"):
         encoder.transform(table.assign(b=["1", "many"]))
-    with pytest.raises(ValueError, match="Column 0 was numeric in fit"):
+    with pytest.raises(ValueError, match="Column 0 was numeric in fit.*float: 'many'"):
         encode(np.zeros((2, 1)), objects(1.0, "many"))
 
 
@@ -276,6 +276,52 @@ def test_categories_that_look_like_numbers_are_found_again(fitted, later):
     np.testing.assert_array_equal(encode(fitted, later), [[1, 0, 0], [0, 1, 0]])
 
 
+@pytest.mark.parametrize(
+    "cell, but",
+    [
+        ("{:.1f}", "but for '[?]'"),
+        ("${:,.2f}", "but for '[?]'"),
+        ("{:.1f} %", "but for '[?]'"),
+        ("2024-01-05T{:05.2f}", "but for '[?]'"),
+    ],
+)
+def test_text_that_was_meant_for_numbers_is_told(cell, but):
+    cells = [cell.format(i) for i in range(30)]
+    with pytest.warns(UserWarning, match=f"Column 'a' holds text, most of .*{but}.*to_numeric"):
+        TableEncoder().fit(frame([*cells, "?"], TEXT))
+    with pytest.warns(UserWarning, match="Column 0 holds text, most of .*, such as"):
+        TableEncoder().fit(objects(*(f"{c} $" for c in cells)))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "column",
+    [
+        [f"item {i}" for i in range(40)],
+        [f"A{i}" for i in range(40)],
+        ["1", "2", "?"] * 20,  # so few that each can be learned
+        pd.Categorical([f"{i:05}" for i in range(40)]),
+        [*map(str, range(15)), *(f"unknown {i}" for i in range(15))],
+    ],
+)
+def test_of_categories_nothing_is_told(column):
+    table = pd.DataFrame({"a": column})
+    encoder = TableEncoder().fit(table)
+    assert encoder.categorical_ == [0] and encoder.unseen_categories(table) == []
+
+
+def test_categories_that_fit_has_not_seen_have_a_name():
+    table = pd.DataFrame({"a": ["x", "y", None], "b": [1.0, 2.0, 3.0], "c": ["1", "u", "u"]})
+    encoder = TableEncoder().fit(table)
+    assert encoder.unseen_categories(table.assign(c=[1, None, "u"])) == []
+    assert encoder.unseen_categories(table.assign(a=["z", "x", "x"], c=["u", 2.0, "u"])) == [
+        "a",
+        "c",
+    ]
+    assert encoder.unseen_categories(table.assign(a="z").to_numpy()) == [0]
+    assert TableEncoder().fit(np.zeros((2, 2))).unseen_categories(np.ones((2, 2))) == []
+
+
 def test_rare_categories_share_a_column():
     values = ["a"] * 5 + ["b"] * 4 + ["c", "d", "e", None]
     encoder = TableEncoder(max_categories=3).fit(frame(values))
@@ -284,7 +330,7 @@ def test_rare_categories_share_a_column():
     np.testing.assert_array_equal(found[:-1].sum(0), [5, 4, 3])
     np.testing.assert_array_equal(found[9:12], [[0, 0, 1]] * 3)
     assert np.isnan(encoder.transform(frame(["f"]))).all()
-    many = frame([f"{i:03}" for i in range(200)], TEXT)
+    many = frame([f"{i:03}" for i in range(200)], "category")
     assert TableEncoder().fit_transform(many).shape == (200, 20)
 
 

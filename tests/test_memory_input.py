@@ -1,6 +1,7 @@
 """Streams that are asked for what cannot be, and parameters that change on the way."""
 
 import copy
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -323,3 +324,16 @@ def test_long_streams_are_read_in_blocks_with_the_same_answers(monkeypatch):
     expected = MANNClassifier(n_estimators=2).fit(X, y).predict_proba(X)
     monkeypatch.setattr(base, "MOMENTS_AT_ONCE", 7)
     assert_array_equal(MANNClassifier(n_estimators=2).fit(X, y).predict_proba(X), expected)
+
+
+@pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
+def test_categories_that_come_late_in_a_stream_are_told(kind):
+    table = pd.DataFrame({"shop": list("abab"), "x": [1.0, 2.0, 3.0, 4.0]})
+    stream = kind(n_estimators=1).partial_fit(table, [0, 1, 0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream.partial_fit(table[::-1], [1, 0, 1, 0]).predict(table.assign(shop="z"))
+    with pytest.warns(UserWarning, match=r"Columns \['shop'\] hold categories that .* first call"):
+        stream.partial_fit(table.assign(shop="z"), [0, 1, 0, 1])
+    with pytest.warns(UserWarning, match="every category at first"):
+        stream.predict_online(table.assign(shop="z"), [0, 1, 0, 1])

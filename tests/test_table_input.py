@@ -131,9 +131,9 @@ def test_a_gap_in_a_list_of_a_stream_is_no_category():
 @pytest.mark.parametrize("table", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 @pytest.mark.parametrize("transductive", [True, False])
 def test_text_in_a_column_of_numbers_is_an_error_whatever_the_others_are(table, transductive):
-    with pytest.raises(ValueError, match="Column 0 was numeric in fit and holds text now"):
+    with pytest.raises(ValueError, match="Column 'a' was numeric in fit and holds text now"):
         classify(table.iloc[FEW], table.assign(a="x"), transductive=transductive)
-    with pytest.raises(ValueError, match="Column 0 was numeric in fit and holds text now"):
+    with pytest.raises(ValueError, match="Column 'a' was numeric in fit and holds text now"):
         one = table.astype({"a": object})
         one.iloc[7, 0] = "?"
         classify(table.iloc[FEW], one, transductive=transductive)
@@ -201,7 +201,7 @@ def test_names_beside_numbers_are_refused_but_for_the_mark(form):
 
 def test_dates_beside_numbers_are_told_so_in_a_batch_too():
     days = pd.DataFrame({"day": pd.date_range("2020", periods=15)})
-    with pytest.raises(ValueError, match="Task 0: Column 0 held dates in fit and holds none now"):
+    with pytest.raises(ValueError, match="Task 0: Column 'day' held dates in fit and holds none"):
         classify_batch(days, days.astype("int64"))
 
 

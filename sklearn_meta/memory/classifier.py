@@ -162,7 +162,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            As in ``fit``. Categories are those of the first call: later ones are missing cells.
+            As in ``fit``. Categories are those of the first call: later ones are missing cells,
+            of which a warning tells.
         y : array-like of shape (n_rows,)
         classes : array-like of shape (n_classes,), default=None
             Labels that may come. Others may come as well: none needs to be declared.

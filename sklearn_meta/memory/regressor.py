@@ -115,7 +115,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            As in ``fit``. Categories are those of the first call: later ones are missing cells.
+            As in ``fit``. Categories are those of the first call: later ones are missing cells,
+            of which a warning tells.
         y : array-like of shape (n_rows,)
 
         Returns

@@ -8,7 +8,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from ..cells import concat_frames, in_seconds, is_missing_value, text_as_objects
+from ..cells import (
+    concat_frames,
+    in_seconds,
+    is_missing_value,
+    text_as_objects,
+    warn_of_numbers,
+)
 
 #: Dates, times of day and durations as objects; datetime and pandas' Timestamp are dates.
 _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
@@ -72,6 +78,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ------
         ValueError
             If a column is of complex numbers, or a cell is a list, dict, set or array.
+
+        Warns
+        -----
+        UserWarning
+            If a column of text, not of dtype category, has more than ``max_categories`` of them,
+            and most look like numbers or dates: a single "?" makes text of a column of numbers.
         """
         cells = list(columns_of(X)) if categorical or not _is_matrix(X) else []
         columns = [
@@ -87,8 +99,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.encoders_ = {}
         self.n_features_in_ = np.shape(X)[1]
         n_columns_out = self.n_features_in_ - len(self.categorical_)
+        names = _names(X)
         for j in self.categorical_:
             known = columns[j][np.not_equal(columns[j], None)]
+            if j not in categorical and str(cells[j][1]) != "category":
+                warn_of_numbers(names[j], known, self.max_categories)
             encoder = OneHotEncoder(
                 drop="if_binary",
                 max_categories=self.max_categories,
@@ -129,34 +144,53 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         if not self.encoders_ and not self.times_ and _is_matrix(X):
             return X.astype(np.float64)
-        blocks = []
+        blocks, names = [], _names(X)
         for j, (values, dtype) in enumerate(columns_of(X)):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
                 if _is_of_times(dtype):
-                    raise _changed(j, "categories", "dates")
+                    raise _changed(names[j], "categories", "dates")
                 blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
                 column = read_column(values, dtype)
                 if column.dtype == object and (j in self.unseen_ or _is_empty(column)):
                     column = np.full(len(column), np.nan)
                 elif j not in self.unseen_:
-                    self._check_unit(j, column, dtype)
-                blocks.append(_as_float(column, j)[:, None])
+                    self._check_unit(j, names[j], column, dtype)
+                blocks.append(_as_float(column, names[j])[:, None])
         return np.hstack([np.empty((len(X), 0)), *blocks])
 
-    def _check_unit(self, j, column, dtype):
+    def unseen_categories(self, X):
+        """Of a table, names of the columns with a category that ``fit`` has not seen.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_rows, n_features_in_)
+
+        Returns
+        -------
+        list
+            Of names, or of positions where columns have none.
+        """
+        found, names = [], _names(X)
+        for j, (values, _) in enumerate(columns_of(X)) if self.encoders_ else ():
+            if j in self.encoders_:
+                known = {None, *map(str, self.encoders_[j].categories_[0])}
+                found += [names[j]] if set(_as_text(values)) - known else []
+        return found
+
+    def _check_unit(self, j, name, column, dtype):
         """Refuse numbers where ``fit`` has seen seconds of dates, or the other way round."""
         if self.times_ is None or _is_empty(column):
             return
         was_times, is_times = j in self.times_, _is_of_times(dtype)
         if was_times != is_times:
-            raise _changed(j, *(("dates", "none") if was_times else ("numbers", "dates")))
+            raise _changed(name, *(("dates", "none") if was_times else ("numbers", "dates")))
         if is_times and self.durations_ is not None:
             was, now = (
                 "durations" if d else "dates" for d in (j in self.durations_, dtype.kind == "m")
             )
             if was != now:
-                raise _changed(j, was, now)
+                raise _changed(name, was, now)
 
     @staticmethod
     def _one_hot(encoder, column):
@@ -292,6 +326,10 @@ def _are_numbers(column, dtype):
     return all(isinstance(value, Number) for value in column[~is_missing(column)])
 
 
+def _is_number(text):
+    return _is_numeric(np.array([text], dtype=object))
+
+
 def _is_numeric(column):
     try:
         to_float(column)
@@ -332,17 +370,24 @@ def _is_of_times(dtype):
     return getattr(dtype, "kind", "O") in "mM"
 
 
-def _changed(j, before, now):
+def _names(X):
+    """Names of the columns of a table, or their positions."""
+    return list(X.columns) if hasattr(X, "columns") else range(np.shape(X)[1])
+
+
+def _changed(name, before, now):
     return ValueError(
-        f"Column {j} held {before} in fit and holds {now} now: convert it before both, as "
+        f"Column {name!r} held {before} in fit and holds {now} now: convert it before both, as "
         "pandas.to_datetime does."
     )
 
 
-def _as_float(column, j):
+def _as_float(column, name):
     if column.dtype == object:
+        cell = next((cell for cell in column if cell is not None and not _is_number(cell)), "")
         raise ValueError(
-            f"Column {j} was numeric in fit and holds text now: could not convert string to float."
+            f"Column {name!r} was numeric in fit and holds text now: could not convert string to "
+            f"float: {cell!r}. Convert it before both, as pandas.to_numeric does."
         )
     return column
 
