@@ -257,6 +257,10 @@ def test_text_that_arrives_in_a_numeric_column_is_an_error():
     encoder = TableEncoder().fit(table)
     with pytest.raises(ValueError, match="'b' was numeric in fit and holds text now: .*: 'many'"):
         encoder.transform(table.assign(b=["1", "many"]))
+    numbers = pd.Series(["1", None, "3.5"], dtype=TEXT)
+    for dtype in (object, TEXT, "category"):
+        found = encoder.transform(pd.DataFrame({"a": list("xyx"), "b": numbers.astype(dtype)}))
+        np.testing.assert_array_equal(found[:, 1], [1, nan, 3.5])
     with pytest.raises(ValueError, match="Column 0 was numeric in fit.*float: 'many'"):
         encode(np.zeros((2, 1)), objects(1.0, "many"))
 

@@ -326,10 +326,6 @@ def _are_numbers(column, dtype):
     return all(isinstance(value, Number) for value in column[~is_missing(column)])
 
 
-def _is_number(text):
-    return _is_numeric(np.array([text], dtype=object))
-
-
 def _is_numeric(column):
     try:
         to_float(column)
@@ -383,13 +379,13 @@ def _changed(name, before, now):
 
 
 def _as_float(column, name):
-    if column.dtype == object:
-        cell = next((cell for cell in column if cell is not None and not _is_number(cell)), "")
+    if column.dtype == object and not _is_numeric(column):
+        cell = next(cell for cell in column if not _is_numeric(np.array([cell], dtype=object)))
         raise ValueError(
             f"Column {name!r} was numeric in fit and holds text now: could not convert string to "
             f"float: {cell!r}. Convert it before both, as pandas.to_numeric does."
         )
-    return column
+    return to_float(column)
 
 
 def is_missing(column):
