@@ -5,8 +5,8 @@ import warnings
 
 import numpy as np
 
-#: Text that may have been meant for a number, with its unit, or for a date.
-_LIKE_NUMBERS = re.compile(r"[\W\dTZe]*\d[\W\dTZe]*")
+#: Text that may have been meant for a number, with a sign such as $ or %, or for a date.
+_LIKE_NUMBERS = re.compile(r"(?=\D*\d)[\W\dTZeE]+")
 
 
 def is_missing_value(value):

@@ -122,13 +122,14 @@ class RowEstimator(MetaEstimator):
         if table:
             if reset:
                 self.encoder_ = TableEncoder().fit(X)
-            elif has_y and (unseen := self.encoder_.unseen_categories(X)):
+            encoded = encode(self.encoder_, X)
+            if has_y and not reset and (unseen := self.encoder_.unseen_categories(X)):
                 warnings.warn(
                     f"Columns {unseen} hold categories that the rows of the first call had not: "
                     "they are read as missing cells. Show rows with every category at first.",
-                    stacklevel=4,
+                    stacklevel=5,
                 )
-            X = encode(self.encoder_, X)
+            X = encoded
         elif X.shape[1] != self.learner_.n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, and backbone={as_text(self.backbone)} reads vectors "
@@ -193,7 +194,8 @@ def _check_pictures(dataset, learner):
 def _check_rendered(dataset, vectors, learner):
     """Refuse ``vectors`` that make of some rows what the network does not read."""
     some = np.unique(np.linspace(0, len(dataset.X) - 1, 16).astype(int))
-    rendered = np.asarray(vectors(dataset.X[some], np.arange(len(some)), np.random.default_rng(0)))
+    classes = np.arange(len(some)) % 2
+    rendered = np.asarray(vectors(dataset.X[some], classes, np.random.default_rng(0)))
     shape = (len(some), learner.n_inputs)
     if rendered.shape != shape or rendered.dtype.kind not in "fiub":
         raise ValueError(
@@ -202,7 +204,7 @@ def _check_rendered(dataset, vectors, learner):
         )
     if learner.inputs not in PICTURES:
         return
-    if not _are_pixels(rendered) or rendered.max() < FAINTEST:
+    if not _are_pixels(rendered) or 0 < rendered.max() < FAINTEST:
         raise ValueError(
             f"The network reads pixels in [0, 1], and vectors makes {rendered.min():g} to "
             f"{rendered.max():g} of {dataset.name!r}: bytes are 0 to 255, and to be divided by 255."

@@ -297,6 +297,20 @@ def test_text_that_was_meant_for_numbers_is_told(cell, but):
         TableEncoder().fit(objects(*(f"{c} $" for c in cells)))
 
 
+@pytest.mark.parametrize("dtype", [object, TEXT, "category"])
+def test_text_of_numbers_in_a_column_that_fit_has_not_seen_is_numbers(dtype):
+    encoder = TableEncoder().fit(frame([None, None], object))
+    found = encoder.transform(frame(["1", "2.5"]).astype(dtype))
+    np.testing.assert_array_equal(found, [[1], [2.5]])
+    assert np.isnan(encoder.transform(frame(["1", "many"]).astype(dtype))).all()
+
+
+def test_long_text_is_looked_at_once():
+    """Vectors that a file holds as text: each cell would take a second, and another one twice."""
+    cells = [str([i / 7] * 4000)[:-1] + ", nan]" for i in range(30)]
+    assert TableEncoder().fit(frame(cells, TEXT)).categorical_ == [0]
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "column",

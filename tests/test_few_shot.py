@@ -560,6 +560,24 @@ def test_vectors_may_be_any_function():
         assert np.isfinite(made.history_[-1]["train_loss"])
 
 
+def test_vectors_may_know_few_classes_and_pictures_may_be_blank():
+    """What is looked at beforehand is rendered as of two classes, and white is no fault."""
+    images = np.random.default_rng(0).integers(256, size=(40, 784)).astype(np.uint8)
+    images[::3] = 0
+    fade, learner = np.linspace(0.5, 1, 5), small_learner(inputs="images", n_inputs=784)
+    quick = {"max_steps": 1, "batch_size": 2, "verbose": False}
+    few = FewShotTransformerClassifier(learner)
+    made = few.meta_fit(
+        [
+            Dataset("mine", images, np.arange(40) % 4),
+            Dataset("blank", 0 * images, np.arange(40) % 4),
+        ],
+        vectors=lambda X, classes, rng: X / 255 * fade[classes][:, None],
+        **quick,
+    )
+    assert np.isfinite(made.history_[-1]["train_loss"])
+
+
 def test_colours_are_read_channel_after_channel():
     """Divided by 255 alone, bytes that come pixel by pixel would be another picture."""
     images = np.random.default_rng(0).integers(256, size=(4, 16, 16, 3)).astype(np.uint8)

@@ -307,6 +307,8 @@ def test_card_and_weights_are_of_one_commit_though_the_branch_moves(hub, client,
     learner = client(load_learner, f"hub:{NAME}", cache_dir=tmp_path / "cache")
     assert is_learner(learner, 3) and learner.card["hub"] == f"hub:{NAME}@{first}"
     assert hub.repositories[NAME].refs["main"] != first
+    offline = {"cache_dir": tmp_path / "cache", "local_files_only": True}
+    assert is_learner(client(load_learner, NAME, **offline), 3)
 
 
 def test_an_update_that_fails_leaves_the_weights_before_it(hub, client, tmp_path):

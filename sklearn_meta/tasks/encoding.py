@@ -31,7 +31,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     missing, too. A two-valued column becomes one column, whose sign the order of the two names
     decides. Dates, times of day and durations are numbers, of seconds, and a period is when it
     begins. A column of which ``fit`` has seen no cell is one column: numbers that it holds later
-    are taken as they are, and text is missing.
+    are taken as they are, and other text is missing.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            As in ``fit``; or if there are more or fewer columns, or one of numbers holds text or
-            dates now, one of categories dates, one of dates numbers or durations.
+            As in ``fit``; or if there are more or fewer columns, or one of numbers holds other text
+            or dates now, one of categories dates, one of dates numbers or durations.
         NotFittedError
             If there was no ``fit``.
         """
@@ -152,7 +152,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
                 column = read_column(values, dtype)
-                if column.dtype == object and (j in self.unseen_ or _is_empty(column)):
+                text = column.dtype == object and not _is_numeric(column)
+                if text and j in self.unseen_ or _is_empty(column):
                     column = np.full(len(column), np.nan)
                 elif j not in self.unseen_:
                     self._check_unit(j, names[j], column, dtype)

@@ -4,8 +4,9 @@ All that the package knows of ``huggingface_hub`` is in this file. It is importe
 and asked for files by name only: nothing else of a repository is fetched, and nothing is run.
 """
 
+import os
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -99,18 +100,27 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False, guessed=Fals
             local_files_only=local_files_only,
             library_name="sklearn_meta",
         )
-        # All are of one commit, even if the branch moves in between. The client notes where a
-        # branch is before it downloads: it is asked for a commit, so that until all of that is
-        # there the branch stays, for who has no connection, at the last that is whole.
+        # All are of one commit, even if the branch moves in between. The client would note where
+        # a branch is before it downloads: it is asked for a commit, and the branch noted, for who
+        # has no connection, when all files of that are there.
         revision = hub_id.revision or client.constants.DEFAULT_REVISION
         commit = download(names[0], revision=revision, dry_run=True).commit_hash
         folder = Path([download(name, revision=commit) for name in names][0]).parent
-        noted = client.try_to_load_from_cache(
-            hub_id.repo, names[0], revision=revision, cache_dir=cache_dir
-        )
-        if not isinstance(noted, str) or Path(noted).parent != folder:
-            download(names[0], revision=revision)
+        if revision != commit:
+            _note(folder, revision)
     return folder
+
+
+def _note(folder, revision):
+    """Note in the cache that a branch or tag is at the commit of a folder, if that may be."""
+    note = folder.parents[1] / "refs" / revision
+    if note.is_file() and note.read_text() == folder.name:
+        return
+    with suppress(OSError):  # a cache that only others write to
+        note.parent.mkdir(parents=True, exist_ok=True)
+        written = note.with_name(f"{note.name}.{os.getpid()}.tmp")
+        written.write_text(folder.name)
+        written.replace(note)
 
 
 def _ask_once(client, hub_id, name, cache_dir):
