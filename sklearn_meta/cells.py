@@ -24,6 +24,12 @@ def is_missing_value(value):
         return False
 
 
+def is_missing(column):
+    """Mask of the cells of an array that hold None, NaN or pandas' NA."""
+    # No ufunc: under Python 3.13 NumPy warns of a NaN that compares itself.
+    return np.array([is_missing_value(value) for value in column], dtype=bool)
+
+
 def warn_of_numbers(name, known, most):
     """Warn of cells, more than ``most`` different ones, of which most look like numbers."""
     different = set(known)

@@ -218,13 +218,13 @@ def _digest(tensors, header):
 
 def _difference(theirs, ours):
     """In words; of tables their contents, which say more than the digest of their order."""
+    if "data" not in theirs:  # of a version that knew names alone
+        return difference(theirs, ours)
     orders = ("tables", "validation_tables")
     pair = ({k: v for k, v in run.items() if k not in orders} for run in (theirs, ours))
-    told = "" if "data" not in theirs else difference(*pair)
-    if told or "data" not in theirs:
-        return told or difference(theirs, ours)
-    differing = [name for name in orders if theirs.get(name) != ours.get(name)]
-    return f"{' and '.join(differing)} are the same in another order" if differing else ""
+    moved = [name for name in orders if theirs.get(name) != ours.get(name)]
+    told = f"{' and '.join(moved)} are the same in another order" if moved else ""
+    return difference(*pair) or told
 
 
 def _plain(value):

@@ -16,7 +16,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
-from .cells import is_missing_value
+from .cells import is_missing
 from .model_selection import Transductive
 
 
@@ -79,7 +79,7 @@ def preparation():
 
 def _numbers(X):
     """Positions of the columns that our own estimators read as numbers; but not of booleans."""
-    from .tasks.encoding import columns_of, is_missing, read_column  # with which torch comes
+    from .tasks.encoding import columns_of, read_column  # with which torch comes
 
     numbers = []
     for j, (values, dtype) in enumerate(columns_of(X)):
@@ -103,8 +103,7 @@ def _as_float(X):
 def _as_text(X):
     """Names of categories, whatever they are; NaN where there is none."""
     X = np.asarray(X, dtype=object)
-    # No ufunc: of NaN that compares itself NumPy warns, under Python 3.13.
-    missing = np.array([is_missing_value(value) for value in X.flat], dtype=bool).reshape(X.shape)
+    missing = is_missing(X.ravel()).reshape(X.shape)
     return np.where(missing, np.nan, np.vectorize(str, otypes=[object])(X))
 
 

@@ -9,10 +9,10 @@ from sklearn.utils import check_X_y, column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .cells import is_missing
 from .heads import HEADS
 from .table_validation import as_cells, check_classes, check_dense
 from .tables import TableEstimator
-from .tasks.encoding import is_missing
 
 
 class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):

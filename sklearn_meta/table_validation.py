@@ -9,8 +9,8 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from .cells import text_as_objects, whole_labels
-from .tasks.encoding import in_pandas, is_missing
+from .cells import is_missing, text_as_objects, whole_labels
+from .tasks.encoding import in_pandas
 
 
 def check_classes(y):

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..cells import (
     concat_frames,
     in_seconds,
+    is_missing,
     is_missing_value,
     text_as_objects,
     warn_of_numbers,
@@ -152,8 +153,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
                 column = read_column(values, dtype)
-                text = column.dtype == object and not _is_numeric(column)
-                if text and j in self.unseen_ or _is_empty(column):
+                if column.dtype == object and _is_numeric(column):  # text of numbers, or no cell
+                    column = to_float(column)
+                if column.dtype == object and j in self.unseen_:
                     column = np.full(len(column), np.nan)
                 elif j not in self.unseen_:
                     self._check_unit(j, names[j], column, dtype)
@@ -175,8 +177,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         found, names = [], _names(X)
         for j, (values, _) in enumerate(columns_of(X)) if self.encoders_ else ():
             if j in self.encoders_:
-                known = {None, *map(str, self.encoders_[j].categories_[0])}
-                found += [names[j]] if set(_as_text(values)) - known else []
+                seen = {None} | _categories(self.encoders_[j])
+                found += [names[j]] if set(_as_text(values)) - seen else []
         return found
 
     def _check_unit(self, j, name, column, dtype):
@@ -195,12 +197,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _one_hot(encoder, column):
-        categories = {str(value) for value in encoder.categories_[0]}  # None is not among them
+        categories = _categories(encoder)  # None is not among them
         known = np.array([value in categories for value in column], dtype=bool)
         encoded = np.full((len(column), len(encoder.get_feature_names_out())), np.nan)
         if known.any():
             encoded[known] = encoder.transform(column[known][:, None])
         return encoded
+
+
+def _categories(encoder):
+    """Names of those that a OneHotEncoder has seen, a set of str."""
+    return set(map(str, encoder.categories_[0]))
 
 
 def in_pandas(X):
@@ -380,15 +387,10 @@ def _changed(name, before, now):
 
 
 def _as_float(column, name):
-    if column.dtype == object and not _is_numeric(column):
+    if column.dtype == object:
         cell = next(cell for cell in column if not _is_numeric(np.array([cell], dtype=object)))
         raise ValueError(
             f"Column {name!r} was numeric in fit and holds text now: could not convert string to "
             f"float: {cell!r}. Convert it before both, as pandas.to_numeric does."
         )
-    return to_float(column)
-
-
-def is_missing(column):
-    """Mask of the cells of an array that hold None, NaN or pandas' NA."""
-    return np.array([is_missing_value(value) for value in column], dtype=bool)
+    return column

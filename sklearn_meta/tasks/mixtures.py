@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from sklearn.utils import check_array, check_consistent_length
 
-from ..cells import text_as_objects
+from ..cells import is_missing, text_as_objects
 from .dataset import Dataset
-from .encoding import is_missing
 from .pairs import is_continuous
 from .sources import Mixture, Tables, check_source
 

@@ -5,9 +5,9 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import type_of_target
 
-from ..cells import text_as_objects
+from ..cells import is_missing, text_as_objects
 from .dataset import Dataset
-from .encoding import TableEncoder, in_pandas, is_missing
+from .encoding import TableEncoder, in_pandas
 
 
 def as_dataset(X, y, name="dataset", metadata=None):

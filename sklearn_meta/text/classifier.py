@@ -16,8 +16,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
-from ..cells import text_as_objects, whole_labels
-from ..tasks.encoding import is_missing
+from ..cells import is_missing, text_as_objects, whole_labels
 from ..tasks.texts import check_texts, tokens_of
 from ..wide import KnownTasks, OwnLinear, fit_shared
 from .base import TextEstimator
