@@ -91,6 +91,9 @@ class RowEstimator(MetaEstimator):
         """Slices of the rows that are read at a time; one, if there is none."""
         return gen_batches(max(n_rows, 1), int(self.chunk_size))  # it may be numpy's
 
+    def _new_encoder(self):
+        return TableEncoder()
+
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
         if reset:
@@ -121,12 +124,13 @@ class RowEstimator(MetaEstimator):
             vars(self).pop("encoder_", None)
         if table:
             if reset:
-                self.encoder_ = TableEncoder().fit(X)
+                self.encoder_ = self._new_encoder().fit(X)
             encoded = encode(self.encoder_, X)
             if has_y and not reset and (unseen := self.encoder_.unseen_categories(X)):
                 warnings.warn(
                     f"Columns {unseen} hold categories that the rows of the first call had not: "
-                    "they are read as missing cells. Show rows with every category at first.",
+                    "they are read as missing cells. Show rows with every category at first, or "
+                    "give the columns a dtype category that declares them.",
                     stacklevel=5,
                 )
             X = encoded

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,6 +40,8 @@ ONE_HOT = [[0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0]]  # of b, c, a, b
         frame(list("bcab"), "str"),
         frame(list("bcab"), "string"),
         frame([2, 3, 1, 2], "category"),  # numbers that the user calls categories
+        frame(["2", "3", "1", "2"], "category"),
+        frame(["2", "3", "1", "2"], pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
         frame([2, "x", 1, 2], object),
         objects(*"bcab"),
         objects(2, "x", 1, 2),
@@ -64,6 +67,7 @@ def test_categories_are_one_hot_in_sorted_order(table):
         objects(2.5, None, -1),
         objects(2.5, pd.NA, -1),
         objects("2.5", nan, "-1"),
+        *(frame(["2.5", None, "-1"], dtype) for dtype in (object, "str", "string[pyarrow]")),
     ],
     ids=lambda table: f"{type(table).__name__}",
 )
@@ -149,7 +153,6 @@ def test_numbers_of_fit_are_no_dates_later():
 
 @pytest.mark.parametrize("dtype", ["arrow", object])
 def test_decimals_are_numbers(dtype):
-    pa = pytest.importorskip("pyarrow")
     if dtype == "arrow":
         dtype = pd.ArrowDtype(pa.decimal128(8, 2))
     column = pd.Series([Decimal("1.25"), None, Decimal("-3.50")], dtype=dtype)
@@ -407,3 +410,13 @@ def test_each_row_is_encoded_for_itself(rows, as_frame):
     np.testing.assert_array_equal(np.vstack(one_by_one), found)
     gaps = np.array([[v is None or v != v for v in row] for row in rows])
     assert np.isnan(found).any(axis=1).tolist() == gaps.any(axis=1).tolist()
+
+
+def test_declared_categories_are_columns_though_no_row_has_them():
+    shops = pd.CategoricalDtype(["b", "a", "c"])
+    table = pd.DataFrame({"shop": pd.Series([None, "a"], dtype=shops), "x": [1.0, 2.0]})
+    encoder = TableEncoder(declared=True).fit(table)
+    assert encoder.categorical_ == [0] and encoder.n_columns_out_ == 4
+    np.testing.assert_array_equal(encoder.transform(table), [[nan] * 3 + [1], [1, 0, 0, 2]])
+    assert TableEncoder(declared=True).fit(table[:1]).categorical_ == [0]
+    assert TableEncoder().fit(table[:1]).unseen_ == [0]

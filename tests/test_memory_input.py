@@ -341,3 +341,22 @@ def test_categories_that_come_late_in_a_stream_are_told(kind):
     assert warned[0].filename == __file__
     with pytest.warns(UserWarning, match="every category at first"):
         stream.predict_online(table.assign(shop="z"), [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
+def test_declared_categories_are_known_before_a_row_shows_them(kind):
+    shops = pd.CategoricalDtype(["a", "b", "c"])
+    table = pd.DataFrame({"x": np.arange(6.0), "shop": pd.Series(list("abcabc"), dtype=shops)})
+    y = [0, 1, 2, 0, 1, 2]
+    classes = {"classes": [0, 1, 2]} if kind is MANNClassifier else {}
+    at_once = kind(n_estimators=1).partial_fit(table, y, **classes)
+    stream = kind(n_estimators=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(6):
+            stream.partial_fit(table[i : i + 1], y[i : i + 1], **classes)
+    assert stream.encoder_.n_columns_out_ == 4
+    assert_array_equal(stream.predict(table), at_once.predict(table))
+    plain = kind(n_estimators=1).partial_fit(table[:1].astype({"shop": object}), y[:1], **classes)
+    with pytest.warns(UserWarning, match="a dtype category that declares them"):
+        plain.partial_fit(table[1:], y[1:])

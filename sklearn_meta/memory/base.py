@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..fingerprint import weights_digest
 from ..memory_learner import MemoryLearner
 from ..rows import RowEstimator
+from ..tasks.encoding import TableEncoder
 from ..tasks.running import Moments, last, projection, running_moments, standardise
 
 #: Architectures that ``backbone`` names, and the keyword arguments of MANN they stand for.
@@ -77,6 +78,9 @@ class OnlineEstimator(RowEstimator):
             task=self._task,
             backbone_config=self._architectures[name],
         )
+
+    def _new_encoder(self):
+        return TableEncoder(declared=True)  # of a stream the first rows may show few categories
 
     def _begin(self, n_columns):
         """An empty state, but for a persistent memory that is of the same network and members."""

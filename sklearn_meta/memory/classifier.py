@@ -133,7 +133,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
             NaN and None are missing cells; columns of strings or of dtype category are
-            categorical. Weights for vectors read numbers only.
+            categorical, with what the dtype declares and what these rows show for categories.
+            Weights for vectors read numbers only.
         y : array-like of shape (n_rows,)
             Class labels, numbers or strings; -1 is a label like any other.
 

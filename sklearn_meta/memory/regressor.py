@@ -89,7 +89,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
             NaN and None are missing cells; columns of strings or of dtype category are
-            categorical. Weights for vectors read numbers only.
+            categorical, with what the dtype declares and what these rows show for categories.
+            Weights for vectors read numbers only.
         y : array-like of shape (n_rows,)
             Targets.
 

@@ -1,7 +1,6 @@
 """From any table to a matrix of floats in which NaN is an unobserved cell."""
 
 from datetime import UTC, date, datetime, time, timedelta
-from numbers import Number
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -38,6 +37,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     max_categories : int, default=20
         Columns at most that one categorical column becomes; rarer categories share one.
+    declared : bool, default=False
+        Whether categories that a dtype category declares count as seen, though no row has them:
+        for streams, which may show them later.
 
     Attributes
     ----------
@@ -55,8 +57,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     # Of encoders that were pickled before there were such; None: not known.
     unseen_, times_, durations_ = (), None, None
 
-    def __init__(self, max_categories=20):
+    def __init__(self, max_categories=20, *, declared=False):
         self.max_categories = max_categories
+        self.declared = declared
 
     def fit(self, X, y=None, *, categorical=()):
         """Find the categorical columns and their categories.
@@ -64,8 +67,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_rows, n_columns)
-            In a DataFrame, columns of dtype category or string are categorical; among columns of
-            objects, those that are not all numbers, and not all dates, times or durations.
+            Categorical are columns of dtype category, and others that are not all numbers, dates,
+            times or durations. Text of numbers is numbers, whatever its dtype.
         y : None
             Ignored.
         categorical : sequence of int, default=()
@@ -87,6 +90,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             and most look like numbers or dates: a single "?" makes text of a column of numbers.
         """
         cells = list(columns_of(X)) if categorical or not _is_matrix(X) else []
+        if self.declared:
+            cells = [
+                (np.append(c, dtype.categories) if str(dtype) == "category" else c, dtype)
+                for c, dtype in cells
+            ]
         columns = [
             _as_text(column) if j in categorical else read_column(column, dtype)
             for j, (column, dtype) in enumerate(cells)
@@ -103,7 +111,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         names = _names(X)
         for j in self.categorical_:
             known = columns[j][np.not_equal(columns[j], None)]
-            if j not in categorical and str(cells[j][1]) != "category":
+            if j not in categorical and not _is_categorical(cells[j][1]):
                 warn_of_numbers(names[j], known, self.max_categories)
             encoder = OneHotEncoder(
                 drop="if_binary",
@@ -269,7 +277,7 @@ def _values(column, dtype):
     if not isinstance(column, np.ndarray):  # numbers of numpy's stay, objects are slow
         is_plain = isinstance(dtype, np.dtype) and kind in "fiub"
         column = column.to_numpy(dtype=dtype if is_plain else object)
-    plain = column.dtype == object and str(dtype) != "category"  # which the user may call dates
+    plain = column.dtype == object and not _is_categorical(dtype)  # which may be called dates
     return (_seconds(column) if plain else None) or (column, dtype)
 
 
@@ -314,9 +322,7 @@ def read_column(column, dtype):
     kind = getattr(dtype, "kind", "O")
     if kind == "c":
         raise ValueError("Complex data not supported: make two columns of real numbers of it.")
-    numeric = kind in "fiubmM" and str(dtype) != "category"
-    if not numeric and (str(dtype) == "object" or _are_numbers(column, dtype)):
-        numeric = _is_numeric(column)
+    numeric = not _is_categorical(dtype) and (kind in "fiubmM" or _is_numeric(column))
     return to_float(column) if numeric else _as_text(column)
 
 
@@ -327,11 +333,9 @@ def _is_empty(column):
     return bool(np.isnan(column).all())
 
 
-def _are_numbers(column, dtype):
-    """Whether a column of a dtype of its own, as Arrow's decimals are, holds numbers."""
-    if str(dtype) == "category":
-        return False
-    return all(isinstance(value, Number) for value in column[~is_missing(column)])
+def _is_categorical(dtype):
+    """Whether a column was declared as categories, as pandas or Arrow do."""
+    return str(dtype) == "category" or str(dtype).startswith("dictionary<")
 
 
 def _is_numeric(column):
