@@ -183,11 +183,12 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         check_is_fitted(self)
         module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
         self._check_values(rows)
-        known, members = self._encoded(module, self.X_), self._members(module)
-        probabilities = [
-            self._probabilities(module, members, known, self._encoded(module, rows[chunk]))
-            for chunk in self._chunks(len(rows))
-        ]
+        with self._autocast():
+            known, members = self._encoded(module, self.X_), self._members(module)
+            probabilities = [
+                self._probabilities(module, members, known, self._encoded(module, rows[chunk]))
+                for chunk in self._chunks(len(rows))
+            ]
         return torch.cat(probabilities).cpu().numpy()
 
     def meta_fit(

@@ -7,13 +7,13 @@ import threading
 import torch
 
 #: Torch's generator belongs to the process: two threads that seeded it at once would draw by turns.
-_GENERATOR = threading.RLock()
+_GENERATOR, _UNDRAWN = threading.RLock(), threading.RLock()
 
 
 def _begin_anew():
-    """A forked child has no thread that would give the lock back."""
-    global _GENERATOR
-    _GENERATOR = threading.RLock()
+    """A forked child has no thread that would give the locks back."""
+    global _GENERATOR, _UNDRAWN
+    _GENERATOR, _UNDRAWN = threading.RLock(), threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
@@ -32,4 +32,15 @@ def seeded(seed=None):
     with _GENERATOR, torch.random.fork_rng(range(torch.cuda.device_count())):
         if seed is not None:
             torch.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
+def undrawn():
+    """Torch's own generator of the CPU, left as it was; for one thread at a time.
+
+    Not a part of :func:`seeded`, whose callbacks may wait for a thread that loads weights, and
+    which asks GPUs for their state, so that CUDA would start.
+    """
+    with _UNDRAWN, torch.random.fork_rng(()):
         yield

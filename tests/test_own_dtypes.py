@@ -171,3 +171,47 @@ def test_weights_that_are_loaded_are_as_they_are_saved(double):
     kept = load_file(path)
     loaded = weights.load_learner(path).state_dict()
     assert all(torch.equal(loaded[name], kept[name]) for name in kept)
+
+
+def opinions():
+    texts = ["a good film", "a bad film", "good stuff", "bad stuff"] * 2
+    model = MetaLSTMClassifier(width=4, max_epochs=1, random_state=0).fit(texts, [1, 0] * 4)
+    return lambda: model.predict_proba(texts)
+
+
+def points():
+    sets = np.random.default_rng(0).normal(size=(10, 4, 2))
+    model = SetTransformerClassifier(width=4, max_epochs=1, random_state=0).fit(sets, [0, 1] * 5)
+    return lambda: model.predict_proba(sets)
+
+
+ANSWERS = {
+    "classifier": lambda: (
+        lambda: MetaSemiSupervisedClassifier().fit(X[FEW], Y[FEW]).predict_proba(X)
+    ),
+    "regressor": lambda: lambda: MetaGPRegressor().fit(X[FEW], Y[FEW]).predict(X),
+    "mixture": lambda: lambda: AmortizedGMM(3).fit(X).means_,
+    "outliers": lambda: lambda: AmortizedOutlierDetector().fit(X).score_samples(X),
+    "memory": lambda: lambda: MANNClassifier().fit(X[FEW], Y[FEW]).predict_proba(X),
+    "few": lambda: lambda: FewShotTransformerClassifier().fit(X[FEW], Y[FEW]).predict_proba(X),
+    "texts": opinions,
+    "sets": points,
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_torch_is_set_to_changes_no_answer(name):
+    answers = ANSWERS[name]()
+    expected = answers()
+    with torch.autocast("cpu", torch.bfloat16):
+        np.testing.assert_array_equal(answers(), expected)
+    if name == "sets":  # which `fit` makes a network of torch's default
+        return
+    before = torch.get_default_dtype()
+    for dtype in (torch.bfloat16, torch.float64):
+        torch.set_default_dtype(dtype)
+        try:
+            found = answers()
+        finally:
+            torch.set_default_dtype(before)
+        np.testing.assert_array_equal(found, expected)

@@ -13,9 +13,11 @@ from sklearn.model_selection import cross_val_score
 from skorch.callbacks import Callback
 
 from sklearn_meta import MetaSemiSupervisedClassifier
-from sklearn_meta.seeding import seeded
+from sklearn_meta.seeding import seeded, undrawn
 from sklearn_meta.sets import SetTransformerClassifier
 from sklearn_meta.tasks import TablePrior
+from sklearn_meta.weights import load_learner
+from sklearn_meta.weights.store import FOLDER
 
 
 def test_draws_are_the_seeds_and_those_outside_stay_as_they_were():
@@ -87,3 +89,18 @@ def test_a_forked_child_does_not_wait_for_a_thread_that_it_has_not():
     done.set()
     thread.join()
     assert status == 0
+
+
+def test_weights_that_threads_load_at_once_leave_torch_as_it_was():
+    """What one had drawn would else be what the other found, and put back."""
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    path = FOLDER / "prior.safetensors"  # by its name it may have been loaded before
+    thread = threading.Thread(target=load_learner, args=(path,))
+    with undrawn():
+        thread.start()
+        torch.rand(1)
+        thread.join(0.5)
+        assert thread.is_alive()
+    thread.join()
+    assert torch.equal(torch.get_rng_state(), before)

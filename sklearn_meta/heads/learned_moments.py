@@ -101,7 +101,7 @@ class LearnedMoments(nn.Module):
         if not spherical:
             x = x * near_pairs_width(x, mask, columns, n_components).rsqrt()[:, None]
         # The mean is zero.
-        rank = (first * (mask.sum(1, keepdim=True) - 1)).round().long()
+        rank = (first * (mask.sum(1, keepdim=True) - 1).float()).round().long()
         first = from_middle_to_rim(x, mask).gather(1, rank)[:, 0]
         seeds = farthest_points(x, mask, n_components, columns, first)  # (B, K)
         present = torch.arange(seeds.shape[1], device=x.device) < n_components[:, None]
@@ -328,7 +328,7 @@ def near_pairs_width(x, mask, columns, n_components):
     B, N, D = x.shape
     n_points = mask.sum(1, keepdim=True)
     order = from_middle_to_rim(x, mask)
-    steps = (torch.arange(N_WITNESSES, device=x.device) + 0.5) / N_WITNESSES
+    steps = (torch.arange(N_WITNESSES, device=x.device).float() + 0.5) / N_WITNESSES
     places = (steps * n_points).long().clamp(max=N - 1)
     known = places.diff(dim=1, prepend=places.new_full((B, 1), -1)) != 0  # each point once
     witnesses = x.gather(1, order.gather(1, places)[..., None].expand(-1, -1, D))
@@ -337,7 +337,7 @@ def near_pairs_width(x, mask, columns, n_components):
     known = known[:, i] & known[:, j]
     # Of equal components, one pair in K is of one component; the nearer half of these is asked.
     n_columns = columns.sum(1)
-    n_near = (known.sum(1) / (2 * n_components)).long().clamp(min=12).maximum(n_columns + 2)
+    n_near = (known.sum(1).float() / (2 * n_components)).long().clamp(min=12).maximum(n_columns + 2)
     n_near = n_near.minimum(known.sum(1)).clamp(min=1)
     width = torch.ones_like(x[:, 0])
     for _ in range(N_LOOKS):

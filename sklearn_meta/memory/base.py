@@ -144,17 +144,18 @@ class OnlineEstimator(RowEstimator):
         module = self._module(self.learner_)
         state, known, previous = self._state_here(), self._moments, self._previous
         outputs = []
-        for t in range(X.shape[1]):
-            now = t % MOMENTS_AT_ONCE
-            if now == 0:
-                rows = X[:, t : t + MOMENTS_AT_ONCE]
-                if self._rotations is not None:
-                    moments = running_moments(rows, known)
-                    rows, known = standardise(rows, moments), last(moments)
-            x = self._vectors(rows[:, now : now + 1])
-            output, state = module.present(x, self._label(previous), state)
-            outputs.append(output)
-            previous = labels[:, t : t + 1].clone()  # a view would keep all labels
+        with self._autocast():
+            for t in range(X.shape[1]):
+                now = t % MOMENTS_AT_ONCE
+                if now == 0:
+                    rows = X[:, t : t + MOMENTS_AT_ONCE]
+                    if self._rotations is not None:
+                        moments = running_moments(rows, known)
+                        rows, known = standardise(rows, moments), last(moments)
+                x = self._vectors(rows[:, now : now + 1])
+                output, state = module.present(x, self._label(previous), state)
+                outputs.append(output)
+                previous = labels[:, t : t + 1].clone()  # a view would keep all labels
         self._state, self._moments, self._previous = state, known, previous
         self.n_samples_seen_ = vars(self).get("n_samples_seen_", 0) + X.shape[1]
         return torch.cat(outputs, 1).double().cpu()
@@ -177,7 +178,8 @@ class OnlineEstimator(RowEstimator):
             # Of one member its rows read views of the state, and memories are large.
             for some in gen_batches(n, 1 if n_rows > n else n):
                 label, state = (_for_each_row(part, some, n_rows) for part in (previous, here))
-                output, _ = module.present(x[some].flatten(0, 1)[:, None], label, state)
+                with self._autocast():
+                    output, _ = module.present(x[some].flatten(0, 1)[:, None], label, state)
                 outputs.append(output.view(-1, n_rows, output.shape[2]))
             answers.append(torch.cat(outputs).double().cpu())
         return torch.cat(answers, 1)

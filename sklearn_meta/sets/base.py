@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import StackDataset
 
 from ..backbones.set_transformer import ENCODERS, NORMS, POOLINGS, SetTransformer
-from ..devices import usable_device
+from ..devices import autocast, usable_device
 from ..seeding import seeded
 from ..tasks import target_scale
 from .training import SetNetwork, pad, train
@@ -208,7 +208,8 @@ class SetEstimator(BaseEstimator):
         outputs, size = [], int(self.batch_size)  # numpy's small integers would overflow
         for start in range(0, len(sets), size):
             batch = pad(self._prepare(sets[start : start + size]))
-            outputs.append(module(**{name: tensor.to(device) for name, tensor in batch.items()}))
+            with autocast(device, "float32"):  # not in the precision of a caller's own autocast
+                outputs.append(module(**{name: part.to(device) for name, part in batch.items()}))
         return torch.cat(outputs).double().cpu()
 
     def _device(self):

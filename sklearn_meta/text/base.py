@@ -4,6 +4,7 @@ import math
 from numbers import Integral, Real
 
 import torch
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -371,14 +372,13 @@ class TextEstimator(MetaEstimator):
         if not texts:
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        told, size = [None] * len(texts), 4 * int(self.batch_size)
-        for start in range(0, len(order), size):
-            rows = order[start : start + size]
-            inputs = as_inputs([texts[i] for i in rows])
+        told = {}
+        for batch in gen_batches(len(order), 4 * int(self.batch_size)):
+            inputs = as_inputs([texts[i] for i in order[batch]])
             inputs = {name: tensor.to(self._device()) for name, tensor in inputs.items()}
-            for i, answer in zip(rows, what(module, inputs)):
-                told[i] = answer
-        return told
+            with self._autocast():
+                told.update(zip(order[batch], what(module, inputs)))
+        return [told[i] for i in range(len(texts))]
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "module_")

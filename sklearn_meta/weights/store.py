@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
@@ -16,6 +15,7 @@ from safetensors.torch import save as dump_tensors
 from ..distributed import is_first_process
 from ..folders import CHECKPOINT, check_writable, expanded, locked
 from ..learner import build_learner
+from ..seeding import undrawn
 from . import hub
 
 FOLDER = Path(__file__).parent
@@ -242,7 +242,7 @@ def _load(path):
             "not read."
         ) from error
     try:
-        with torch.random.fork_rng(()):  # it draws weights, in whose place those of the file come
+        with undrawn():  # it draws weights, in whose place those of the file come
             learner = build_learner(config)
         learner.load_state_dict(state)
     except Exception as error:  # an edited card may ask an architecture for anything
