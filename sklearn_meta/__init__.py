@@ -32,19 +32,7 @@ _HOMES = {
     "SetTransformerRegressor": "sklearn_meta.sets",
 }
 
-__all__ = [
-    "MetaSemiSupervisedClassifier",
-    "MetaGPRegressor",
-    "AmortizedGMM",
-    "AmortizedOutlierDetector",
-    "FewShotTransformerClassifier",
-    "MANNClassifier",
-    "MANNRegressor",
-    "MetaLSTMClassifier",
-    "MetaLSTMTagger",
-    "SetTransformerClassifier",
-    "SetTransformerRegressor",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name):
