@@ -38,6 +38,11 @@ def range_of(given, name):
     return counts[0], counts[-1]
 
 
+def up_to(n, share, rng):
+    """``n``; or in a share of the draws any number from 2 to ``n``."""
+    return int(rng.integers(2, n + 1)) if n > 2 and rng.random() < share else n
+
+
 class RowSampler:
     """What samplers of few-shot tasks share: how many rows and columns, which gaps and context.
 
@@ -92,8 +97,7 @@ class RowSampler:
         """The cells of these rows: some columns, with random signs, some hidden."""
         n_columns = X.shape[1]
         most = min(n_columns, max(self.max_cells // len(rows) - n_label_columns, 2))
-        if most > 2 and rng.random() < self.column_subset:
-            most = int(rng.integers(2, most + 1))
+        most = up_to(most, self.column_subset, rng)
         X = X[np.ix_(rows, rng.permutation(n_columns)[:most])]
         if self.flip:
             X = X * rng.choice(np.float32([-1, 1]), size=X.shape[1])
@@ -195,7 +199,8 @@ class EpisodeSampler(RowSampler):
         """
         if dataset.y.dtype.kind == "f":
             dataset = cut_into_classes(dataset, rng)
-        classes = self._classes(dataset, rng)
+        n_classes = up_to(min(dataset.n_classes, self.max_classes), self.class_subset, rng)
+        classes = rng.choice(dataset.n_classes, n_classes, replace=False)
         shots = int(rng.choice(self.n_shots))
         labelled, unlabelled = self._rows(dataset.y, classes, shots, rng)
         rows = np.concatenate([labelled, unlabelled])
@@ -205,12 +210,6 @@ class EpisodeSampler(RowSampler):
         is_labelled = np.arange(len(rows)) < len(labelled)
         context = self._context(is_labelled, rng)
         return Task(X, code[dataset.y[rows]], is_labelled, context, len(classes))
-
-    def _classes(self, dataset, rng):
-        n_classes = min(dataset.n_classes, self.max_classes)
-        if n_classes > 2 and rng.random() < self.class_subset:
-            n_classes = int(rng.integers(2, n_classes + 1))
-        return rng.choice(dataset.n_classes, n_classes, replace=False)
 
     def _rows(self, y, classes, shots, rng):
         n_unlabelled = self._n_unlabelled(rng)

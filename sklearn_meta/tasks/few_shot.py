@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from .batch import IGNORE
-from .episodes import counts_of, cut_into_classes
+from .episodes import counts_of, cut_into_classes, up_to
 from .running import Moments, last, projection, running_moments, standardise
 
 
@@ -94,7 +94,7 @@ class NWayKShot:
         """
         if dataset.y.dtype.kind == "f":
             dataset = cut_into_classes(dataset, rng)
-        n_classes = self._n_classes(dataset, rng)
+        n_classes = up_to(min(self.n_ways, dataset.n_classes), self.fewer_classes, rng)
         classes = rng.choice(dataset.n_classes, n_classes, replace=False)
         members = [rng.permutation(np.flatnonzero(dataset.y == c)) for c in classes]
         n_known = self._n_known(rng)
@@ -113,12 +113,6 @@ class NWayKShot:
         starts, counts = np.cumsum([0, *cuts[:-1]]), np.array(cuts)
         rows = starts[labels] + turns % counts[labels]  # too few rows come again
         return Episode(x[rows], labels, x[len(pool) :], target)
-
-    def _n_classes(self, dataset, rng):
-        most = min(self.n_ways, dataset.n_classes)
-        if most > 2 and rng.random() < self.fewer_classes:
-            return int(rng.integers(2, most + 1))
-        return most
 
     def _n_known(self, rng):
         return self.n_shots
@@ -194,9 +188,7 @@ class TableEpisodes(NWayKShot):
         return int(rng.choice(self.n_known))
 
     def _read(self, X, classes, n_known, rng):
-        n_columns = X.shape[1]
-        if n_columns > 2 and rng.random() < self.column_subset:
-            n_columns = int(rng.integers(2, n_columns + 1))
+        n_columns = up_to(X.shape[1], self.column_subset, rng)
         X = X[:, rng.permutation(X.shape[1])[:n_columns]].astype(np.float64)
         Z = in_units_of(moments_of(X[:n_known]), X)
         return (Z @ projection(Z.shape[1], self.width, rng)).astype(np.float32)

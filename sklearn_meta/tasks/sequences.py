@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from .episodes import counts_of, cut_into_classes, range_of
+from .episodes import counts_of, cut_into_classes, range_of, up_to
 from .running import Moments, projection, running_moments, standardise
 
 #: Targets are cut off here while training: one wild row would outweigh a whole batch.
@@ -76,9 +76,7 @@ class ProjectedColumns:
 
     def __call__(self, X, classes, rng):
         """Vectors (n_rows, width), float32, of rows (n_rows, n_columns)."""
-        n_columns = X.shape[1]
-        if n_columns > 2 and rng.random() < self.column_subset:
-            n_columns = int(rng.integers(2, n_columns + 1))
+        n_columns = up_to(X.shape[1], self.column_subset, rng)
         X = X[:, rng.permutation(X.shape[1])[:n_columns]].astype(np.float64)
         Z = standardise(X, running_moments(X, Moments.empty(n_columns)))
         return (Z @ projection(n_columns, self.width, rng)).astype(np.float32)
