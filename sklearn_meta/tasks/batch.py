@@ -59,9 +59,8 @@ def collate(tasks, dtype=torch.float32):
             target[b, :n, :width][held_out] = Y[held_out]
         else:
             target[b, :n][held_out] = task.y[held_out]
-    inputs = {"x": x, "labels": labels, "readable": readable, "columns": columns}
-    inputs["classes"] = classes
-    inputs = {name: torch.from_numpy(array) for name, array in inputs.items()}
+    parts = {"x": x, "labels": labels, "readable": readable, "columns": columns, "classes": classes}
+    inputs = {name: torch.from_numpy(array) for name, array in parts.items()}
     return inputs, torch.from_numpy(target)
 
 

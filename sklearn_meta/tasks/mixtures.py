@@ -307,7 +307,7 @@ def _point_set(name, item):
     X = X - X.mean(0)
     scale = X.std()
     X = X / (scale if scale > 0 else 1)  # float32 holds it, and columns keep their proportions
-    return Dataset(name, X.astype(np.float32), np.unique(np.asarray(y), return_inverse=True)[1])
+    return Dataset(name, X.astype(np.float32), np.unique(y, return_inverse=True)[1])
 
 
 def _log_uniform_int(rng, low, high):
