@@ -162,17 +162,16 @@ class OutlierSampler(RowSampler):
 def _two_kinds(y, rng):
     """Rows of some classes and rows of others, or of common and of extreme targets; shuffled."""
     if y.dtype.kind == "f":
-        is_odd = _extreme(y.reshape(len(y), -1), rng)
+        odd = _extreme(y.reshape(len(y), -1), rng)
+        usual = ~odd
     else:
         classes = rng.permutation(y.max() + 1)
         n_usual = 1 if rng.random() < 0.7 else int(rng.integers(1, len(classes)))
         others = classes[n_usual:]
         if rng.random() < 0.5:
             others = others[:1]
-        kept = np.isin(y, classes[:n_usual])
-        usual, odd = np.flatnonzero(kept), np.flatnonzero(np.isin(y, others))
-        return rng.permutation(usual), rng.permutation(odd)
-    return rng.permutation(np.flatnonzero(~is_odd)), rng.permutation(np.flatnonzero(is_odd))
+        usual, odd = np.isin(y, classes[:n_usual]), np.isin(y, others)
+    return rng.permutation(np.flatnonzero(usual)), rng.permutation(np.flatnonzero(odd))
 
 
 def _extreme(y, rng):
