@@ -109,15 +109,11 @@ class RowEstimator(MetaEstimator):
         if hasattr(X, "iloc") and table:  # DataFrames stay as they are
             validate_data(self, X, reset=reset, skip_check_array=True)
             checked = check_array(np.zeros(X.shape), estimator=self)
-            if has_y:
-                checked = X, check_X_y(checked, y, estimator=self, **numeric)[1]
-            else:
-                checked = X
+            y = check_X_y(checked, y, estimator=self, **numeric)[1] if has_y else None
         else:
             finite = {"dtype": None if table else np.float64, "ensure_all_finite": not table}
-            labels = {"y": y} if has_y else {}
-            checked = validate_data(self, X, reset=reset, **labels, **numeric, **finite)
-        X, y = checked if has_y else (checked, None)
+            checked = validate_data(self, X, y, reset=reset, **numeric, **finite)
+            X, y = checked if has_y else (checked, None)
         if has_y and not is_classifier(self):
             y = _as_numbers(y)
         if reset:
