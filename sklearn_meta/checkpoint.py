@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from skorch.callbacks import Callback, PassthroughScoring
 from skorch.history import History
 
+from .distributed import is_first_process
 from .fingerprint import difference, tensors_digest
 from .folders import CHECKPOINT, check_writable, expanded, locked
 
@@ -19,7 +20,7 @@ class Checkpoint(Callback):
 
     One safetensors file holds the weights, their average, the best weights and the optimiser's
     state; its header holds the history, and the sha256 of everything. It is replaced atomically, so
-    a kill leaves the last one whole.
+    a kill leaves the last one whole. Of several processes the first writes it; all of them read.
 
     Parameters
     ----------
@@ -29,8 +30,6 @@ class Checkpoint(Callback):
         Settings that a run which goes on must share.
     average : MovingAverage
         Its ``trained`` weights are trained, those of its ``learner`` are judged and kept.
-    is_writer : bool, default=True
-        Of several processes one writes; all of them read.
 
     Raises
     ------
@@ -40,7 +39,7 @@ class Checkpoint(Callback):
         If its name is empty.
     """
 
-    def __init__(self, folder, schedule, average, is_writer=True):
+    def __init__(self, folder, schedule, average):
         if folder == "":  # of a variable that is not set; it would be the current one
             raise ValueError("checkpoint_dir is empty: name a folder, or leave it None.")
         # Where it was when training began, whatever folder a callback changes to.
@@ -48,13 +47,13 @@ class Checkpoint(Callback):
         # Once, and now: what json cannot hold shall not be noticed after the first epoch.
         self.run = json.loads(json.dumps(schedule, default=_plain))
         self.average = average
-        self.is_writer = is_writer
+        self.is_writer = self.path is not None and is_first_process()
         self.n_epochs = 0  # that an earlier run has done
         self.n_seen = 0
         self.best = None
         self.best_loss = math.inf
         self.ended_by = None
-        if self.path is not None and is_writer:
+        if self.is_writer:
             check_writable(self.path, "checkpoint_dir", make=True)
 
     def on_epoch_begin(self, net, dataset_train=None, **kwargs):
@@ -68,13 +67,13 @@ class Checkpoint(Callback):
             self.best_loss = record["valid_loss"]
             weights = self.average.learner.state_dict()
             self.best = {k: v.detach().clone() for k, v in weights.items()}
-        if self.path is not None and self.is_writer:
+        if self.is_writer:
             self._write(net)
         self.n_seen = len(net.history)
 
     def end(self, net, stops):
         """Note by which callbacks of the user the run was ended: called with these it stays so."""
-        if self.path is not None and self.is_writer:
+        if self.is_writer:
             self._write(net, ended_by=json.dumps(stops))
 
     def is_ended(self, stops):

@@ -195,7 +195,7 @@ def meta_train(
         **dealt,
     )
     average = MovingAverage(learner, ema_decay)
-    checkpoint = Checkpoint(checkpoint_dir, run, average, is_writer=is_first_process())
+    checkpoint = Checkpoint(checkpoint_dir, run, average)
     own = [
         Divergence(lambda: keep == "best" and checkpoint.best is not None),
         GradientNormClipping(clip),
