@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..folders import expanded
 
 #: Arguments that leave tables out.
-FILTERS = ("n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family", "exclude")
+FILTERS = ("exclude", "n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family")
 
 COLLECTIONS = """\
 collections:

@@ -66,9 +66,9 @@ def _version(package):
 def _device():
     import torch
 
-    from ..devices import gains_from_bfloat16
+    from ..devices import gains_from_bfloat16, usable_device
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = usable_device("auto")
     found = {"device": device, "threads": torch.get_num_threads()}
     if device == "cuda":
         found["name"] = torch.cuda.get_device_name()

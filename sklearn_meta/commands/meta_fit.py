@@ -66,10 +66,7 @@ SETTINGS = {
 }
 
 # Other arguments that decide what is learned, and so belong on the card.
-_DECISIVE = (
-    *("estimator", "backbone", "seed", "device", "retarget"),
-    *("exclude", "n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family"),
-)
+_DECISIVE = ("estimator", "backbone", "seed", "device", "retarget", *FILTERS)
 
 #: Those that learn from collections; why it is none of the others is told of each.
 OF_TABLES = [
@@ -246,12 +243,11 @@ def _recipe(args, settings):
         given["backbone"] = Path(args.backbone).name
     if args.validation is not None:
         given["validation"] = args.validation.label
-    of_one_machine = ("checkpoint_dir", "n_workers")
-    training = {name: value for name, value in settings.items() if name not in of_one_machine}
     collection = [
         spec.label + (f"@{spec.share:g}" if spec.share != 1 else "") for spec in args.collection
     ]
-    training = {name: value for name, value in training.items() if value is not None}
+    of_one_machine = ("checkpoint_dir", "n_workers")
+    training = {k: v for k, v in settings.items() if k not in of_one_machine and v is not None}
     return {"collection": collection, **given, **training}
 
 
