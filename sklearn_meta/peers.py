@@ -83,12 +83,11 @@ def _numbers(X):
 
     numbers = []
     for j, (values, dtype) in enumerate(columns_of(X)):
-        known = values[~is_missing(values)] if values.dtype == object else values
-        # Of objects none is a boolean, and there is one.
-        plain = known.dtype.kind != "b" and len(known) > 0
-        if plain and known.dtype == object:
-            plain = not all(isinstance(value, bool | np.bool_) for value in known)
-        if plain and read_column(values, dtype).dtype != object:
+        booleans = values.dtype.kind == "b"
+        if values.dtype == object:  # or no cell is known
+            known = values[~is_missing(values)]
+            booleans = all(isinstance(value, bool | np.bool_) for value in known)
+        if len(values) and not booleans and read_column(values, dtype).dtype != object:
             numbers.append(j)
     return numbers
 
