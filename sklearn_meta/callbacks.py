@@ -128,16 +128,8 @@ class CSVLog(Callback):
             check_writable(expanded(self.path), "CSVLog")
 
     def on_epoch_end(self, net, **kwargs):
-        if is_first_process():
-            self._write(net)
-
-    def on_train_end(self, net, **kwargs):
-        """A kill may have come between the last checkpoint and its line here."""
-        self.on_epoch_end(net)
-
-    def _write(self, net):
         epochs = [epoch for epoch in net.history if "train_loss" in epoch]  # whole ones
-        if not epochs:
+        if not epochs or not is_first_process():
             return
         rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in epochs]
         path = expanded(self.path)
@@ -153,6 +145,10 @@ class CSVLog(Callback):
             raise OSError(
                 f"CSVLog: {path} cannot be written ({error}): make room on the disk."
             ) from error
+
+    def on_train_end(self, net, **kwargs):
+        """A kill may have come between the last checkpoint and its line here."""
+        self.on_epoch_end(net)
 
 
 class Patience(Callback):
