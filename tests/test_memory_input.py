@@ -1,6 +1,7 @@
 """Streams that are asked for what cannot be, and parameters that change on the way."""
 
 import copy
+import sys
 import warnings
 
 import numpy as np
@@ -360,3 +361,39 @@ def test_declared_categories_are_known_before_a_row_shows_them(kind):
     plain = kind(n_estimators=1).partial_fit(table[:1].astype({"shop": object}), y[:1], **classes)
     with pytest.warns(UserWarning, match="a dtype category that declares them"):
         plain.partial_fit(table[1:], y[1:])
+
+
+@pytest.mark.parametrize("kind", [lambda: MANNClassifier(label_encoding="string"), MANNRegressor])
+def test_an_interrupt_leaves_a_stream_as_it_was_or_as_it_will_be(kind):
+    stream = kind().set_params(n_estimators=1).partial_fit(X[:3], Y[:3])
+    at_last, lines = copy.deepcopy(stream).partial_fit(X[60:61], Y[60:61]), []
+
+    def interrupted(frame, event, _):
+        if frame.f_code.co_name not in ("_go_on", "_learn", "_present"):
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == stop:
+                raise KeyboardInterrupt
+        return interrupted
+
+    stop = 0
+    while True:
+        stop += 1
+        lines.clear()
+        tried = copy.deepcopy(stream)
+        before = sys.gettrace()  # a measure of coverage
+        sys.settrace(interrupted)
+        try:
+            tried.partial_fit(X[60:61], Y[60:61])
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        left = tried.predict(X[::9]).tolist(), tried.n_samples_seen_
+        ends = [(s.predict(X[::9]).tolist(), s.n_samples_seen_) for s in (stream, at_last)]
+        assert left in ends
+        again = tried.partial_fit(X[60:61], Y[60:61]) if left == ends[0] else tried
+        assert_array_equal(again.predict(X), at_last.predict(X))
+    assert stop > 10

@@ -125,7 +125,7 @@ class OnlineEstimator(RowEstimator):
         return getattr(torch, self._settings.dtype)
 
     @torch.inference_mode()
-    def _present(self, X, labels):
+    def _present(self, X, labels, **learned):
         """Read rows and, after each, its label; the state goes on, once all of them are read.
 
         Rows go through the network one by one, whatever comes at a time: sums of another shape
@@ -135,6 +135,8 @@ class OnlineEstimator(RowEstimator):
         ----------
         X : ndarray of shape (E, n_rows, n_columns)
         labels : tensor of shape (E, n_rows, L)
+        **learned
+            Other attributes, stored with the state: an interrupt leaves all of it or nothing.
 
         Returns
         -------
@@ -156,8 +158,9 @@ class OnlineEstimator(RowEstimator):
                 output, state = module.present(x, self._label(previous), state)
                 outputs.append(output)
                 previous = labels[:, t : t + 1].clone()  # a view would keep all labels
-        self._state, self._moments, self._previous = state, known, previous
-        self.n_samples_seen_ = vars(self).get("n_samples_seen_", 0) + X.shape[1]
+        n_seen = vars(self).get("n_samples_seen_", 0) + X.shape[1]
+        learned |= {"_state": state, "_moments": known, "_previous": previous}
+        vars(self).update(learned, n_samples_seen_=n_seen)
         return torch.cat(outputs, 1).double().cpu()
 
     @torch.inference_mode()

@@ -149,11 +149,10 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             length than it reads, or a cell is infinite.
         """
         X, y = self._rows(X, y, reset=True)
-        slots, *labels = self._with_labels(y, {}, ())
+        slots, labels = self._with_labels(y, {}, ())
         self._begin(X.shape[1])
         orders = self._orders(len(y))
-        self._present(X[orders], self._words_of(slots[orders]))
-        self._slots, self.classes_ = labels
+        self._present(X[orders], self._words_of(slots[orders]), **labels)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -328,17 +327,15 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             y = in_type_of(y, self.classes_)
         if classes is not None:
             declared.append(in_type_of(declared_classes(classes), y))
-        slots, *labels = self._with_labels(y, known, declared)
+        slots, labels = self._with_labels(y, known, declared)
         if reset:
             self._begin(X.shape[1])
         n = self._settings.n_members
         words = self._words_of(np.tile(slots, (n, 1)))
-        outputs = self._present(np.repeat(X[None], n, 0), words)
-        self._slots, self.classes_ = labels
-        return outputs, slots
+        return self._present(np.repeat(X[None], n, 0), words, **labels), slots
 
     def _with_labels(self, y, known, declared):
-        """The slot of each row, slots with one for each new label, as they come, and classes."""
+        """The slot of each row; and, by name, what is learned: slots of all labels, and classes."""
         named = [label for labels in (*declared, y) for label in labels.tolist()]
         if len({isinstance(label, str) for label in named}) > 1:
             raise ValueError(
@@ -368,7 +365,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
                 f"There are {len(classes)} classes, and backbone={as_text(self.backbone)} has "
                 f"labels for {n_words}{more}."
             )
-        return np.array([slots[label] for label in labels.tolist()])[codes], slots, classes
+        of_rows = np.array([slots[label] for label in labels.tolist()])[codes]
+        return of_rows, {"_slots": slots, "classes_": classes}
 
     def _words_of(self, slots):
         """Words of the classes in slots (E, ...), another binding for each member: (E, ..., L)."""

@@ -263,8 +263,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             ),
         )
         shown = standardise(y, moments) if self.learner_.inputs == "tables" else y
-        outputs = self._present(X, torch.from_numpy(shown))
-        self._target_moments = last(moments)
+        outputs = self._present(X, torch.from_numpy(shown), _target_moments=last(moments))
         return self._together(outputs, before)
 
     @torch.inference_mode()
