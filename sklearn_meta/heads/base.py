@@ -155,16 +155,16 @@ def squared_distances(a, b, known=None):
     return (squares - 2 * a @ b.transpose(1, 2)).clamp(min=0)
 
 
-def factorise(matrices, n_tries=6):
-    """Lower Cholesky factors; what rounding made indefinite gets a ridge as large as rounding.
+def factorise(matrices):
+    """Lower Cholesky factors; a matrix that rounding made indefinite gets a small ridge.
 
-    Or ten times as large, each time it was too little: distances of embeddings that lie far apart
-    are rounded by more than any ridge fit for the others.
+    Six ridges are tried, of ten times the rounding and each ten times as large as the one before:
+    distances of embeddings that lie far apart are rounded by more than any ridge fit for the
+    others.
 
     Parameters
     ----------
     matrices : tensor of shape (..., L, L)
-    n_tries : int, default=6
 
     Returns
     -------
@@ -181,7 +181,7 @@ def factorise(matrices, n_tries=6):
     diagonal = matrices.diagonal(dim1=-2, dim2=-1)
     rounding = torch.finfo(factor.dtype).eps * factor.shape[-1]
     ridge = torch.zeros_like(failed, dtype=factor.dtype)
-    for power in range(1, n_tries + 1):
+    for power in range(1, 7):
         ridge = torch.where(failed > 0, 10.0**power * rounding, ridge)
         factor, failed = torch.linalg.cholesky_ex(
             matrices + torch.diag_embed(ridge[..., None] * diagonal)

@@ -147,7 +147,7 @@ def m_step(x, mask, responsibilities, covariance_type, floor, columns=None):
     return within_bounds(mixture, covariance_type, floor, columns)
 
 
-def within_bounds(mixture, covariance_type, floor, columns=None):
+def within_bounds(mixture, covariance_type, floor, columns):
     """The likeliest covariances within the bounds of :func:`m_step`, given those without bounds.
 
     Parameters
@@ -168,7 +168,6 @@ def within_bounds(mixture, covariance_type, floor, columns=None):
         If a floor is not above 0.
     """
     covariances = mixture.covariances
-    columns = _all_columns(mixture.means) if columns is None else columns
     present = (mixture.log_weights > -math.inf)[..., None]
     floor = floor.to(covariances.dtype).masked_fill(~columns, 1)
     if not (floor > 0).all():

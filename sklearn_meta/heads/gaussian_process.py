@@ -86,11 +86,10 @@ class GaussianProcess(RegressionHead):
             "noise": noise,
             "jitter": jitter,
         }
-        spread = torch.arange(n_kernels)
         self.log_amplitude = nn.Parameter(torch.zeros(n_kernels))
         self.log_length_scale = nn.Parameter(torch.full((n_kernels,), math.log(length_scale)))
         # From the given noise up to that of a target that cannot be told from the attributes.
-        steps = spread / max(n_kernels - 1, 1) * -math.log(noise)
+        steps = torch.arange(n_kernels) / max(n_kernels - 1, 1) * -math.log(noise)
         self.log_noise = nn.Parameter(math.log(noise) + steps)
         self.log_prior = nn.Parameter(torch.zeros(n_kernels))
 
