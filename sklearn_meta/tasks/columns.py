@@ -1,7 +1,8 @@
 """Columns of synthetic tables, spoilt the way real ones are.
 
 Useless and redundant columns, warped units, categories, missing cells: what both priors do to
-the columns of a table once its target is known. Matrices are (n_rows, n_columns), float64.
+the columns of a table once its target is known. Matrices are (n_rows, n_columns), float64; of
+warps some are for targets (n_rows,), too.
 """
 
 import numpy as np
@@ -67,26 +68,29 @@ def warp(rng, X):
     return X
 
 
-def _exponential(rng, x):
-    return np.exp(rng.uniform(0.3, 1.5) * np.clip(x, -4, 4))
+def exponential(rng, x, slopes=(0.3, 1.5)):
+    """Skewed: incomes, say."""
+    return np.exp(rng.uniform(*slopes) * np.clip(x, -4, 4))
 
 
-def _logarithm(rng, x):
-    return np.log(x - x.min(axis=0) + log_uniform(rng, 0.01, 1))
+def logarithm(rng, x, offsets=(0.01, 1)):
+    """Skewed the other way."""
+    return np.log(x - x.min(axis=0) + log_uniform(rng, *offsets))
 
 
-def _power(rng, x):
-    return np.sign(x) * np.abs(x) ** log_uniform(rng, 0.3, 3)
+def power(rng, x, exponents=(0.3, 3)):
+    """Drawn together around zero, or apart."""
+    return np.sign(x) * np.abs(x) ** log_uniform(rng, *exponents)
 
 
-def _round(rng, x):
-    """A few integer levels: ratings, counts."""
-    return np.round(x * log_uniform(rng, 0.7, 4))
+def whole_numbers(rng, x, scales=(0.7, 4)):
+    """Integers, the more the larger the scale: ratings, counts, years, prices."""
+    return np.round(x * log_uniform(rng, *scales))
 
 
-def _inflate(rng, x):
-    """Cut at one end: amounts of which many are zero, sensors that saturate."""
-    cut = rng.uniform(-1, 0.7)
+def cut_off(rng, x, lowest=-1):
+    """Cut at one end: amounts of which many are zero, sensors and tests that saturate."""
+    cut = rng.uniform(lowest, 0.7)
     return np.maximum(x, cut) if rng.random() < 0.7 else np.minimum(x, -cut)
 
 
@@ -108,11 +112,11 @@ def _scale(rng, x):
 
 
 _WARPS = (
-    _exponential,
-    _logarithm,
-    _power,
-    _round,
-    _inflate,
+    exponential,
+    logarithm,
+    power,
+    whole_numbers,
+    cut_off,
     _heavy_tails,
     _outliers,
     _ranks,

@@ -6,10 +6,11 @@ columns as the classification prior does (columns.py).
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from .columns import add_columns, encode, hide, pick, plan_levels, warp
+from . import columns
 from .dataset import Dataset
 from .families import log_uniform, standardise
 from .regression_families import FAMILIES, standard
@@ -97,22 +98,22 @@ class RegressionPrior:
         dataset : Dataset
             Of float32 ``y``, named after its family, as "prior-linear".
         """
-        family = pick(rng, self.families, [_WEIGHTS[name] for name in self.families])
+        family = columns.pick(rng, self.families, [_WEIGHTS[name] for name in self.families])
         n_columns = round(log_uniform(rng, *self.n_columns))
-        levels = plan_levels(rng, n_columns)
+        levels = columns.plan_levels(rng, n_columns)
         n_informative = max(2, round(log_uniform(rng, 2, len(levels))))
         if family in ("factors", "graph") and rng.random() < 0.7:
             n_informative = len(levels)  # all columns of one origin, each telling a little
         X, signal = FAMILIES[family](rng, self.n_rows, n_informative)
         y = _observe(rng, X, signal)
-        X = add_columns(rng, X, len(levels))
+        X = columns.add_columns(rng, X, len(levels))
         if rng.random() < 0.65:
-            X = warp(rng, X)
+            X = columns.warp(rng, X)
         if rng.random() < 0.85:
             y = _measure(rng, y)
         X = standardise(X[:, rng.permutation(len(levels))])
-        missing = hide(rng, X) if rng.random() < 0.25 else None
-        X = encode(rng, X, levels, missing)
+        missing = columns.hide(rng, X) if rng.random() < 0.25 else None
+        X = columns.encode(rng, X, levels, missing)
         return Dataset(f"prior-{family}", X, standard(y).astype(np.float32))
 
 
@@ -140,42 +141,19 @@ def _observe(rng, X, signal):
 def _measure(rng, y):
     """Change the target's units: skewed more often than not, some with loss of information."""
     y = standard(y)
-    measured = pick(rng, list(_UNITS), list(_UNITS.values()))(rng, y)
+    measured = columns.pick(rng, list(_UNITS), list(_UNITS.values()))(rng, y)
     if rng.random() < 0.4:
-        measured = _round(rng, standard(measured))
+        measured = columns.whole_numbers(rng, standard(measured), scales=(0.7, 30))
     return measured if measured.min() < measured.max() else y  # a constant says nothing
-
-
-def _round(rng, y):
-    """Integers, few or many: ratings, years, prices."""
-    return np.round(y * log_uniform(rng, 0.7, 30))
 
 
 def _as_it_is(rng, y):
     return y
 
 
-def _exponential(rng, y):
-    return np.exp(rng.uniform(0.2, 1.3) * np.clip(y, -4, 4))
-
-
-def _logarithm(rng, y):
-    return np.log(y - y.min() + log_uniform(rng, 0.03, 3))
-
-
-def _power(rng, y):
-    return np.sign(y) * np.abs(y) ** log_uniform(rng, 0.5, 2.5)
-
-
 def _count(rng, y):
     rate = np.exp(rng.uniform(-0.5, 4) + rng.uniform(0.2, 1) * np.clip(y, -4, 3))
     return rng.poisson(rate).astype(float)
-
-
-def _cut(rng, y):
-    """Cut off at one end: amounts of which many are zero, tests that all pass."""
-    cut = rng.uniform(-1.5, 0.7)
-    return np.maximum(y, cut) if rng.random() < 0.7 else np.minimum(y, -cut)
 
 
 def _zeros(rng, y):
@@ -190,11 +168,11 @@ def _outliers(rng, y):
 
 _UNITS = {
     _as_it_is: 0.28,
-    _exponential: 0.40,
-    _logarithm: 0.03,
-    _power: 0.08,
+    partial(columns.exponential, slopes=(0.2, 1.3)): 0.40,
+    partial(columns.logarithm, offsets=(0.03, 3)): 0.03,
+    partial(columns.power, exponents=(0.5, 2.5)): 0.08,
     _count: 0.08,
-    _cut: 0.06,
+    partial(columns.cut_off, lowest=-1.5): 0.06,
     _zeros: 0.05,
     _outliers: 0.04,
 }
