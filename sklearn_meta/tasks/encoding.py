@@ -167,7 +167,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     column = np.full(len(column), np.nan)
                 elif j not in self.unseen_:
                     self._check_unit(j, names[j], column, dtype)
-                blocks.append(_as_float(column, names[j])[:, None])
+                _refuse_text(column, names[j])
+                blocks.append(column[:, None])
         return np.hstack([np.empty((len(X), 0)), *blocks])
 
     def unseen_categories(self, X):
@@ -390,11 +391,10 @@ def _changed(name, before, now):
     )
 
 
-def _as_float(column, name):
+def _refuse_text(column, name):
     if column.dtype == object:
         cell = next(cell for cell in column if not _is_numeric(np.array([cell], dtype=object)))
         raise ValueError(
             f"Column {name!r} was numeric in fit and holds text now: could not convert string to "
             f"float: {cell!r}. Convert it before both, as pandas.to_numeric does."
         )
-    return column
