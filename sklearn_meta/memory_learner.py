@@ -65,7 +65,7 @@ class MemoryLearner(nn.Module):
         self.task = task
         self.inputs = inputs
         self.n_inputs = n_inputs
-        self.head = HEADS[task][head](**(head_config or {}))
+        self.head = heads[head](**(head_config or {}))
         self.backbone = MANN(
             n_inputs + self.head.n_inputs, self.head.n_outputs, **(backbone_config or {})
         )

@@ -21,12 +21,12 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 @contextlib.contextmanager
-def seeded(seed=None):
+def seeded(seed):
     """Torch's own generator, begun at a seed and left as it was; for one thread at a time.
 
     Parameters
     ----------
-    seed : int, default=None
+    seed : int or None
         None leaves it to what runs inside.
     """
     with _GENERATOR, torch.random.fork_rng(range(torch.cuda.device_count())):

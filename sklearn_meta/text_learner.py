@@ -113,10 +113,9 @@ class TextLearner(nn.Module):
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return copied
 
-    #: The loss and the score are the same for all tasks.
     @property
     def head(self):
-        """What has ``loss``, ``score`` and ``score_name``: the class of the heads."""
+        """The class of all tasks' heads, which has their ``loss``, ``score`` and ``score_name``."""
         return HEADS[self.task][self.names["head"]]
 
     @property

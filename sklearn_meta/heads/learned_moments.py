@@ -83,7 +83,7 @@ class LearnedMoments(nn.Module):
         self.config = {}
 
     @staticmethod
-    def start(x, mask, columns, n_components, spherical, first=0.5):
+    def start(x, mask, columns, n_components, spherical, first):
         """Responsibilities to start with: those of a few steps of k-means from points far apart.
 
         The first of them is the one whose distance from the mean has the rank ``first``: 0 is the

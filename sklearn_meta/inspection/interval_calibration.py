@@ -152,7 +152,7 @@ class IntervalCalibrationDisplay:
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
         mean, std = (np.asarray(values, dtype=float) for values in (mean, std))
         nominal = _sorted_levels(levels)
-        if not mean.shape == std.shape:
+        if mean.shape != std.shape:
             raise ValueError(f"mean and std must have one shape, got {mean.shape} and {std.shape}.")
         if (std < 0).any():
             raise ValueError("A standard deviation is negative.")
