@@ -109,8 +109,8 @@ def meta_train(
     checkpoint_dir : path, default=None
         Folder for ``checkpoint.safetensors``. If one is there, training goes on from it.
     start : str, default=None
-        What tells apart the weights that training begins with, such as their ``digest``: a
-        checkpoint of another start is refused.
+        What tells the weights that training begins with from others, such as their
+        :func:`~sklearn_meta.fingerprint.weights_digest`: a checkpoint of others is refused.
     device : str, default="cpu"
     precision : {"auto", "float32", "bfloat16"}, default="auto"
         bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
@@ -149,7 +149,8 @@ def meta_train(
     shared = OneProcess(device) if alone else processes(device)
     if batch_size % shared.count:
         raise ValueError(
-            f"batch_size={batch_size} cannot be shared equally by {shared.count} processes."
+            f"batch_size={batch_size} cannot be shared equally by {shared.count} processes: make "
+            "it a multiple of their number."
         )
     max_steps, batch_size = int(max_steps), int(batch_size)
     if n_groups is None:

@@ -97,7 +97,7 @@ class MetaChangeDisplay:
             raise ValueError(f"label={label!r} is not one of {classes}.")
         words = estimator.words_of(text)
         if not words:
-            raise ValueError("The text has no word.")
+            raise ValueError("The text has no word: give another.")
         # As if the text ended after each of its words.
         beginnings = [words[: n + 1] for n in range(len(words))]
         place = classes.index(label)

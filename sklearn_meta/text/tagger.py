@@ -258,7 +258,7 @@ class MetaLSTMTagger(TextEstimator):
                     "list of one label for each word."
                 )
         if not any(len(words) for words in X):
-            raise ValueError("No sentence has a word.")
+            raise ValueError("No sentence has a word: give one that has.")
         # Numpy's scalars are no JSON, which a card is.
         y = [[tag.item() if hasattr(tag, "item") else tag for tag in labels] for labels in y]
         kinds = {type(label) for labels in y for label in labels}
