@@ -26,9 +26,9 @@ FAINTEST = 2 / 255
 class RowEstimator(MetaEstimator):
     """Base class of the estimators that read rows as vectors, of tables or as they are.
 
-    Which of both it is, is said by ``inputs`` of the learner, a ``_learner_class``, and the length
-    of the vectors by its ``n_inputs``. Weights for "tables" read any columns: ``encoder_`` makes
-    numbers of them. Subclasses say by ``_forget`` how to be as before ``fit``.
+    The learner, a ``_learner_class``, says by ``inputs`` which of them, and by ``n_inputs`` how
+    long the vectors are. Weights for "tables" read any columns: ``encoder_`` makes numbers of
+    them. Subclasses say by ``_forget`` how to be as before ``fit``.
     """
 
     _parameter_constraints = {

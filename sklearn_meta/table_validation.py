@@ -16,8 +16,8 @@ from .tasks.encoding import in_pandas
 def check_classes(y):
     """Refuse targets that are no classes.
 
-    They are told twice, or scikit-learn would warn where each of a few rows has its own; filters
-    of warnings are of the whole process, and other threads have theirs.
+    They are given twice: scikit-learn warns where each of a few rows has a class of its own, and
+    to filter warnings is no way, as filters are those of all threads.
     """
     check_classification_targets(np.tile(y, 2))
 
@@ -163,7 +163,7 @@ def in_type_of(labels, known):
 
 
 def check_one_kind(*parts):
-    """Refuse labels that are the same and would not be known for it, or the other way round."""
+    """Refuse labels of types that NumPy cannot compare exactly: it would mix them up."""
     kinds = {part.dtype for part in parts if len(part)}
     if len(kinds) > 1 and any(kind.kind in "mM" for kind in kinds):
         raise ValueError(

@@ -11,8 +11,8 @@ from ..sizes import check_integers, check_positive
 from .base import RegressionHead, factorise, labelled_rows, squared_distances
 from .normal_mixture import NormalMixture
 
-#: Entries of kernel matrices that are made at once: on the way to one, its size is needed several
-#: times, which of thousands of rows is too much for all sets of hyperparameters together.
+#: Entries of kernel matrices that are made at once. To make one takes several times its memory,
+#: which of thousands of rows is too much for all sets of hyperparameters together.
 AT_ONCE = 2**24
 
 
@@ -314,7 +314,7 @@ class GaussianProcess(RegressionHead):
         return (share > torch.finfo(share.dtype).eps).any(0).nonzero()[:, 0]
 
     def _held(self, z, state):
-        """Entries that are held of each set of hyperparameters, where rows are predicted."""
+        """Entries of the largest tensor of one set of hyperparameters, where rows are predicted."""
         return len(z) * z.shape[1] * state.z.shape[1]
 
     @staticmethod

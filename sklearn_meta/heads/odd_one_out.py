@@ -46,7 +46,7 @@ class OddOneOut(Head):
     task = "outlier_detection"
     score_name = "auroc"
 
-    #: Added to squared distances: rows that are all equal have none of which to take a logarithm.
+    #: Added to squared distances: those of equal rows are zero, which has no logarithm.
     floor = 1e-3
 
     def __init__(self, *, share=0.08):

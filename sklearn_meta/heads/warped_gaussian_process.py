@@ -1,4 +1,4 @@
-"""Gaussian process of functions of the target, of which errors may be even where its are not."""
+"""Gaussian process of warped targets: their errors may be even where the targets' are not."""
 
 import math
 from typing import NamedTuple
@@ -199,6 +199,6 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         return told, mean, variance.clamp(min=self.config["jitter"])
 
     def _held(self, z, state):
-        """Entries that are held of each set of hyperparameters, where rows are predicted."""
+        """As of :class:`GaussianProcess`; quadrature has its nodes, too."""
         n_drawn = state.weights.shape[-1] * len(NODES)
         return len(z) * z.shape[1] * max(state.z.shape[1], n_drawn)

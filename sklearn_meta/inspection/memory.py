@@ -10,7 +10,7 @@ from sklearn.utils import check_scalar, column_or_1d
 from ..cells import whole_labels
 from .drawing import axes_of, check_matplotlib_support
 
-#: Rows whose labels can be read beside each other.
+#: Rows at most whose labels are written beside the maps: of more none could be read.
 MAX_LABELS = 40
 
 

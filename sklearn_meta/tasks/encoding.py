@@ -363,7 +363,7 @@ def _as_text(column):
 
 
 def _name_of(value):
-    """Of a category: 1.0, as whole numbers are called in a column with gaps, is 1."""
+    """Name of a category; 1.0 is called 1, as a gap makes floats of a column of integers."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, _NESTED):

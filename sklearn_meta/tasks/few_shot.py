@@ -30,7 +30,7 @@ class Episode(NamedTuple):
 
 
 def deal(n_classes, n_ways, n_shots, rng):
-    """Who sits where in an episode.
+    """Which class takes each place of an episode, and which of its rows.
 
     Parameters
     ----------

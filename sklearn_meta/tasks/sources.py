@@ -183,7 +183,7 @@ def check_draws(source):
 def _usable(names, load):
     """What ``load`` makes of each name, where it can; a warning says which are left out, and why.
 
-    Of the caller of a function that returns this: the warning is told to be that caller's.
+    The warning points at the line that called the function which calls this one.
     """
     tables, reasons = {}, []
     for name in names:
