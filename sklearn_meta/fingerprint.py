@@ -18,6 +18,8 @@ import torch
 #: What is written in place of contents: it says no more than that they are others.
 MARK = "sha256:"
 _LONGEST = 1000  # characters of settings that are written out
+_SHOWN = 60  # and of a value that an error shows
+_NAMED = 5  # settings that an error names; of the others it tells the number
 
 
 def described(thing, depth=12):
@@ -113,17 +115,13 @@ def _digest(*parts):
     return MARK + hashed.hexdigest()[:16]
 
 
-def difference(theirs, ours, longest=60, n_told=5):
+def difference(theirs, ours):
     """In words, the settings of two runs that are not the same.
 
     Parameters
     ----------
     theirs, ours : dict
         Values that json holds.
-    longest : int, default=60
-        Characters that are shown of a value.
-    n_told : int, default=5
-        Settings that are named; of the others their number is.
 
     Returns
     -------
@@ -136,17 +134,17 @@ def difference(theirs, ours, longest=60, n_told=5):
             continue
         inner = [_by_name(value) for value in pair]
         if None not in inner:
-            told.append(f"{name} ({difference(*inner, longest, n_told)})")
+            told.append(f"{name} ({difference(*inner)})")
         elif all(isinstance(value, str) and value.startswith(MARK) for value in pair):
             told.append(f"{name} has other contents")
         elif any(isinstance(value, str) and value.startswith(MARK) for value in pair):
             told.append(f"{name} is {'missing' if name in theirs else 'new'}")
         else:
             texts = [repr(value) for value in pair]
-            shown = [text[:longest] + "..." * (len(text) > longest) for text in texts]
+            shown = [text[:_SHOWN] + "..." * (len(text) > _SHOWN) for text in texts]
             told.append(f"{name} was {shown[0]} and is {shown[1]}")
-    more = len(told) - n_told
-    return "; ".join([*told[:n_told], *([f"and {more} more"] if more > 0 else [])])
+    more = len(told) - _NAMED
+    return "; ".join([*told[:_NAMED], *([f"and {more} more"] if more > 0 else [])])
 
 
 def _by_name(value):
