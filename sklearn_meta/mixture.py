@@ -121,7 +121,6 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     _architectures = ("mixture_transformer",)
     _task = "mixture"
     _default_weights = "default_mixture"
-    head = None  # there is one only, and it is no parameter
     _parameter_constraints = {
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "covariance_type": [StrOptions(set(COVARIANCE_TYPES))],
