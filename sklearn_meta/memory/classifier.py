@@ -353,9 +353,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             strings, more = HEADS[self._task]["string"]().n_words, ""
             if n_words < strings and self.learner_.inputs == "tables":
                 # Other weights keep the labels that they were trained with.
-                default = self.backbone == "default"
-                more = "" if default else " with backbone='default'"
-                more = f": use label_encoding='string'{more}, which has {strings}"
+                weights = "" if self.backbone == "default" else " with backbone='default'"
+                more = f": use label_encoding='string'{weights}, which has {strings}"
             elif n_words < strings:
                 more = (
                     f": strings have {strings}; take 'omniglot_mann_string' for drawings, or "
