@@ -341,9 +341,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     @staticmethod
     def _in_units(output, scale, n_dims):
         """Mean and standard deviation in the units of the target."""
-        mean, variance = output.double().cpu().numpy().transpose(2, 0, 1)
-        mean, std = (mean[:, 0], variance[:, 0]) if n_dims == 1 else (mean, variance)
-        return mean * scale[1] + scale[0], np.sqrt(std) * scale[1]
+        output = output[:, 0] if n_dims == 1 else output
+        mean, variance = (part.cpu().numpy() for part in output.double().unbind(-1))
+        return mean * scale[1] + scale[0], np.sqrt(variance) * scale[1]
 
     def _unstandardised(self, values):
         """Standardised targets (..., n_rows, n_targets), as those of ``fit`` are."""
