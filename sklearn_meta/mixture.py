@@ -10,12 +10,11 @@ from torch import nn
 
 from .base import MetaEstimator
 from .fitted_mixture import FittedMixture
-from .heads.gaussian_mixture import COVARIANCE_TYPES
 from .mixture_jobs import Job, Units, fit_jobs
 from .mixture_learner import MixtureLearner
 from .table_validation import as_cells
 from .tasks import MixtureSampler
-from .tasks.mixtures import as_point_sets
+from .tasks.mixtures import COVARIANCE_TYPES, as_point_sets
 
 
 class AmortizedGMM(FittedMixture, MetaEstimator):
