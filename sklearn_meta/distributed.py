@@ -42,9 +42,7 @@ def processes(device):
     ImportError
         If there are several processes and accelerate is not installed.
     """
-    if _is_alone():
-        return OneProcess(device)
-    return ManyProcesses(device)
+    return OneProcess(device) if _is_alone() else ManyProcesses(device)
 
 
 class OneProcess:

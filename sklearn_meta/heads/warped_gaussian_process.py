@@ -106,9 +106,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         labels = labels.to(self.log_noise.dtype)
         known = ~labels.isnan() & classes[:, None]
         targets = labels.masked_fill(~known, 0)
-        warped = torch.stack(
-            [warp(targets, power) for power in self.powers], dim=-1
-        )  # (B, N, C, W)
+        warped = torch.stack([warp(targets, power) for power in self.powers], -1)  # (B, N, C, W)
         warped = warped.masked_fill(~known[..., None], math.nan).flatten(2)
         every = classes.repeat_interleave(len(self.powers), dim=1)
         columns = standardise_labels(warped, every)
