@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -90,8 +91,8 @@ class Drawings:
             n_classes = classes.max() + 1
             maps[:, [0, 1, 3, 4]] += rng.uniform(-self.warp, self.warp, (n_classes, 4))[classes]
             maps[:, [0, 3]] *= rng.choice([-1, 1], (n_classes, 1))[classes]
-        shape = (len(X), 1, self.size, self.size)
-        places = affine_grid(torch.from_numpy(maps.reshape(-1, 2, 3)), shape, align_corners=False)
+        shape = (len(X), self.size, self.size, 2)
+        places = (_pixels(self.size) @ torch.from_numpy(maps.reshape(-1, 2, 3)).mT).view(shape)
         drawn = grid_sample(torch.from_numpy(pixels), places, align_corners=False)
         return drawn.clamp_(0, 1).numpy().reshape(len(X), self.width)  # weights sum to 1 +- 1e-7
 
@@ -103,3 +104,11 @@ class Drawings:
         quarters = rng.integers(4, size=classes.max() + 1)
         angle = rng.uniform(-TILT, TILT, n) + math.pi / 2 * quarters[classes]
         return angle, 2 * rng.uniform(-SHIFT, SHIFT, (2, n))
+
+
+@cache
+def _pixels(size):
+    """Places of a picture's pixels and a one, which a map is multiplied by; (size * size, 3)."""
+    unmoved = torch.from_numpy(np.eye(2, 3, dtype=np.float32))[None]
+    places = affine_grid(unmoved, (1, 1, size, size), align_corners=False)
+    return torch.cat([places, torch.ones_like(places[..., :1])], -1).view(-1, 3)
