@@ -96,11 +96,11 @@ def standardise(X, moments):
     -------
     ndarray of shape (..., n_rows, n_columns)
     """
-    scale = moments.scale
-    varies = scale > 4 * np.finfo(float).eps * np.abs(moments.mean)
+    mean, scale = moments.mean, moments.scale
+    varies = scale > 4 * np.finfo(float).eps * np.abs(mean)
     with np.errstate(invalid="ignore", over="ignore"):
-        Z = (X - moments.mean) / np.where(varies, scale, 1)
-    return np.nan_to_num(np.where(varies, Z, 0), posinf=BOUND, neginf=-BOUND).clip(-BOUND, BOUND)
+        Z = (X - mean) / np.where(varies, scale, 1)
+    return np.where(varies & ~np.isnan(Z), Z, 0).clip(-BOUND, BOUND)
 
 
 def last(moments):
