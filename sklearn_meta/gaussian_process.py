@@ -135,6 +135,11 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ValueError
             If no row is labelled, a row has some of its targets only, a target or a cell is
             infinite, or no cell is observed.
+
+        Warns
+        -----
+        UserWarning
+            If more than 5,000 rows, of unlabelled ones 1,000 at most, are to be read together.
         """
         self._forget()
         X, y = self._labelled_table(X, y)

@@ -5,15 +5,17 @@ import os
 import threading
 
 import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 #: Torch's generator belongs to the process: two threads that seeded it at once would draw by turns.
-_GENERATOR, _UNDRAWN = threading.RLock(), threading.RLock()
+_GENERATOR = threading.RLock()
 
 
 def _begin_anew():
-    """A forked child has no thread that would give the locks back."""
-    global _GENERATOR, _UNDRAWN
-    _GENERATOR, _UNDRAWN = threading.RLock(), threading.RLock()
+    """A forked child has no thread that would give the lock back."""
+    global _GENERATOR
+    _GENERATOR = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
@@ -35,12 +37,22 @@ def seeded(seed):
         yield
 
 
-@contextlib.contextmanager
-def undrawn():
-    """Torch's own generator of the CPU, left as it was; for one thread at a time.
+class undrawn(TorchFunctionMode):
+    """Context in which modules that are built keep what memory holds: a file replaces it.
 
-    Not a part of :func:`seeded`, whose callbacks may wait for a thread that loads weights, and
-    which asks GPUs for their state, so that CUDA would start.
+    Nothing is drawn from torch's generator then, which belongs to the process: another thread
+    that is training at the time would go on from other draws.
     """
-    with _UNDRAWN, torch.random.fork_rng(()):
-        yield
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        """As it is called, but for what draws weights."""
+        kwargs = kwargs or {}
+        if function in _DRAW_WEIGHTS:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
+
+
+_DRAW_WEIGHTS = {
+    *(nn.init.uniform_, nn.init.normal_, nn.init.kaiming_uniform_),
+    *(torch.Tensor.uniform_, torch.Tensor.normal_),
+}

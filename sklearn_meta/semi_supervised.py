@@ -137,6 +137,11 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         ValueError
             If no row is labelled, there is one class only, no cell is observed, or a cell is
             infinite.
+
+        Warns
+        -----
+        UserWarning
+            If more than 5,000 rows, of unlabelled ones 1,000 at most, are to be read together.
         """
         self._forget()
         X, y = self._labelled_table(X, y)

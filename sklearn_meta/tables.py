@@ -1,5 +1,6 @@
 """What the estimators of tables share: the context, and the two ways of reading rows."""
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -23,6 +24,9 @@ from .tasks.encoding import in_pandas
 
 #: Unlabelled rows of ``fit`` that are read, at most.
 MOST_UNLABELLED = 1000
+
+#: Rows of ``fit`` that are read together without a warning of the memory they take.
+MANY_ROWS = 5000
 
 
 class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimator):
@@ -115,6 +119,15 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         self.encoder_ = TableEncoder().fit(X, categorical=categorical)
         encoded = encode_observed(self.encoder_, X)
         self.X_ = X.copy()
+        if (n_rows := len(self._rows_read())) > MANY_ROWS:
+            warnings.warn(
+                f"{n_rows} rows of fit are read together, in memory that is quadratic and time "
+                "that is cubic in them: with the default weights 4000 labelled ones take 2 GiB and "
+                "half a minute, or of a regression 4 GiB, and 10000 some 10 or 20 GiB and minutes. "
+                "Give a sample, as sklearn.utils.resample(X, y, replace=False, n_samples=2000) "
+                "draws it, or take an estimator of scikit-learn, which is as accurate there.",
+                stacklevel=4,
+            )
         if not self.transductive:
             self._context_in_use(encoded)
 

@@ -12,12 +12,19 @@ from sklearn.datasets import make_classification
 from sklearn.model_selection import cross_val_score
 from skorch.callbacks import Callback
 
-from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta import (
+    AmortizedGMM,
+    FewShotTransformerClassifier,
+    MANNClassifier,
+    MetaSemiSupervisedClassifier,
+)
+from sklearn_meta.backbones import BACKBONES, FEW_SHOT_BACKBONES
+from sklearn_meta.learner import build_learner
+from sklearn_meta.memory.base import ARCHITECTURES
 from sklearn_meta.seeding import seeded, undrawn
 from sklearn_meta.sets import SetTransformerClassifier
 from sklearn_meta.tasks import TablePrior
-from sklearn_meta.weights import load_learner
-from sklearn_meta.weights.store import FOLDER
+from sklearn_meta.weights import available_weights, load_learner, store
 
 
 def test_draws_are_the_seeds_and_those_outside_stay_as_they_were():
@@ -91,16 +98,37 @@ def test_a_forked_child_does_not_wait_for_a_thread_that_it_has_not():
     assert status == 0
 
 
-def test_weights_that_threads_load_at_once_leave_torch_as_it_was():
-    """What one had drawn would else be what the other found, and put back."""
-    torch.manual_seed(0)
+@pytest.mark.parametrize("name", available_weights())
+def test_loading_weights_draws_nothing(name, monkeypatch):
+    """Put back afterwards, draws would still be those of a training in another thread."""
+    states, build = [], store.build_learner
+
+    def watched(config):
+        states.append(torch.get_rng_state())
+        learner = build(config)
+        states.append(torch.get_rng_state())
+        return learner
+
+    monkeypatch.setattr(store, "build_learner", watched)
+    learner = load_learner(store.FOLDER / f"{name}.safetensors")
+    assert torch.equal(*states)
+    assert all(tensor.isfinite().all() for tensor in learner.state_dict().values())
+
+
+NAMED = [
+    *((MetaSemiSupervisedClassifier, name) for name in BACKBONES),
+    *((FewShotTransformerClassifier, name) for name in FEW_SHOT_BACKBONES),
+    *((MANNClassifier, name) for name in ARCHITECTURES),
+    (AmortizedGMM, "mixture_transformer"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), NAMED)
+def test_no_architecture_draws_where_its_weights_are_to_be_replaced(kind, name):
+    config = kind(name)._new_learner(name).config
     before = torch.get_rng_state()
-    path = FOLDER / "prior.safetensors"  # by its name it may have been loaded before
-    thread = threading.Thread(target=load_learner, args=(path,))
     with undrawn():
-        thread.start()
-        torch.rand(1)
-        thread.join(0.5)
-        assert thread.is_alive()
-    thread.join()
+        build_learner(config)
     assert torch.equal(torch.get_rng_state(), before)
+    build_learner(config)
+    assert not torch.equal(torch.get_rng_state(), before)

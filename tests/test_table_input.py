@@ -373,3 +373,17 @@ def test_a_series_is_no_table():
             kind().fit(NUMBERS["a"], Y)
         with pytest.raises(ValueError, match="(?s)Expected 2D array, got 1D array.*5.1"):
             kind().fit(NUMBERS.iloc[FEW], Y[FEW]).predict(NUMBERS.iloc[0])
+
+
+def test_rows_that_memory_may_not_hold_are_told():
+    rows = np.random.default_rng(0).normal(size=(6001, 1))
+    few = np.where(np.arange(6001) < 4000, np.arange(6001) % 2, -1)
+    many = np.where(np.arange(6001) < 4001, 1.0 * (np.arange(6001) % 2), np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MetaSemiSupervisedClassifier().fit(rows, few)
+        AmortizedOutlierDetector().fit(rows)
+    told = "^5001 rows of fit are read together, .* Give a sample, as sklearn.utils.resample"
+    with pytest.warns(UserWarning, match=told) as warned:
+        MetaGPRegressor().fit(rows, many)
+    assert warned[0].filename == __file__

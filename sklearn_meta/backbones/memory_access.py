@@ -170,7 +170,8 @@ class TuringMachine(nn.Module):
         # A key, strength, interpolation, three shifts, sharpness: of each read head, of the writer.
         self.heads = nn.Linear(width, (n_reads + 1) * (slot_size + 6))
         self.erase_and_add = nn.Linear(width, 2 * slot_size)
-        self.start = nn.Parameter(torch.randn(n_slots, slot_size) * 0.1)  # slots must differ
+        start = nn.init.normal_(torch.empty(n_slots, slot_size), std=0.1)
+        self.start = nn.Parameter(start)  # slots must differ
 
     def empty(self, n, like):
         """As of :class:`LeastRecentlyUsed`; heads begin at the first slot."""

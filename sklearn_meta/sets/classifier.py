@@ -111,6 +111,11 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         ValueError
             If a set is empty, elements differ in shape, a cell is missing or infinite, there are
             more or fewer labels than sets, or only one class.
+
+        Warns
+        -----
+        UserWarning
+            If a Ctrl-C ended training after a complete epoch: the network is kept as it is then.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         if y is not None:

@@ -164,6 +164,11 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         ValueError
             If a set is empty, elements differ in shape, a cell is missing or infinite, there are
             more or fewer targets than sets, or a count is negative or no whole number.
+
+        Warns
+        -----
+        UserWarning
+            If a Ctrl-C ended training after a complete epoch: the network is kept as it is then.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)

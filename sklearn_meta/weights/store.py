@@ -242,7 +242,7 @@ def _load(path):
             "not read."
         ) from error
     try:
-        with undrawn():  # it draws weights, in whose place those of the file come
+        with undrawn():
             learner = build_learner(config)
         learner.load_state_dict(state)
     except Exception as error:  # an edited card may ask an architecture for anything
