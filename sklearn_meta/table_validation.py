@@ -1,7 +1,5 @@
 """Tables as users give them: validated in scikit-learn's words, missing cells left as they are."""
 
-from contextlib import suppress
-
 import numpy as np
 import torch
 from scipy.sparse import issparse
@@ -9,7 +7,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from .cells import is_missing, text_as_objects, whole_labels
+from .cells import is_missing, text_as_objects
 from .tasks.encoding import in_pandas
 
 
@@ -138,50 +136,3 @@ def check_observed(encoded):
     if np.isnan(encoded).all():
         raise ValueError("Every cell of X is missing: at least one must be observed.")
     return encoded
-
-
-def declared_classes(classes):
-    """Classes that were told beforehand, an array."""
-    classes = list(classes) if isinstance(classes, set | frozenset) else classes
-    try:
-        check_labels(classes)
-        return column_or_1d(whole_labels(classes))
-    except ValueError as error:
-        raise ValueError(f"classes must be a list of labels: {error}") from error
-
-
-def in_type_of(labels, known):
-    """Integers or dates as the known ones are, where all of them can be; others as they are."""
-    kind = known.dtype.kind
-    with suppress(TypeError, ValueError, OverflowError):
-        if labels.dtype == object and kind in "mM":
-            labels = labels.astype(f"{kind}8[us]")
-        if {kind, labels.dtype.kind} <= set("iu") or kind == labels.dtype.kind in "mM":
-            cast = labels.astype(known.dtype)
-            return cast if (cast == labels).all() else labels
-    return labels
-
-
-def check_one_kind(*parts):
-    """Refuse labels of types that NumPy cannot compare exactly: it would mix them up."""
-    kinds = {part.dtype for part in parts if len(part)}
-    if len(kinds) > 1 and any(kind.kind in "mM" for kind in kinds):
-        raise ValueError(
-            f"Labels are dates of {' and '.join(sorted(map(str, kinds)))}: of one stream they must "
-            "be of one unit."
-        )
-    if all(kind.kind in "iub" for kind in kinds) and kinds and np.result_type(*kinds).kind == "f":
-        raise ValueError(
-            f"Labels are {' and '.join(sorted(map(str, kinds)))}, which no type of integers holds: "
-            "of one stream they must be of one."
-        )
-    whole = [part for part in parts if part.dtype.kind in "iu" and len(part)]
-    if any(kind.kind == "f" for kind in kinds) and not all(map(_are_exact_floats, whole)):
-        raise ValueError(
-            "Labels are floats and integers that no float holds: of one stream they must be of one "
-            "kind."
-        )
-
-
-def _are_exact_floats(whole):
-    return max(-int(whole.min()), int(whole.max())) <= 2**53

@@ -8,9 +8,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..heads import HEADS
 from ..learner import as_text
-from ..table_validation import check_classes, check_one_kind, declared_classes, in_type_of
+from ..table_validation import check_classes
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, draw_words
 from .base import OnlineEstimator
+from .labels import check_one_kind, declared_classes, in_type_of
 
 
 class MANNClassifier(ClassifierMixin, OnlineEstimator):
