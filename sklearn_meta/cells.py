@@ -27,7 +27,8 @@ def is_missing_value(value):
 def is_missing(column):
     """Mask of the cells of an array that hold None, NaN or pandas' NA."""
     # No ufunc: under Python 3.13 NumPy warns of a NaN that compares itself.
-    return np.array([is_missing_value(value) for value in column], dtype=bool)
+    missing = [type(value) is not str and is_missing_value(value) for value in column]
+    return np.array(missing, dtype=bool)
 
 
 def warn_of_numbers(name, known, most):

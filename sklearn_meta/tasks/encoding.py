@@ -116,7 +116,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 handle_unknown="ignore",
                 sparse_output=False,
             )
-            encoder.fit(known[:, None])
+            different = np.array(sorted(set(known)), dtype=object)
+            # How often each one occurs says only which of too many are rare.
+            encoder.fit((different if len(different) <= self.max_categories else known)[:, None])
             self.encoders_[j] = encoder
             n_columns_out += len(encoder.get_feature_names_out())
         self.n_columns_out_ = n_columns_out
@@ -203,12 +205,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _one_hot(encoder, column):
-        categories = _categories(encoder)  # None is not among them
-        known = np.array([value in categories for value in column], dtype=bool)
-        encoded = np.full((len(column), len(encoder.get_feature_names_out())), np.nan)
-        if known.any():
-            encoded[known] = encoder.transform(column[known][:, None])
-        return encoded
+        rows = encoder.transform(encoder.categories_[0][:, None])
+        rows = np.vstack([rows, np.full_like(rows[:1], np.nan)])  # the last for what is unknown
+        places = {str(category): i for i, category in enumerate(encoder.categories_[0])}
+        return rows[[places.get(value, -1) for value in column]]
 
 
 def _categories(encoder):
@@ -354,7 +354,9 @@ def to_float(column):
 
 def _as_text(column):
     column = np.asarray(column, dtype=object)  # of a float32, Python's number
-    text = np.array([_name_of(value) for value in column], dtype=object)
+    # Most are text, which is told here in less time than a call takes.
+    text = [value if type(value) is str else _name_of(value) for value in column]
+    text = np.array(text, dtype=object)
     text[is_missing(column)] = None
     return text
 
