@@ -159,9 +159,10 @@ class Block(nn.Module):
                 z = take_copies(z, copies)
             (v,) = self.attention.queries_keys_values(z, along=2, wanted=VALUES)
             o = self.attention.aggregate(memory[0], v, along=2)
-        out = self.feed_forward(self.norm(o))  # Eq. (6)
+        # Eq. (6). Where something is changed in place, the gradient of a view would copy it thrice.
+        out = self.feed_forward(self.norm(o).flatten(0, 2)).unflatten(0, o.shape[:3])
         if self.residual is not None:
-            out = out.add_(self.residual(z[:, :, : out.shape[2]]))
+            out = self.residual(z[:, :, : out.shape[2]]).add_(out)
         return out, memory
 
 
