@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_meta.tasks import TableEncoder, stack_tables
 
@@ -417,3 +418,34 @@ def test_declared_categories_are_columns_though_no_row_has_them():
     np.testing.assert_array_equal(encoder.transform(table), [[nan] * 3 + [1], [1, 0, 0, 2]])
     assert TableEncoder(declared=True).fit(table[:1]).categorical_ == [0]
     assert TableEncoder().fit(table[:1]).unseen_ == [0]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.date_range("2020", periods=3).as_unit("ns"),
+        pd.timedelta_range("1D", periods=3),
+        pd.interval_range(0, 3),
+        pd.period_range("2020", periods=3, freq="M"),
+        pd.Index([1.0, 2.0, 3.0]),
+        pd.Index([b"a", b"b", b"c"]),
+    ],
+    ids=lambda values: str(values.dtype),
+)
+def test_declared_categories_are_called_as_they_are_when_they_are_shown(values):
+    table = pd.DataFrame({"a": pd.Categorical(values[:1], categories=values)})
+    encoder = TableEncoder(declared=True).fit(table)
+    assert encoder.n_columns_out_ == 3
+    shown = pd.DataFrame({"a": pd.Categorical(values)})
+    np.testing.assert_array_equal(encoder.transform(shown), np.eye(3))
+    assert encoder.unseen_categories(shown) == []
+
+
+@pytest.mark.parametrize("n", [4, 5, 6])
+def test_the_rarest_of_many_categories_share_the_last_column(n):
+    cells = [name for i, name in enumerate("fedcba"[:n]) for _ in range(i + 1)]  # f is rarest
+    encoder = TableEncoder(max_categories=5).fit(objects(*cells))
+    expected = OneHotEncoder(max_categories=5, sparse_output=False).fit(objects(*cells))
+    names = objects(*sorted(set(cells)))
+    np.testing.assert_array_equal(encoder.transform(names), expected.transform(names))
+    assert encoder.n_columns_out_ == min(n, 5)

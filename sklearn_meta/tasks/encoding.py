@@ -87,11 +87,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             and most look like numbers or dates: a single "?" makes text of a column of numbers.
         """
         cells = list(columns_of(X)) if categorical or not _is_matrix(X) else []
-        if self.declared:
-            cells = [
-                (np.append(c, dtype.categories) if str(dtype) == "category" else c, dtype)
-                for c, dtype in cells
-            ]
+        for j, (column, dtype) in enumerate(cells):
+            if self.declared and str(dtype) == "category":
+                cells[j] = np.append(column, dtype.categories.astype(object)), dtype
         columns = [
             _as_text(column) if j in categorical else read_column(column, dtype)
             for j, (column, dtype) in enumerate(cells)
@@ -117,8 +115,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 sparse_output=False,
             )
             different = np.array(sorted(set(known)), dtype=object)
-            # How often each one occurs says only which of too many are rare.
-            encoder.fit((different if len(different) <= self.max_categories else known)[:, None])
+            # How often each one occurs says which of too many are rare, and nothing of fewer.
+            encoder.fit((different if len(different) < self.max_categories else known)[:, None])
             self.encoders_[j] = encoder
             n_columns_out += len(encoder.get_feature_names_out())
         self.n_columns_out_ = n_columns_out
