@@ -137,6 +137,9 @@ def test_dates_of_fit_are_no_durations_later(later):
         TableEncoder().fit(dates).transform(durations)
     with pytest.raises(ValueError, match="Column 'd' held durations in fit and holds dates now"):
         TableEncoder().fit(durations).transform(dates)
+    encoder = TableEncoder().fit(dates)
+    del encoder.durations_  # as it was pickled before there were such
+    assert encoder.transform(durations).shape == (2, 1)
 
 
 def test_numbers_of_fit_are_no_dates_later():

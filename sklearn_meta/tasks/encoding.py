@@ -54,6 +54,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Number of columns of the table, and of the result.
     """
 
+    # Of encoders that were pickled before there were such; None: not known.
+    unseen_, times_, durations_ = (), None, None
+
     def __init__(self, max_categories=20, *, declared=False):
         self.max_categories = max_categories
         self.declared = declared
@@ -143,7 +146,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         n_columns = np.shape(X)[1]
-        if n_columns != self.n_features_in_:
+        if n_columns != vars(self).get("n_features_in_", n_columns):  # an old pickle has none
             raise ValueError(
                 f"X has {n_columns} features, but {type(self).__name__} is expecting "
                 f"{self.n_features_in_} features as input."
@@ -189,12 +192,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _check_unit(self, j, name, column, dtype):
         """Refuse numbers where ``fit`` has seen seconds of dates, or the other way round."""
-        if _is_empty(column):
+        if self.times_ is None or _is_empty(column):
             return
         was_times, is_times = j in self.times_, _is_of_times(dtype)
         if was_times != is_times:
             raise _changed(name, *(("dates", "none") if was_times else ("numbers", "dates")))
-        if is_times:
+        if is_times and self.durations_ is not None:
             was, now = (
                 "durations" if d else "dates" for d in (j in self.durations_, dtype.kind == "m")
             )
