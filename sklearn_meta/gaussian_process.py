@@ -3,12 +3,12 @@
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
-from sklearn.utils import assert_all_finite, check_array, check_random_state, check_X_y
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from .heads import HEADS
-from .table_validation import as_cells, check_dense, without_gaps
+from .table_validation import as_cells, table_with_targets, without_gaps
 from .tables import TableEstimator, in_chunks
 from .tasks import n_targets, target_scale
 
@@ -142,7 +142,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             If more than 5,000 rows, of unlabelled ones 1,000 at most, are to be read together.
         """
         self._forget()
-        X, y = self._labelled_table(X, y)
+        X, y = table_with_targets(self, X, y)
         self.y_ = y
         self._scale = self._target_scale(y)
         self._store_context(X)
@@ -199,6 +199,21 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             return self._quantiles(X, levels)
         mean, std = self._in_units(self._read(X)[1], self._scale, self.y_.ndim)
         return (mean, std) if return_std else mean
+
+    def score(self, X, y, sample_weight=None):
+        """R² of the predictions, as :meth:`sklearn.base.RegressorMixin.score` has it.
+
+        Raises
+        ------
+        ValueError
+            If a target is missing.
+        """
+        if n_unlabelled := without_gaps(as_cells(y))[1].sum():
+            raise ValueError(
+                f"{n_unlabelled} of the targets to be scored are missing (NaN): leave them out, or "
+                "cross-validate with cv=SemiSupervisedKFold() of sklearn_meta.model_selection."
+            )
+        return super().score(X, y, sample_weight)
 
     def log_predictive_density(self, X, y):
         """Logarithm of the predictive density of targets that are known.
@@ -294,23 +309,6 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             for (scale, n_dims), output in self._read_tasks(tasks)
         ]
         return answers if return_std else [mean for mean, _ in answers]
-
-    def _labelled_table(self, X, y):
-        """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
-        options = {"multi_output": True, "y_numeric": True}
-        if y is not None:
-            y = as_cells(y)
-            check_dense(y)
-            y, unlabelled = without_gaps(y)
-        X = as_cells(X)
-        if hasattr(X, "iloc"):
-            validate_data(self, X, y, skip_check_array=True)
-            _, y = check_X_y(np.zeros(X.shape), y, estimator=self, **options)
-        else:
-            X, y = validate_data(self, X, y, dtype=None, ensure_all_finite=False, **options)
-        y = y.astype(np.float64)
-        assert_all_finite(y, input_name="y")  # objects were not looked into
-        return X, np.where(unlabelled, np.nan, y)
 
     @staticmethod
     def _target_scale(y):

@@ -5,13 +5,13 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.utils import check_X_y, column_or_1d
+from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .cells import is_missing
 from .heads import HEADS
-from .table_validation import as_cells, check_classes, check_dense
+from .table_validation import as_cells, check_classes, check_dense, table_with_labels
 from .tables import TableEstimator
 
 
@@ -144,14 +144,15 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             If more than 5,000 rows, of unlabelled ones 1,000 at most, are to be read together.
         """
         self._forget()
-        X, y = self._labelled_table(X, y)
+        X, y = table_with_labels(self, X, _as_labels(y))
         unlabelled = _are_unlabelled(y)
         if unlabelled.all():
             raise ValueError("No row is labelled: y holds nothing but -1. Label some rows.")
         check_classes(y[~unlabelled])
         self.classes_, self.y_ = _codes(y, unlabelled)
         if len(self.classes_) < 2:
-            marked = " Rows whose label is -1 count as unlabelled." if unlabelled.any() else ""
+            marked = " Rows whose label is -1 count as unlabelled: if it is a class, rename it."
+            marked = marked if unlabelled.any() else ""
             raise ValueError(
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
                 f"contains only one class: {self.classes_.tolist()[0]!r}.{marked}"
@@ -211,7 +212,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             warnings.warn(
                 f"{n_unlabelled} of the rows to be scored have no label (-1), and each counts as a "
                 "mistake: leave them out, or cross-validate with cv=SemiSupervisedSplit() of "
-                "sklearn_meta.model_selection.",
+                "sklearn_meta.model_selection. Scores of train sets, as learning_curve takes them, "
+                "are of such rows by any splitter.",
                 stacklevel=2,
             )
         return super().score(X, y, sample_weight)
@@ -285,14 +287,6 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         html = stored._get_fitted_attr_html(doc_link)
         html.estimator_class = type(self)
         return html
-
-    def _labelled_table(self, X, y):
-        """Validate what ``fit`` is given in scikit-learn's words; DataFrames stay as they are."""
-        X, y = as_cells(X), _as_labels(y)
-        if not hasattr(X, "iloc"):
-            return validate_data(self, X, y, dtype=None, ensure_all_finite=False)
-        validate_data(self, X, y, skip_check_array=True)
-        return X, check_X_y(np.zeros(X.shape), y, estimator=self)[1]
 
     def _context_labels(self):
         return self.y_, len(self.classes_)

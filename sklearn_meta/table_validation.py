@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 from scipy.sparse import issparse
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import assert_all_finite, check_array, check_X_y, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -27,7 +27,10 @@ def check_labels(y):
     """
     labels = column_or_1d(text_as_objects(y))
     if is_missing(labels).any():
-        raise ValueError("Input y contains NaN or None: every row has a label.")
+        raise ValueError(
+            "Input y contains NaN or None, and each row wants a label: leave rows without one out, "
+            "or mark them by -1 for MetaSemiSupervisedClassifier, which reads them, too."
+        )
     if len({isinstance(label, str) for label in labels.tolist()}) > 1:
         raise ValueError("Labels are strings and numbers: they must be all of one kind.")
 
@@ -77,6 +80,27 @@ def validated_table(estimator, X, *, reset=True, **checks):
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     check_array(np.zeros(X.shape), estimator=estimator, **checks)
     return X
+
+
+def table_with_labels(estimator, X, y, **checks):
+    """The same of a table of ``fit`` and its labels, by :func:`sklearn.utils.check_X_y`."""
+    X = as_cells(X)
+    if not hasattr(X, "iloc"):
+        return validate_data(estimator, X, y, dtype=None, ensure_all_finite=False, **checks)
+    validate_data(estimator, X, y, skip_check_array=True)
+    return X, check_X_y(np.zeros(X.shape), y, estimator=estimator, **checks)[1]
+
+
+def table_with_targets(estimator, X, y):
+    """The same of targets, one or several a row, float64; those that are missing are NaN."""
+    if y is not None:
+        y = as_cells(y)
+        check_dense(y)
+        y, unlabelled = without_gaps(y)
+    X, y = table_with_labels(estimator, X, y, multi_output=True, y_numeric=True)
+    y = y.astype(np.float64)
+    assert_all_finite(y, input_name="y")  # objects were not looked into
+    return X, np.where(unlabelled, np.nan, y)
 
 
 def as_cells(X):

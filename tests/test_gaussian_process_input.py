@@ -6,8 +6,10 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
+from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
 from test_gaussian_process import answers, double, small_learner
 
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
@@ -344,3 +346,14 @@ def test_default_weights_learn_a_line_from_ten_rows():
     few = MetaGPRegressor().fit(X[:10], y[:10])
     assert few.score(X[10:], y[10:]) > 0.7
     assert LinearRegression().fit(X[:10], y[:10]).score(X[10:], y[10:]) > 0.99
+
+
+def test_missing_targets_are_no_errors_to_be_scored():
+    X, y = load_diabetes(return_X_y=True)
+    regressor = MetaGPRegressor().fit(X[:20], y[:20])
+    few = np.where(np.arange(30) < 28, y[20:50], np.nan)
+    with pytest.raises(ValueError, match="2 of the targets to be scored .*SemiSupervisedKFold"):
+        regressor.score(X[20:50], few)
+    assert regressor.score(X[20:48], few[:28]) == r2_score(few[:28], regressor.predict(X[20:48]))
+    weighted = regressor.score(X[20:48], few[:28], np.arange(28))
+    assert weighted == r2_score(few[:28], regressor.predict(X[20:48]), sample_weight=np.arange(28))

@@ -676,3 +676,21 @@ def test_transductive_keeps_a_copy_of_the_rows():
     expected = estimator.predict(X[1::2])
     X[::2] = 0
     np.testing.assert_array_equal(estimator.predict(X[1::2]), expected)
+
+
+def test_more_folds_than_a_class_has_labels_are_refused():
+    y = np.array([0, 0, 0, 1, -1, -1])
+    with pytest.raises(
+        ValueError, match="the largest has 3: lower n_splits of SemiSupervisedSplit"
+    ):
+        next(SemiSupervisedSplit(4).split(y, y))
+    with pytest.warns(UserWarning, match="least populated class"):  # as scikit-learn has it
+        assert len(list(SemiSupervisedSplit(3).split(y, y))) == 3
+
+
+def test_classes_that_are_text_are_told_how_they_are_split():
+    y = np.array(["good", "bad", "-1"] * 4, dtype=object)
+    with pytest.raises(
+        ValueError, match="string to float.* Classes are split by SemiSupervisedSpl"
+    ):
+        next(SemiSupervisedKFold(2).split(y, y))

@@ -96,6 +96,11 @@ class SemiSupervisedSplit(StratifiedKFold):
         check_consistent_length(X, y)
         _, codes = encode_labels(y)
         labelled = np.flatnonzero(codes != -1)
+        if (most := np.bincount(codes[labelled]).max()) < self.n_splits:
+            raise ValueError(
+                f"n_splits={self.n_splits} folds want a class of as many labelled rows, and the "
+                f"largest has {most}: lower n_splits of {type(self).__name__}, or label more rows."
+            )
         groups = None if groups is None else labelled  # which are told of as ignored
         for _, fold in super().split(labelled, codes[labelled], groups):
             test = labelled[fold]
@@ -165,9 +170,13 @@ class SemiSupervisedKFold(KFold):
         if y.dtype == object:  # None and pandas' NA are no numbers to scikit-learn
             cells = [np.nan if is_missing_value(value) else value for value in y.ravel()]
             y = np.array(cells, dtype=object).reshape(y.shape)
-        y = check_array(
-            y, ensure_2d=False, dtype="numeric", ensure_all_finite="allow-nan", input_name="y"
-        )
+        try:
+            y = check_array(
+                y, ensure_2d=False, dtype="numeric", ensure_all_finite="allow-nan", input_name="y"
+            )
+        except ValueError as error:
+            classes = " Classes are split by SemiSupervisedSplit." if y.dtype.kind in "OU" else ""
+            raise ValueError(f"{error}{classes}") from error
         without = np.isnan(y.reshape(len(y), -1)).any(axis=1)
         if without.all():
             raise ValueError(f"y has no row with a target: every one of its {len(y)} rows is NaN")
