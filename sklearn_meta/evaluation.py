@@ -239,7 +239,7 @@ def _episodes(collection, splits, random_state, failures, bar):
             bar.update()
             continue
         for split in splits:
-            # The same for every number of shots, in which few-shot tasks are alike then.
+            # Of the name alone: a table's episodes do not depend on what else is evaluated.
             split.random_state = zlib.crc32(
                 f"{random_state}/{name}".encode(errors="surrogateescape")
             )

@@ -180,7 +180,7 @@ class SemiSupervisedKFold(KFold):
         without = np.isnan(y.reshape(len(y), -1)).any(axis=1)
         if without.all():
             raise ValueError(f"y has no row with a target: every one of its {len(y)} rows is NaN")
-        if not without.any() and _may_be_classes(y):
+        if _may_be_classes(y):
             warnings.warn(
                 "Every row has a target, and -1 is one of them: mark rows without a target by NaN, "
                 "and split classes, of which -1 is none, by SemiSupervisedSplit.",
@@ -194,7 +194,10 @@ class SemiSupervisedKFold(KFold):
 
 
 def _may_be_classes(y):
-    """Whether targets are a few whole numbers from -1 on, as classes with unlabelled rows are."""
+    """Whether targets are a few whole numbers from -1 on, as classes with unlabelled rows are.
+
+    NaN is no whole number.
+    """
     values = np.unique(y)
     whole = (values == np.floor(values)).all()
     return values[0] == -1 and whole and 2 * len(values) <= len(y)

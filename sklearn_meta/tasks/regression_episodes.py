@@ -28,7 +28,7 @@ def target_scale(y_labelled):
     y = np.asarray(y_labelled, dtype=np.float64)
     largest = np.abs(y).max(axis=0)
     unit = np.where(largest > 0, largest, 1.0)
-    mean = np.clip((y / unit).mean(axis=0), -1, 1)
+    mean = (y / unit).mean(axis=0)
     deviation = np.sqrt(((y / unit - mean) ** 2).mean(axis=0))
     # What differs by rounding only is equal.
     constant = (deviation <= 4 * np.finfo(float).eps * np.abs(mean)) | (deviation * unit == 0)
