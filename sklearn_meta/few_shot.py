@@ -120,9 +120,9 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            NaN and None are missing cells; columns of strings or of dtype category are
-            categorical. Weights for vectors and images read numbers only: pixels in [0, 1], of
-            colours all pixels of one channel, then of the next, which
+            NaN and None are missing cells. Columns of text, if it is not all numbers, and of
+            dtype category are categorical. Weights for vectors and images read numbers only: pixels
+            in [0, 1], of colours all pixels of one channel, then of the next, which
             :class:`sklearn_meta.tasks.Pictures` makes of bytes.
         y : array-like of shape (n_rows,)
             Class labels, numbers or strings; -1 is a label like any other.

@@ -119,8 +119,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_context, n_features)
-            Rows. NaN and None are missing cells; columns of strings or of dtype category are
-            categorical.
+            Rows. NaN and None are missing cells. Columns of text, if it is not all numbers, and of
+            dtype category are categorical.
         y : array-like of shape (n_context,) or (n_context, n_targets)
             Targets; NaN, in all targets of a row, marks an unlabelled row. Several are read
             together, so that the predictions of one depend a little on the others: for independent
@@ -145,6 +145,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         X, y = table_with_targets(self, X, y)
         self.y_ = y
         self._scale = self._target_scale(y)
+        self._warn_of_many_rows()
         self._store_context(X)
         return self
 

@@ -171,8 +171,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            Two rows or more. NaN and None are missing cells; columns of strings or of dtype
-            category are categorical.
+            Two rows or more. NaN and None are missing cells. Columns of text, if it is not all
+            numbers, and of dtype category are categorical.
         y : None
             Ignored.
 

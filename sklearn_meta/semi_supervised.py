@@ -123,8 +123,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_context, n_features)
-            Rows. NaN and None are missing cells; columns of strings or of dtype category are
-            categorical.
+            Rows. NaN and None are missing cells. Columns of text, if it is not all numbers, and of
+            dtype category are categorical.
         y : array-like of shape (n_context,)
             Class labels, numbers or strings; -1 (or "-1") marks an unlabelled row.
 
@@ -157,6 +157,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
                 f"contains only one class: {self.classes_.tolist()[0]!r}.{marked}"
             )
+        self._warn_of_many_rows()
         self._store_context(X)
         return self
 

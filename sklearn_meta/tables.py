@@ -113,21 +113,24 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """Labels of the rows given to ``fit`` as a Task holds them, and their columns' number."""
         raise NotImplementedError
 
+    def _warn_of_many_rows(self):
+        """Tell, at the beginning of ``fit``, of what memory may not hold."""
+        if (n_rows := len(self._rows_read())) > MANY_ROWS:
+            warnings.warn(
+                f"{n_rows} rows of fit are read together, in memory that is quadratic and, by the "
+                "default weights, time that is cubic in them: 4000 labelled ones take 2 GiB and "
+                "half a minute, or of a regression 4 GiB, and 10000 some 10 or 20 GiB and minutes. "
+                "Give a sample, as sklearn.utils.resample(X, y, replace=False, n_samples=2000) "
+                "draws it, or take an estimator of scikit-learn, which is as accurate there.",
+                stacklevel=4,
+            )
+
     def _store_context(self, X, *, categorical=()):
         """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
         self.learner_ = self._learner()
         self.encoder_ = TableEncoder().fit(X, categorical=categorical)
         encoded = encode_observed(self.encoder_, X)
         self.X_ = X.copy()
-        if (n_rows := len(self._rows_read())) > MANY_ROWS:
-            warnings.warn(
-                f"{n_rows} rows of fit are read together, in memory that is quadratic and time "
-                "that is cubic in them: with the default weights 4000 labelled ones take 2 GiB and "
-                "half a minute, or of a regression 4 GiB, and 10000 some 10 or 20 GiB and minutes. "
-                "Give a sample, as sklearn.utils.resample(X, y, replace=False, n_samples=2000) "
-                "draws it, or take an estimator of scikit-learn, which is as accurate there.",
-                stacklevel=4,
-            )
         if not self.transductive:
             self._context_in_use(encoded)
 

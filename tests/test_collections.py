@@ -121,7 +121,12 @@ def test_a_torn_file_is_a_named_error(tmp_path):
         ([], {}, FileNotFoundError, "No tables in .*parquet"),
         (["a.csv"], {"split": "train"}, ValueError, "No index.csv in .* tells split"),
         (["a.csv", "a.parquet"], {}, ValueError, "two tables 'a'"),
-        (["index.csv", "one.csv"], {"split": "never"}, FileNotFoundError, "with split 'never'"),
+        (
+            ["index.csv", "one.csv"],
+            {"split": "never"},
+            FileNotFoundError,
+            "with split 'never': index.csv has .",
+        ),
         (["bare", "one.csv"], {"task": "regression"}, ValueError, "no column 'task'"),
     ],
 )

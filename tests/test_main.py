@@ -406,6 +406,19 @@ def test_evaluate_tells_what_failed(here, capsys):
     assert captured.out.endswith("\n1 failures, told on stderr\n")
 
 
+def test_evaluate_tells_of_tables_that_weights_were_trained_on(here, capsys):
+    learner = load_learner("tiny.safetensors")
+    save_learner(learner, "seen.safetensors", datasets=["wine", "other"])
+    few = (*QUICK, "--quiet", "--peers", "none", "--weights", "tiny.safetensors")
+    assert call("evaluate", "tables", *few) == 0
+    assert capsys.readouterr().err == ""
+    assert call("evaluate", "tables", *few, "--weights", "seen.safetensors") == 0
+    (told,) = capsys.readouterr().err.splitlines()
+    assert (
+        told.startswith("seen.safetensors was meta-trained on 1 of these tables") and "wine" in told
+    )
+
+
 def test_evaluate_takes_splits_and_filters(here, capsys):
     index = pd.DataFrame({"name": ["iris", "wine"], "split": ["train", "test"]})
     (here / "indexed").mkdir()

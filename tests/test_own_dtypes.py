@@ -28,7 +28,7 @@ from sklearn_meta.evaluation import evaluate
 from sklearn_meta.heads import HEADS
 from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit, Transductive
 from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
-from sklearn_meta.tasks import RegressionPrior, TablePrior
+from sklearn_meta.tasks import Drawings, RegressionPrior, TablePrior
 
 X, Y = load_iris(return_X_y=True)
 FEW = np.r_[0:5, 50:55, 100:105]
@@ -185,6 +185,7 @@ def points():
     return lambda: model.predict_proba(sets)
 
 
+INK = np.random.default_rng(0).integers(256, size=(4, 784), dtype=np.uint8)
 ANSWERS = {
     "classifier": lambda: (
         lambda: MetaSemiSupervisedClassifier().fit(X[FEW], Y[FEW]).predict_proba(X)
@@ -194,6 +195,7 @@ ANSWERS = {
     "outliers": lambda: lambda: AmortizedOutlierDetector().fit(X).score_samples(X),
     "memory": lambda: lambda: MANNClassifier().fit(X[FEW], Y[FEW]).predict_proba(X),
     "few": lambda: lambda: FewShotTransformerClassifier().fit(X[FEW], Y[FEW]).predict_proba(X),
+    "drawings": lambda: lambda: Drawings(12)(INK, np.arange(4), np.random.default_rng(0)),
     "texts": opinions,
     "sets": points,
 }

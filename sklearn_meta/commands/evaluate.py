@@ -57,16 +57,23 @@ def run(args):
     from .. import MetaSemiSupervisedClassifier
     from ..weights import available_weights, load_learner
 
-    estimators = {}
+    collection, estimators = open_collection(args.collection, args), {}
     for weights in args.weights or ["default"]:
         # An error now rather than one for each task.
-        task = load_learner(weights).task
+        learner = load_learner(weights)
+        task = learner.task
         if task != "classification":
             raise ValueError(
                 f"Weights {weights!r} are for {task}, and this command scores those for "
                 f"classification, such as {available_weights('classification')}."
             )
         estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
+        if seen := set(learner.card.get("datasets", ())) & set(collection):
+            print(
+                f"{weights} was meta-trained on {len(seen)} of these tables, or others of the same "
+                f"names, such as {min(seen)!r}: of these its scores tell nothing of new ones",
+                file=sys.stderr,
+            )
     if twice := estimators.keys() & set(chosen):
         args.parser.error(f"weights and peers of one name, {sorted(twice)}: rename the weights")
     estimators |= {name: known[name] for name in chosen}
@@ -74,7 +81,7 @@ def run(args):
         warnings.filterwarnings("ignore", r"\d+ failures")  # told below, line by line
         found = evaluation.evaluate(
             estimators,
-            open_collection(args.collection, args),
+            collection,
             n_shots=args.n_shots,
             n_unlabelled=args.n_unlabelled,
             n_episodes=args.n_episodes,

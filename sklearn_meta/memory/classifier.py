@@ -133,9 +133,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            NaN and None are missing cells; columns of strings or of dtype category are
-            categorical, with what the dtype declares and what these rows show for categories.
-            Weights for vectors read numbers only.
+            NaN and None are missing cells. Columns of text, if it is not all numbers, and of
+            dtype category are categorical; categories are what the dtype declares and what these
+            rows show. Weights for vectors read numbers only.
         y : array-like of shape (n_rows,)
             Class labels, numbers or strings; -1 is a label like any other.
 

@@ -126,9 +126,7 @@ class Folder(Mapping):
         self._metadata = self._read_index(wanted)
         if not self._metadata:
             raise FileNotFoundError(
-                f"No tables in {self.path}"
-                + "".join(f" with {key} {value!r}" for key, value in wanted.items())
-                + ": it needs .parquet, .csv or .arff files."
+                f"No tables in {self.path}: it needs .parquet, .csv or .arff files."
             )
         self.families = {
             name: str(row["family"]) for name, row in self._metadata.items() if "family" in row
@@ -160,7 +158,12 @@ class Folder(Mapping):
             name = index["name"][twice].iloc[0]
             raise ValueError(f"{file} has two rows of {name!r}: remove one.")
         for key, value in wanted.items():
+            there = sorted(set(index[key].astype(str)))
             index = index[index[key] == value]
+            if index.empty:
+                raise FileNotFoundError(
+                    f"No tables in {self.path} with {key} {value!r}: {file.name} has {there}."
+                )
         rows = index.to_dict("records")
         # An empty cell of the index says nothing.
         return {

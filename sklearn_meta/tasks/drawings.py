@@ -92,8 +92,9 @@ class Drawings:
             maps[:, [0, 1, 3, 4]] += rng.uniform(-self.warp, self.warp, (n_classes, 4))[classes]
             maps[:, [0, 3]] *= rng.choice([-1, 1], (n_classes, 1))[classes]
         shape = (len(X), self.size, self.size, 2)
-        places = (_pixels(self.size) @ torch.from_numpy(maps.reshape(-1, 2, 3)).mT).view(shape)
-        drawn = grid_sample(torch.from_numpy(pixels), places, align_corners=False)
+        with torch.autocast("cpu", enabled=False):  # a caller's would draw other pictures
+            places = (_pixels(self.size) @ torch.from_numpy(maps.reshape(-1, 2, 3)).mT).view(shape)
+            drawn = grid_sample(torch.from_numpy(pixels), places, align_corners=False)
         return drawn.clamp_(0, 1).numpy().reshape(len(X), self.width)  # weights sum to 1 +- 1e-7
 
     def _moves(self, classes, rng):

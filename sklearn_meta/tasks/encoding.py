@@ -55,7 +55,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     """
 
     # Of encoders that were pickled before there were such; None: not known.
-    unseen_, times_, durations_ = (), None, None
+    unseen_, times_, durations_, declared = (), None, None, False
 
     def __init__(self, max_categories=20, *, declared=False):
         self.max_categories = max_categories
@@ -396,5 +396,5 @@ def _refuse_text(column, name):
         cell = next(cell for cell in column if not _is_numeric(np.array([cell], dtype=object)))
         raise ValueError(
             f"Column {name!r} was numeric in fit and holds text now: could not convert string to "
-            f"float: {cell!r}. Convert it before both, as pandas.to_numeric does."
+            f"float: {cell!r}. Convert it before both, by pandas.to_numeric or astype('category')."
         )
