@@ -106,6 +106,8 @@ def test_embeddings_are_those_of_transform_and_prediction_colours_them(wine, tra
     np.testing.assert_allclose(original.std(axis=0), 1)
     np.testing.assert_allclose(embedding[len(y) :], classifier.transform(X_new), rtol=1e-4)
     assert display.target[len(y) :].tolist() == classifier.predict(X_new).tolist()
+    texts = [text.get_text() for text in display.ax_[1].get_legend().get_texts()]
+    assert texts[-1] == "unlabelled, as predicted"
     assert display.target[: len(y)][y >= 0].tolist() == y[y >= 0].tolist()
     # A labelled row is embedded with its label, which transform cannot know.
     assert not np.allclose(embedding[: len(y)], classifier.transform(X), rtol=1e-2)

@@ -57,7 +57,7 @@ def scatter(ax, points, target, labelled, colours):
     )
 
 
-def legend(ax, classes):
+def legend(ax, classes, unlabelled="unlabelled"):
     """Colours of the classes and the two markers, beside the axes."""
     from matplotlib.lines import Line2D
 
@@ -65,7 +65,7 @@ def legend(ax, classes):
         Line2D([], [], marker="s", linestyle="", color=colour, label=str(label))
         for label, colour in zip(classes, colours(len(classes)))
     ]
-    for label, marker in (("labelled", "o"), ("unlabelled", "x")):
+    for label, marker in (("labelled", "o"), (unlabelled, "x")):
         keys.append(Line2D([], [], marker=marker, linestyle="", color="0.35", label=label))
     beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
     for text in ax.legend(handles=keys, **beside, frameon=False).get_texts():

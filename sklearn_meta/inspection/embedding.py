@@ -34,6 +34,8 @@ class EmbeddingDisplay:
         Whether the estimator knew the label.
     classes : ndarray of shape (n_classes,)
         Class labels, for the legend.
+    predicted : bool, default=False
+        Whether the class of each unlabelled row is a prediction, which the legend tells.
 
     Attributes
     ----------
@@ -64,12 +66,13 @@ class EmbeddingDisplay:
     (69, 2)
     """
 
-    def __init__(self, *, original, embedding, target, labelled, classes):
+    def __init__(self, *, original, embedding, target, labelled, classes, predicted=False):
         self.original = original
         self.embedding = embedding
         self.target = target
         self.labelled = labelled
         self.classes = classes
+        self.predicted = predicted
 
     @classmethod
     def from_estimator(cls, estimator, X, y=None, *, reduction="tsne", ax=None, random_state=None):
@@ -145,6 +148,7 @@ class EmbeddingDisplay:
             target=target,
             labelled=labelled,
             classes=estimator.classes_,
+            predicted=y is None,
         )
         return display.plot(ax=ax)
 
@@ -155,7 +159,8 @@ class EmbeddingDisplay:
         for panel, (title, points) in zip(self.ax_, panels.items()):
             scatter(panel, points, self.target, self.labelled, colours(len(self.classes)))
             panel.set(title=title, xticks=[], yticks=[])
-        legend(self.ax_[1], self.classes)
+        unlabelled = "unlabelled, as predicted" if self.predicted else "unlabelled"
+        legend(self.ax_[1], self.classes, unlabelled)
         return self
 
 

@@ -12,9 +12,9 @@ GATES = ("new input", "output gate", "input gate", "forget gate")
 class MetaChangeDisplay:
     """What is predicted after every word of a text, and how much the weights changed at it.
 
-    Above, a heat map with a line for each gate: the mean relative change of the matrix that the
-    Meta-LSTM generates, Eq. (23). Below, the log-odds of a class if the text ended there, by the
-    network alone.
+    One panel is a heat map with a line for each gate: the mean relative change of the matrix W(z)
+    that the Meta-LSTM generates, Eq. (23). The other has the log-odds of a class if the text ended
+    there, by the network alone.
 
     Make one with :meth:`from_estimator`.
 
@@ -134,18 +134,18 @@ class MetaChangeDisplay:
             If there are not two axes.
         """
         self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
-        above, below = self.ax_
+        changes, odds = self.ax_
         # A weight that was near zero changes by any factor, and where nothing changes any more
         # there is no logarithm.
         least = self.changes[self.changes > 0].min(initial=1)
         shown = np.log(self.changes.clip(least))
-        self.image_ = above.imshow(shown, **{"aspect": "auto", "cmap": "Blues"} | kwargs)
-        above.set_yticks(range(len(GATES)), GATES)
-        above.set_title("log of the mean relative change of W(z)")
-        (self.line_,) = below.plot(self.log_odds, marker="o")
-        below.axhline(0, color="grey", linewidth=0.5)
-        below.set_ylabel(f"log-odds of {self.label!r}", parse_math=False)
-        below.set_xlim(-0.5, len(self.words) - 0.5)
+        self.image_ = changes.imshow(shown, **{"aspect": "auto", "cmap": "Blues"} | kwargs)
+        changes.set_yticks(range(len(GATES)), GATES)
+        changes.set_title("log of the mean relative change of W(z)")
+        (self.line_,) = odds.plot(self.log_odds, marker="o")
+        odds.axhline(0, color="grey", linewidth=0.5)
+        odds.set_ylabel(f"log-odds of {self.label!r}", parse_math=False)
+        odds.set_xlim(-0.5, len(self.words) - 0.5)
         # A lone surrogate is a word like any, and nothing that could be drawn.
         shown_words = [word.encode("utf-8", "replace").decode() for word in self.words]
         for axes in self.ax_:
