@@ -202,6 +202,12 @@ def test_gaps_of_any_kind_are_rows_without_a_target():
     assert len(train) == 2  # of text and numbers numpy makes text
 
 
+def test_of_several_targets_that_are_objects_gaps_stay_in_their_row():
+    y = np.array([[i / 2, None if i in (1, 4) else 1.5] for i in range(8)], dtype=object)
+    every_test = [test for _, test in SemiSupervisedKFold(3, random_state=0).split(y, y)]
+    assert_array_equal(np.sort(np.concatenate(every_test)), [0, 2, 3, 5, 6, 7])
+
+
 def test_a_row_with_one_of_two_targets_is_in_no_test_set():
     y = np.arange(24.0).reshape(12, 2)
     y[3, 0] = y[7, 1] = np.nan
@@ -477,6 +483,15 @@ def test_another_mark(wine):
     assert_array_equal(asked.y_[len(y) :], -1)
 
 
+def test_unlabelled_rows_have_no_say_in_the_class_prior(wine):
+    X, y, X_query, _ = wine
+    of_labelled = [2 / 3, 1 / 3]
+    ours = Transductive(knn_spreading()).fit(
+        np.vstack([X, X_query]), [*np.where(y == 1, "b", "a"), *["-1"] * len(X_query)]
+    )
+    assert_allclose(ours.class_prior_, of_labelled)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:sklearn")
 def test_rows_that_no_label_reaches_get_the_class_prior(wine):
     X, y, X_query, _ = wine
@@ -576,6 +591,7 @@ def test_sparse_rows(wine):
     sparse = Transductive(LabelSpreading(kernel="knn")).fit(sp.csr_array(X), y)
     assert_array_equal(sparse.predict(sp.csr_array(X_query)), dense.predict(X_query))
     assert_array_equal(sparse.predict(X_query), dense.predict(X_query))
+    assert_array_equal(dense.predict(sp.csr_array(X_query)), dense.predict(X_query))
 
 
 def test_rows_are_refused_at_fit_where_the_wrapped_estimator_would(wine):
@@ -600,6 +616,7 @@ def test_text_in_an_array_reaches_the_first_step(wine):
     assert_array_equal(found, by_hand[-1].transduction_[len(y) :])
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:sklearn")
 def test_tags_follow_the_wrapped_estimator(wine):
     X, y, X_query, _ = wine
     X_query = np.where(X_query > X_query.mean(axis=0) * 2, np.nan, X_query)
@@ -607,7 +624,10 @@ def test_tags_follow_the_wrapped_estimator(wine):
     with pytest.raises(ValueError, match="NaN"):
         Transductive(LabelSpreading()).fit(X, y).predict(X_query)
     imputing = make_pipeline(SimpleImputer(), *[step for _, step in knn_spreading().steps])
-    assert len(Transductive(imputing).fit(X, y).predict(X_query)) == len(X_query)
+    found = Transductive(imputing).fit(X, y).predict(X_query)
+    assert len(found) == len(X_query)
+    search = GridSearchCV(imputing, {"labelspreading__n_neighbors": [5]}, cv=SemiSupervisedSplit(3))
+    assert_array_equal(Transductive(search).fit(X, y).predict(X_query), found)
 
 
 def test_an_estimator_that_takes_the_mark_for_a_class_is_refused(wine):

@@ -304,6 +304,13 @@ def test_every_class_of_a_target_that_is_cut_occurs(y, seed):
         assert set(cut) == set(range(max(cut) + 1)) and max(cut) >= 1
 
 
+def test_no_class_of_a_target_that_is_cut_is_small():
+    dataset = Dataset("t", np.zeros((500, 1), np.float32), np.arange(500, dtype=np.float32))
+    for seed in range(50):
+        counts = np.bincount(cut_into_classes(dataset, np.random.default_rng(seed)).y)
+        assert counts.min() >= 0.4 / len(counts) * 500 - 1
+
+
 def test_targets_that_are_all_constant_are_refused():
     dataset = Dataset("flat", np.zeros((4, 1), np.float32), np.ones(4, np.float32))
     with pytest.raises(ValueError, match="'flat' has a constant target: draw another"):

@@ -149,6 +149,14 @@ def test_half_of_imbalanced_tasks_have_as_many_labelled_rows_of_each_class():
     assert np.mean(of_each) == pytest.approx(10 / 180, abs=0.02)  # as are left of the table
 
 
+@pytest.mark.parametrize("imbalanced", [0, 1])
+def test_tasks_of_a_table_with_few_rows_leave_one_of_each_class_to_predict(imbalanced):
+    sampler = EpisodeSampler((10,), 20, imbalanced=imbalanced, **PLAIN, **WIDE)
+    for seed in range(20):
+        task = sampler.draw(numbered([5, 3], 1), np.random.default_rng(seed))
+        assert (task.labelled.sum(), len(task.y)) == (6, 8)
+
+
 @given(drawn_datasets, seeds)
 def test_what_holds_of_every_task(dataset, seed):
     """With all switches as they are by default."""
@@ -242,6 +250,25 @@ def test_each_switch_does_what_its_name_says(switch, holds):
     assert share_of(holds, dataset, **{switch: 1}) > 0.8
     if switch != "flip":
         assert 0.2 < share_of(holds, dataset, **{switch: 0.5}) < 0.8
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [{"max_classes": 2, "max_cells": 400}, {"class_subset": 1, "column_subset": 1}],
+    ids=["bounds", "subsets"],
+)
+def test_any_class_and_column_may_be_left_out_and_any_come_first(bound):
+    dataset = numbered([30] * 4, 6)
+    sampler = EpisodeSampler(**PLAIN | WIDE | bound)
+    first, kept = set(), []
+    for seed in range(60):
+        task = sampler.draw(dataset, np.random.default_rng(seed))
+        rows, columns = origin(task)
+        classes = dataset.y[rows]
+        first |= {f"class {classes[task.y == 0][0]}", f"column {columns[0]}"}
+        kept.append({*(f"class {c}" for c in classes), *(f"column {c}" for c in columns)})
+    assert first == set.union(*kept) and len(first) == 4 + 6
+    assert not set.intersection(*kept)
 
 
 def test_shots_and_unlabelled_rows_take_all_their_values():
