@@ -116,6 +116,11 @@ def test_dates_as_objects_of_python_and_of_numpy():
         TableEncoder().fit(frame(["1970-01-02"])).transform(frame([datetime(1970, 1, 2)]))
 
 
+def test_a_column_of_dates_and_spans_is_one_of_dates():
+    encoder = TableEncoder().fit(objects(datetime(1970, 1, 2), timedelta(days=2)))
+    assert (encoder.times_, encoder.durations_) == ([0], [])
+
+
 @pytest.mark.parametrize("column", [[1.0, 2.0], ["1970-01-02", "1970-01-03"], [1.0, None]])
 def test_dates_of_fit_are_no_numbers_later(column):
     days = pd.DataFrame({"day": pd.to_datetime(["1970-01-02", None])})
@@ -282,6 +287,13 @@ def test_other_columns_than_in_fit(table):
 def test_categories_that_look_like_numbers_are_found_again(fitted, later):
     """Rows that hold none of the column's words would pass for numbers by themselves."""
     np.testing.assert_array_equal(encode(fitted, later), [[1, 0, 0], [0, 1, 0]])
+
+
+def test_a_category_of_a_float_of_single_precision_is_found_again():
+    """Its name is that of the number in double precision, whether it was called a category."""
+    shares = np.float32([0.1, 0.3, 0.7])
+    found = encode(frame(shares, "category"), frame(shares, "float32"))
+    np.testing.assert_array_equal(found, np.eye(3))
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def test_scale_of_constant_and_large_targets():
     assert target_scale([0.3, 0.1 + 0.2, 0.3]) == (0.3, 1.0)  # which rounding has told apart
     assert target_scale([1e12, 1e12 + 2]) == pytest.approx((1e12 + 1, 1), rel=1e-3)
     assert target_scale(np.float32([1, 3]))[1].dtype == np.float64
+    assert target_scale([0.0, 5e-324]) == (0.0, 1.0)  # whose deviation no float holds
 
 
 # The sampler
@@ -238,6 +239,25 @@ def test_each_switch_does_what_its_name_says(switch, holds):
         return np.mean([holds(task) for task in tasks])
 
     assert share() == 0 and share(**{switch: 1}) > 0.8
+
+
+def test_columns_make_room_for_several_targets():
+    sampler = RegressionSampler((5,), 15, max_cells=20 * 10, **PLAIN)
+    task = sampler.draw(numbered(60, 12, n_targets=4), np.random.default_rng(0))
+    assert task.X.shape == (20, 10 - 4)
+
+
+def test_each_target_is_negated_for_itself_and_a_constant_one_is_zero():
+    dataset = numbered(60, 2, n_targets=3)
+    dataset.y[:, 2] = 7.0
+    signs = set()
+    for seed in range(40):
+        y = RegressionSampler().draw(dataset, np.random.default_rng(seed)).y
+        assert not y[:, 2].any()
+        sign = np.sign((y[:, 0] * y[:, 1]).sum())
+        np.testing.assert_allclose(y[:, 0], sign * y[:, 1], atol=1e-4)
+        signs.add(sign)
+    assert signs == {-1, 1}
 
 
 def test_targets_are_negated_in_half_of_the_tasks():
