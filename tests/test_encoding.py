@@ -289,6 +289,13 @@ def test_categories_that_look_like_numbers_are_found_again(fitted, later):
     np.testing.assert_array_equal(encode(fitted, later), [[1, 0, 0], [0, 1, 0]])
 
 
+def test_columns_of_a_matrix_may_be_said_to_be_categorical():
+    X = np.array([[1.0, 5.0], [2.0, 6.0], [nan, 7.0], [4.0, 8.0]])
+    found = TableEncoder().fit(X, categorical=[0]).transform(X)
+    expected = [[1, 0, 0, 5], [0, 1, 0, 6], [nan, nan, nan, 7], [0, 0, 1, 8]]
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_category_of_a_float_of_single_precision_is_found_again():
     """Its name is that of the number in double precision, whether it was called a category."""
     shares = np.float32([0.1, 0.3, 0.7])
