@@ -40,6 +40,17 @@ def test_the_strength_is_the_correlation(n_rows, n_columns, seed):
 
 
 @given(**sizes)
+def test_a_missing_cell_says_as_much_as_the_mean(n_rows, n_columns, seed):
+    x, y, readable, n = drawn(n_rows + 4, n_columns, seed)
+    x[0, :2] = torch.nan
+    t = associations_of(x, y, readable).strengths[0, :, :2].numpy() ** 2 / np.sqrt(n - 1)
+    X, target = x[0, :n].numpy(), y[0, :n, 0].numpy()
+    for found, values in zip(t.T, (X, X**2), strict=True):
+        filled = np.where(np.isnan(values), np.nanmean(values, axis=0), values)
+        np.testing.assert_allclose(found, np.abs(r_regression(filled, target)), atol=1e-6)
+
+
+@given(**sizes)
 def test_of_two_classes_it_ranks_attributes_as_an_analysis_of_variance(n_rows, n_columns, seed):
     x, y, readable, n = drawn(n_rows, n_columns, seed, n_classes=2)
     t = associations_of(x, y, readable).strengths[0, :, 0].numpy() ** 2
@@ -96,6 +107,15 @@ def test_a_guess_is_cut():
     x[0, -1], readable[0, -1] = 100, False
     guess = first_guess(x, y, associations_of(x, y, readable))
     assert guess[0, -1].abs().item() == 4 and guess[0, :-1].square().mean().item() < 1.1
+
+
+def test_guesses_are_of_the_size_one_over_all_rows_that_may_be_read():
+    x, y, readable, n = drawn(40, 2, 0)
+    x[0, n:] *= 0.5  # rows without a label
+    readable[0, -4:] = False
+    guess = first_guess(x, y, associations_of(x, y, readable))
+    assert guess.abs().max() < 4  # none is cut
+    assert guess[readable].square().mean().item() == pytest.approx(1)
 
 
 @given(**sizes, missing=st.sampled_from([0, 0.3]), of=st.integers(0, 2))
