@@ -365,6 +365,13 @@ def test_summary_has_means_and_ranks_over_datasets_that_all_did():
     assert shown[3].split() == ["a", "0.650", "0.350", "2.250", "2"]
 
 
+def test_means_that_rounding_alone_tells_apart_share_their_rank():
+    scores = {("p", "a"): [0.1, 0.2, 0.3], ("p", "b"): [0.3, 0.2, 0.1], ("p", "c"): [0.5] * 3}
+    lines = Evaluation(records_of(scores), []).summary()
+    assert lines[1]["accuracy"] != lines[2]["accuracy"]
+    assert {line["estimator"]: line["rank"] for line in lines} == {"c": 1, "a": 2.5, "b": 2.5}
+
+
 def test_summary_without_a_dataset_in_common_says_so():
     found = Evaluation(records_of({("p", "a"): [0.5], ("q", "b"): [0.5]}), [])
     assert [(line["accuracy"], line["n_datasets"]) for line in found.summary()] == [(None, 0)] * 2
