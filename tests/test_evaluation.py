@@ -383,6 +383,8 @@ def test_summary_without_a_dataset_in_common_says_so():
 def test_names_may_be_numbers_and_numbers_are_checked_by_their_names():
     found = evaluate({1: KNeighborsClassifier(1)}, {0: IRIS}, **QUICK)
     assert "\n1 " in repr(found) and len(found.records) == 4
+    of_a_file = "caf\udce9"  # as Python has what is no UTF-8
+    assert len(evaluate(NEAREST, {of_a_file: IRIS}, **QUICK).records) == 4
     with pytest.raises(ValueError, match="n_episodes == 0, must be >= 1"):
         evaluate(NEAREST, {"iris": IRIS}, n_episodes=0)
     with pytest.raises(TypeError, match="n_episodes must be an instance of int"):
