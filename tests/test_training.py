@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import termios
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ import torch
 from labels import label_matrix
 from sklearn.datasets import load_diabetes
 from skorch.callbacks import Callback
+from skorch.history import History
 
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
-from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.callbacks import CSVLog, StratumScores
 from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
 from sklearn_meta.optimizers import rate_at
@@ -447,6 +449,20 @@ def test_scores_by_shots_average_to_the_score_of_all(whole):
     assert min(one, two) <= epoch["valid_accuracy"] <= max(one, two)
 
 
+def test_each_task_counts_once_in_the_score_of_all_whatever_their_order():
+    values = [(1, 0.1), (1, 0.2), (1, 0.3), (5, 0.9)]
+    found = []
+    for scores in (values, values[::-1]):
+        callback = StratumScores("accuracy", "shots", gather=list)
+        net = SimpleNamespace(history=History([{}]))
+        callback.on_batch_end(net, scores=scores)
+        callback.on_epoch_end(net)
+        found.append(net.history[-1])
+    assert found[0]["valid_accuracy"] == pytest.approx(1.5 / 4)
+    assert found[0]["valid_accuracy_1_shots"] == pytest.approx(0.2)
+    assert found[0] == found[1]  # to the bit
+
+
 def test_a_log_has_a_line_an_epoch_over_a_resumed_run(tmp_path):
     log = CSVLog(tmp_path / "log.csv")
     with pytest.raises(Crash):
@@ -463,6 +479,14 @@ def test_a_log_has_a_line_an_epoch_over_a_resumed_run(tmp_path):
         rows = list(csv.DictReader(file))
     assert [float(row["valid_loss"]) for row in rows] == history[:, "valid_loss"]
     assert all(float(row["valid_accuracy_1_shots"]) >= 0 and row["epoch"] for row in rows)
+
+
+def test_a_log_has_a_column_of_what_only_some_epochs_have(tmp_path):
+    epochs = [{"train_loss": 2.0}, {"train_loss": 1.0, "valid_accuracy_5_shots": 0.5}]
+    CSVLog(tmp_path / "log.csv").on_epoch_end(SimpleNamespace(history=epochs))
+    with open(tmp_path / "log.csv", newline="") as file:
+        found = [line["valid_accuracy_5_shots"] for line in csv.DictReader(file)]
+    assert found == ["", "0.5"]
 
 
 def test_progress_is_shown_when_asked_for(capsys):
