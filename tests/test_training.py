@@ -437,6 +437,11 @@ def test_the_average_is_that_of_the_weights_after_each_step():
     assert history[-1, "valid_loss"] != plain[-1, "valid_loss"]
 
 
+def test_of_averaged_weights_the_best_are_kept_and_not_those_they_are_averages_of():
+    best, last = (train(max_steps=2, ema_decay=0.7, keep=keep)[0] for keep in ("best", "last"))
+    torch.testing.assert_close(parameters(best), parameters(last), rtol=0, atol=0)  # one epoch
+
+
 def test_scores_by_shots_average_to_the_score_of_all(whole):
     labels = label_matrix([[0, 1, -1, -1], [0, 0, 1, 1]], 2)
     target = torch.tensor([[IGNORE, IGNORE, 1, 0], [IGNORE, 1, IGNORE, IGNORE]])
