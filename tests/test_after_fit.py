@@ -69,12 +69,14 @@ def test_meta_fit_after_fit_is_what_predict_uses(kind):
     np.testing.assert_allclose(answers(estimator.fit(X[FEW], labels)), after, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_another_dtype_after_fit(kind):
-    estimator = fitted(kind, **KINDS[kind]).set_params(dtype="float64")
-    np.testing.assert_array_equal(
-        answers(estimator), answers(fitted(kind, **KINDS[kind], dtype="float64"))
-    )
+def test_another_dtype_after_fit(kind, dtype):
+    estimator = fitted(kind, **KINDS[kind])
+    before = answers(estimator)
+    after = answers(estimator.set_params(dtype=dtype))
+    np.testing.assert_array_equal(after, answers(fitted(kind, **KINDS[kind], dtype=dtype)))
+    assert not np.array_equal(after, before)
 
 
 @pytest.mark.parametrize("kind", [MetaSemiSupervisedClassifier, MetaGPRegressor])
