@@ -234,6 +234,16 @@ def test_dataframe_of_mixed_columns(mixed, transductive):
     assert_array_equal(found, classifier.predict(X))
 
 
+def test_that_text_may_be_numbers_is_told_by_fit_alone():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"size": rng.normal(size=60), "number": [*map(str, range(59)), "?"]})
+    with pytest.warns(UserWarning, match="'number'"):
+        classifier = double().fit(X[20:], np.arange(40) % 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier.predict(X[:20])
+
+
 def test_string_labels_with_unlabelled_rows(mixed):
     X, y = mixed
     few = y.astype(object)
