@@ -192,6 +192,13 @@ def test_estimators_that_do_not_predict_labels_online(estimator):
         InstanceAccuracyDisplay.from_estimator(estimator, [(np.zeros((2, 1)), [0, 1])])
 
 
+def test_an_array_of_one_column_is_one_episode():
+    y_true, y_pred = np.array([[0], [1], [0], [0]]), np.array([[1], [1], [0], [0]])
+    display = InstanceAccuracyDisplay.from_predictions(y_true, y_pred)
+    np.testing.assert_array_equal(display.counts, [2, 1, 1])
+    np.testing.assert_array_equal(display.accuracy, [0.5, 1, 1])
+
+
 def test_one_episode_is_a_list_of_one():
     X, y = np.zeros((3, 1)), [0, 1, 0]
     with pytest.raises(ValueError, match=r"pairs \(X, y\): give \[\(X, y\)\] if there is one"):
