@@ -109,9 +109,13 @@ def test_what_rows_of_fit_are_told_is_computed_once_for_each_reader(transductive
     as_float32 = estimator.label_distributions_
     estimator.dtype = "float64"
     assert 0 < np.abs(estimator.label_distributions_ - as_float32).max() < 1e-3
+    estimator.dtype = "float32"
+    np.testing.assert_array_equal(estimator.label_distributions_, as_float32)
+    estimator.dtype = "bfloat16"  # of the very module that float32 has
+    assert not np.array_equal(estimator.label_distributions_, as_float32)
     estimator.backbone = "prior"
     assert np.abs(estimator.label_distributions_ - as_float32).max() > 1e-3
-    assert reads.call_count == 3
+    assert reads.call_count == 5
     monkeypatch.undo()
     assert len(pickle.dumps(estimator)) < len(pickle.dumps((X, marked))) + 5_000
     assert len(estimator.fit(X[:150], marked[:150]).transduction_) == 150
