@@ -223,6 +223,9 @@ def test_effect_panels_are_the_fits_without_and_with_unlabelled_rows(moons):
         np.testing.assert_array_equal(crosses.get_offsets(), X[y < 0])
         assert (crosses.get_facecolors() == to_rgba("0.35")).all()  # of no class
         (mesh,) = [c for c in ax.collections if isinstance(c, QuadMesh)]
+        corners = mesh.get_coordinates()
+        centres = (corners[:-1, :-1] + corners[1:, 1:]) / 2
+        np.testing.assert_allclose(centres.reshape(-1, 2), grid, atol=1e-9)
         pale = np.array([to_rgba("C0", 0.35), to_rgba("C1", 0.35)])[region]
         over_white = 1 - pale[:, 3:] * (1 - pale[:, :3])
         np.testing.assert_allclose(mesh.get_array().reshape(-1, 3), over_white)
