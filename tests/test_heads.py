@@ -109,6 +109,16 @@ def test_near_prototypes_are_told_apart_far_from_the_origin():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_distances_are_exact_in_single_precision_and_under_autocast(precision):
+    z = 1000 + torch.rand(1, 4, 1, 3, generator=torch.Generator().manual_seed(0))
+    y = torch.tensor([[0, 1, -1, -1]])
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
+        found = predict(Prototypes(), z, y, torch.ones(1, 2, dtype=torch.bool))[0]
+    expected = probabilities(z[0, :, 0].double().numpy(), y[0].numpy(), 2)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_means_of_classes_are_in_full_precision_under_autocast():
     rows = 100 + torch.rand(1, 50, 4, generator=torch.Generator().manual_seed(0))
     labels = label_matrix(torch.arange(50)[None] % 3 - 1, 3)
