@@ -247,6 +247,29 @@ def test_a_deviation_is_that_of_the_mixture_of_members(inputs):
     assert (std**2 > 1.01 * (deviations**2).mean(0).numpy()).any()
 
 
+def test_a_target_is_shown_as_it_is_to_a_network_of_vectors():
+    """Meta-training knows no running units there, in which predictions would not be given."""
+    X, _ = blobs(n_columns=6)
+    y = 7 + 50 * X[:5, 0]
+    stream, shown = regressor("vectors"), []
+    for i in range(5):
+        stream.partial_fit(X[[i]], y[[i]])
+        shown.append(stream._previous[:, 0, 0].numpy())
+    assert_allclose(shown, np.stack([y, y], 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_rows", [1, 4])
+def test_targets_that_did_not_vary_are_in_their_own_unit(n_rows):
+    """Of equal ones nothing tells how far the next is: no deviation of zero."""
+    X, _ = blobs()
+    members = regressor(n_estimators=2).fit(X[:n_rows], np.full(n_rows, 7.0))
+    means, deviations = (part.numpy() for part in members.learner_.head.moments(members._ask(X)))
+    mean, std = members.predict(X, return_std=True)
+    assert_allclose(mean, 7 + means.mean(0), rtol=1e-6)
+    assert_allclose(std, np.sqrt((deviations**2).mean(0) + means.var(0)), rtol=1e-6)
+    assert (std > 0).all()
+
+
 def test_random_state_decides():
     X, y = blobs()
     a, b, c = (classifier(random_state=s).fit(X, y).predict_proba(X) for s in (1, 1, 2))
