@@ -331,6 +331,15 @@ def test_a_persistent_memory_is_not_wiped():
         assert not np.allclose(answers(kept.fit(X, y), X), answers(wiped, X))
 
 
+def test_what_a_fit_that_wipes_wrote_does_not_persist():
+    X, y = blobs()
+    estimator = classifier(memory="persistent").fit(X, y)
+    estimator.set_params(memory="wipe").fit(X, y)
+    estimator.set_params(memory="persistent").fit(X, y)
+    anew = classifier(memory="persistent").fit(X, y)
+    assert_array_equal(answers(estimator, X), answers(anew, X))
+
+
 def test_memory_does_not_grow_with_the_rows():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 3)), rng.integers(0, 3, 400)
