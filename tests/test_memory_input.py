@@ -95,8 +95,9 @@ def test_labels_of_two_types_that_have_none_in_common():
     floats = classifier().partial_fit(X[:40], Y[:40].astype(float))
     floats.partial_fit(X[40:], np.where(Y[40:], 2**53, 0))
     assert floats.classes_.tolist() == [*np.unique(Y[:40]), 2**53]
-    with pytest.raises(ValueError, match="floats and integers that no float holds"):
-        floats.partial_fit(X[40:], np.where(Y[40:], 2**53 + 1, 0))
+    for far in (2**53 + 1, -(2**53) - 1):
+        with pytest.raises(ValueError, match="floats and integers that no float holds"):
+            floats.partial_fit(X[40:], np.where(Y[40:], far, 0))
     days = np.array(["2020-01-01", "2021-01-01"] * 20, dtype="datetime64[D]")
     estimator = classifier().partial_fit(X[:40], days).partial_fit(X[:40], days)
     assert estimator.classes_.tolist() == np.unique(days).tolist()
