@@ -83,6 +83,14 @@ def test_standardised_values_are_bounded_and_gaps_are_means():
     np.testing.assert_allclose(Z[2, 0], np.sqrt(1.5))  # a large offset is no matter
 
 
+def test_columns_that_vary_by_rounding_alone_do_not_vary():
+    same = np.array([0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2])
+    assert len(set(same)) == 2
+    X = np.column_stack([same, -1e6 * same, np.arange(4.0)])
+    Z = standardise(X, running_moments(X, Moments.empty(3)))
+    assert not Z[:, :2].any() and Z[1:, 2].all()
+
+
 @given(st.integers(1, 40), st.integers(1, 20), st.integers(0, 99))
 def test_projections_keep_lengths(n_columns, n_outputs, seed):
     P = projection(n_columns, n_outputs, np.random.default_rng(seed))
@@ -218,6 +226,18 @@ def test_targets_are_asked_for_in_the_units_of_those_before(seed):
         assert np.isclose(abs(sequence.asked[t, 0]), min(abs(z), 6), rtol=1e-3, atol=1e-3)
         assert np.isclose(abs(sequence.shown[t, 0]), min(abs(shown), 5), rtol=1e-3, atol=1e-3)
         assert z * sequence.asked[t, 0] * shown * sequence.shown[t, 0] >= 0  # one sign for all
+
+
+def test_nothing_is_asked_for_where_the_targets_before_did_not_vary():
+    """They have no unit that an error could be told in."""
+    x = np.float32(np.arange(30)[:, None])
+    sampler = TargetSequences(Vectors(1), n_rows=(30, 30))
+    y = np.float32(x[:, 0] == 7)
+    for seed in range(10):
+        sequence = sampler.draw(Dataset("one other", x, y), np.random.default_rng(seed))
+        other = int(np.flatnonzero(sequence.x[:, 0] == 7)[0])
+        told = ~np.isnan(sequence.asked[:, 0])
+        assert not told[: other + 1].any() and told[max(other + 1, N_UNASKED) :].all()
 
 
 def test_of_several_targets_one_is_drawn():
