@@ -99,6 +99,8 @@ def test_episodes_hold_labelled_rows_and_other_queries(counts, n_ways, n_shots, 
     for code, (c,) in of.items():  # a row comes again only where its class has no other
         rows, known = support[episode.labels == code], min(n_shots, max(counts[c] - 1, 1))
         assert len(set(rows)) == min(len(rows), known)
+        times = np.unique(rows, return_counts=True)[1]
+        assert np.ptp(times) <= 1  # each in its turn
     asked = episode.target != IGNORE
     assert asked.any()
     assert not set(query[asked]) & set(support)
@@ -266,6 +268,17 @@ def test_every_labelled_row_is_used(counts, n_shots):
         estimator.X_ = X.copy()
         estimator.X_[i] += 0.5 * X.std(0) * [1, -1, 1, -1, 1, -1]
         assert not np.allclose(estimator.predict_proba(X[:2]), found, rtol=1e-9, atol=0), i
+
+
+def test_no_more_members_than_it_takes_to_read_all_rows():
+    """Of two classes each takes two of five places at least, and the next member goes on there."""
+    X, y = make_blobs([8, 8], 6, random_state=0)
+    learner = small_learner(inputs="vectors", n_ways=5)
+    estimator = FewShotTransformerClassifier(learner, n_estimators=1).fit(X, y)
+    members = estimator._members(estimator._module(estimator.learner_))
+    assert len(members) == 4
+    taken = torch.cat([rows[:, :2] for rows in members], 1)
+    assert_array_equal(taken.sort(1).values, [np.flatnonzero(y == c) for c in (0, 1)])
 
 
 def test_no_class_is_preferred():
