@@ -428,6 +428,16 @@ def test_tiny_tables_will_do(n_rows):
             assert 2 <= len(task.y) <= n_rows and task.context.any()
 
 
+@pytest.mark.parametrize("n_rows", [3, 5, 9])
+def test_some_targets_are_extreme_in_tiny_tables_too(n_rows):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n_rows, 1)).astype(np.float32)
+    sampler = OutlierSampler(altered=0, clean=0, column_subset=0, missing=0)
+    for _ in range(50):
+        y = sampler.draw(Dataset("tiny", X, X[:, 0]), rng).y
+        assert 1 <= y.sum() < len(y)
+
+
 def test_equal_generators_draw_equal_tasks():
     for seed in range(20):
         one, other = (
