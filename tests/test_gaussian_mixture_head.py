@@ -224,6 +224,21 @@ def test_more_components_than_points_are_absent(covariance_type):
     assert log_likelihood(points, mask, mixture).isfinite().all()
 
 
+@ALL_TYPES
+def test_weights_are_shares_of_all_responsibilities(covariance_type):
+    """Whatever those of a point add up to; a sum no larger than its rounding is none."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 8, 2, dtype=torch.float64, generator=generator)
+    r = torch.rand(1, 8, 3, dtype=torch.float64, generator=generator)
+    r[..., 2] = 1e-18
+    mask, floor = torch.ones(1, 8, dtype=torch.bool), torch.full((1, 2), 1e-6).double()
+    mixture = m_step(x, mask, r, covariance_type, floor)
+    torch.testing.assert_close(mixture.log_weights.exp()[0, :2], r.sum(1)[0, :2] / r[..., :2].sum())
+    assert mixture.log_weights[0, 2] == -math.inf and not mixture.means[0, 2].any()
+    for part, expected in zip(m_step(x, mask, 3 * r, covariance_type, floor), mixture, strict=True):
+        torch.testing.assert_close(part, expected)
+
+
 def test_unknown_kinds_are_refused():
     x, mask = torch.zeros(1, 2, 1), torch.ones(1, 2, dtype=torch.bool)
     with pytest.raises(ValueError, match="covariance_type must be one of .*'diag'.*, got 'tied'"):
