@@ -270,6 +270,13 @@ def test_every_labelled_row_is_used(counts, n_shots):
         assert not np.allclose(estimator.predict_proba(X[:2]), found, rtol=1e-9, atol=0), i
 
 
+def test_of_columns_that_do_not_vary_nothing_is_learned():
+    X, y, new = np.ones((4, 3)), np.arange(4) % 2, np.random.default_rng(0).normal(size=(5, 3))
+    found = classifier(dtype="float64").fit(X, y).predict_proba(new)
+    assert_allclose(found, found[:1].repeat(5, 0))
+    assert_allclose(found.sum(1), 1)
+
+
 def test_no_more_members_than_it_takes_to_read_all_rows():
     """Of two classes each takes two of five places at least, and the next member goes on there."""
     X, y = make_blobs([8, 8], 6, random_state=0)
