@@ -264,6 +264,15 @@ def test_equal_rows_at_the_threshold_get_one_answer(n_rows):
         assert_array_equal(np.concatenate(parts), model.predict(X))
 
 
+@pytest.mark.parametrize("level", [-1000.0, -20.0, 0.0, 3.0, 500.0])
+def test_a_threshold_is_below_scores_that_differ_by_rounding_alone(level):
+    """Of sums in single precision, some last digits."""
+    scores = level * (1 + 8 * np.finfo(np.float32).eps * np.array([-1.0, 0.0, 1.0]))
+    detector = AmortizedOutlierDetector(contamination=0.5)
+    assert (scores >= detector._offset(scores)).all()
+    assert (scores - 0.01 * (1 + abs(level)) < detector._offset(scores)).all()
+
+
 # -- meta-training ------------------------------------------------------------------------------
 
 FEW = {"max_steps": 4, "eval_every": 2, "batch_size": 2, "n_unlabelled": (8, 20), "verbose": False}
