@@ -239,6 +239,29 @@ def test_known_tasks_are_heard_as_far_as_they_tell_the_labels(n):
         assert KnownTasks(shared, labels, y, scored(y, 9)).meanings[0][0] == place
 
 
+def test_one_text_alone_does_not_decide_that_a_task_is_another():
+    shared, y = SharedLinear(["a"], SETS), np.arange(20) % 2
+    scores = scored(y, 9)
+    scores[3, 0] *= -1e3  # as sure of the wrong label as can be
+    heard = KnownTasks(shared, [0, 1], y, scores).shares
+    assert_allclose(heard, AS_MANY / (20 + AS_MANY), rtol=1e-3)
+
+
+def test_before_a_text_tells_it_is_one_half_likely_that_some_known_task_is_meant():
+    """Of several meanings each has its part of that half."""
+    shared, y = SharedLinear(["a"], SETS), np.arange(20) % 2
+    known = KnownTasks(shared, ["x", "y"], y, np.zeros((20, 5)))
+    assert_allclose(known.shares, np.full(4, AS_MANY / (20 + AS_MANY) / 8))
+
+
+def test_a_text_without_words_is_a_word_of_its_own():
+    y = [0, 0, 0, 1, 1, 1]
+    texts_of_none = OwnLinear([[]] * 6, y).predict_proba([[]])
+    assert_allclose(texts_of_none, [[0.5, 0.5]], atol=1e-6)
+    told = OwnLinear([[], [], [], ["a"], ["b"], ["c"]], y).predict_proba([[], ["unheard"]])
+    assert told[0, 0] > told[1, 0] + 0.1
+
+
 @given(st.lists(st.integers(0, 1), min_size=2, max_size=40), st.integers(0, 99))
 def test_names_of_labels_do_not_matter_nor_their_order(y, seed):
     shared, y = SharedLinear(["a"], SETS), np.array(y)
