@@ -114,9 +114,11 @@ class Interrupt(nn.Module):
         return elements
 
 
-def test_an_interrupt_ends_training_with_a_warning():
+@pytest.mark.parametrize(("early_stopping", "call"), [(False, 4), (True, 6)])
+def test_an_interrupt_ends_training_with_a_warning(early_stopping, call):
     # The first call is a look at the shape; those of modules that were given are of copies.
-    model = SetTransformerRegressor(**{**QUICK, "max_epochs": 9}, embedding=Interrupt(4))
+    ways = {**QUICK, "max_epochs": 9, "early_stopping": early_stopping}
+    model = SetTransformerRegressor(**ways, embedding=Interrupt(call))
     with pytest.warns(UserWarning, match="interrupted after 2 of 9 epochs"):
         model.fit(random_sets(10), np.arange(10))
     assert np.isfinite(model.predict(random_sets(10))).all()
