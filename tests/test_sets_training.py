@@ -100,6 +100,23 @@ def test_a_diverged_training_is_an_error():
         SetTransformerRegressor(**QUICK).fit(X, np.arange(10))  # standardised, it is harmless
 
 
+def test_gradients_are_clipped(monkeypatch):
+    """A set like no other does not throw the weights off."""
+    norms, step = [], torch.optim.AdamW.step
+
+    def spy(self, closure):
+        loss = step(self, closure)
+        gradients = [p.grad for group in self.param_groups for p in group["params"]]
+        norms.append(float(torch.cat([g.flatten() for g in gradients if g is not None]).norm()))
+        return loss
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    X, y = random_sets(32), np.zeros(32)
+    y[5] = 1e3  # in units of their deviation the others are near zero
+    SetTransformerRegressor(**{**QUICK, "max_epochs": 1, "batch_size": 1}).fit(X, y)
+    assert max(norms) == pytest.approx(1, abs=1e-3)
+
+
 class Interrupt(nn.Module):
     """Hands on what it is given, and is interrupted at a call."""
 
