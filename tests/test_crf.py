@@ -14,7 +14,8 @@ from torch.overrides import TorchFunctionMode
 from sklearn_meta.heads.crf import LinearChainCRF
 from sklearn_meta.heads.text import CRFLayer
 
-pytestmark = pytest.mark.filterwarnings("error")
+# Those that older versions of Hypothesis have of themselves are nothing to this module.
+pytestmark = pytest.mark.filterwarnings("error", "ignore::hypothesis.errors.HypothesisWarning")
 METHODS = ("log_partition", "marginals", "decode")
 seeds = st.integers(0, 9999)
 
