@@ -31,9 +31,8 @@ def is_missing(column):
     return np.array(missing, dtype=bool)
 
 
-def warn_of_numbers(name, known, most):
-    """Warn of cells, more than ``most`` different ones, of which most look like numbers."""
-    different = set(known)
+def warn_of_numbers(name, different, most):
+    """Warn of different cells, a set of more than ``most``, of which most look like numbers."""
     if len(different) <= most:
         return
     others = sorted(cell for cell in different if not _LIKE_NUMBERS.fullmatch(cell))

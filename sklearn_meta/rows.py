@@ -5,15 +5,21 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils import assert_all_finite, check_array, gen_batches
+from sklearn.utils import assert_all_finite, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_X_y, validate_data
+from sklearn.utils.validation import validate_data
 from torch import nn
 
 from .base import MetaEstimator
 from .cells import whole_labels
 from .learner import as_text
-from .table_validation import as_cells, check_labels, encode
+from .table_validation import (
+    as_cells,
+    check_labels,
+    encode,
+    table_with_labels,
+    validated_table,
+)
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
 
 #: ``inputs`` of learners whose rows are pixels.
@@ -100,19 +106,18 @@ class RowEstimator(MetaEstimator):
             self._forget()  # what fails here leaves nothing of the task before
             self.learner_ = self._learner()
             self._drawn = self._seed_of_all()
-        X = as_cells(X)
         table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
         y = whole_labels(y) if is_classifier(self) else y
         numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
         if has_y and y is not None and is_classifier(self):
             check_labels(y)
-        if hasattr(X, "iloc") and table:  # DataFrames stay as they are
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            checked = check_array(np.zeros(X.shape), estimator=self)
-            y = check_X_y(checked, y, estimator=self, **numeric)[1] if has_y else None
+        if table and has_y:
+            X, y = table_with_labels(self, X, y, reset=reset, **numeric)
+        elif table:
+            X, y = validated_table(self, X, reset=reset), None
         else:
-            finite = {"dtype": None if table else np.float64, "ensure_all_finite": not table}
-            checked = validate_data(self, X, y, reset=reset, **numeric, **finite)
+            X = as_cells(X)
+            checked = validate_data(self, X, y, reset=reset, dtype=np.float64, **numeric)
             X, y = checked if has_y else (checked, None)
         if has_y and not is_classifier(self):
             y = _as_numbers(y)

@@ -82,12 +82,14 @@ def validated_table(estimator, X, *, reset=True, **checks):
     return X
 
 
-def table_with_labels(estimator, X, y, **checks):
-    """The same of a table of ``fit`` and its labels, by :func:`sklearn.utils.check_X_y`."""
+def table_with_labels(estimator, X, y, *, reset=True, **checks):
+    """The same of a table and its labels, by :func:`sklearn.utils.check_X_y`."""
     X = as_cells(X)
     if not hasattr(X, "iloc"):
-        return validate_data(estimator, X, y, dtype=None, ensure_all_finite=False, **checks)
-    validate_data(estimator, X, y, skip_check_array=True)
+        return validate_data(
+            estimator, X, y, reset=reset, dtype=None, ensure_all_finite=False, **checks
+        )
+    validate_data(estimator, X, y, reset=reset, skip_check_array=True)
     return X, check_X_y(np.zeros(X.shape), y, estimator=estimator, **checks)[1]
 
 

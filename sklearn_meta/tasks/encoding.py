@@ -1,5 +1,6 @@
 """From any table to a matrix of floats in which NaN is an unobserved cell."""
 
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 
 import numpy as np
@@ -105,24 +106,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ]
         self.encoders_ = {}
         self.n_features_in_ = np.shape(X)[1]
-        n_columns_out = self.n_features_in_ - len(self.categorical_)
         names = _names(X)
         for j in self.categorical_:
             known = columns[j][np.not_equal(columns[j], None)]
+            different = set(known)
             if j not in categorical and not _is_categorical(cells[j][1]):
-                warn_of_numbers(names[j], known, self.max_categories)
+                warn_of_numbers(names[j], different, self.max_categories)
             encoder = OneHotEncoder(
                 drop="if_binary",
                 max_categories=self.max_categories,
                 handle_unknown="ignore",
                 sparse_output=False,
             )
-            different = np.array(sorted(set(known)), dtype=object)
-            # How often each one occurs says which of too many are rare, and nothing of fewer.
-            encoder.fit((different if len(different) < self.max_categories else known)[:, None])
-            self.encoders_[j] = encoder
-            n_columns_out += len(encoder.get_feature_names_out())
-        self.n_columns_out_ = n_columns_out
+            if len(different) < self.max_categories:  # of too many it counts which are rare
+                known = np.array([*different], dtype=object)
+            self.encoders_[j] = encoder.fit(known[:, None])
+        widths = [len(encoder.get_feature_names_out()) for encoder in self.encoders_.values()]
+        self.n_columns_out_ = self.n_features_in_ - len(widths) + sum(widths)
         return self
 
     def transform(self, X):
@@ -186,7 +186,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         found, names = [], _names(X)
         for j, (values, _) in enumerate(columns_of(X)) if self.encoders_ else ():
             if j in self.encoders_:
-                seen = {None} | _categories(self.encoders_[j])
+                seen = {None, *_places(self.encoders_[j])}
                 found += [names[j]] if set(_as_text(values)) - seen else []
         return found
 
@@ -208,13 +208,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _one_hot(encoder, column):
         rows = encoder.transform(encoder.categories_[0][:, None])
         rows = np.vstack([rows, np.full_like(rows[:1], np.nan)])  # the last for what is unknown
-        places = {str(category): i for i, category in enumerate(encoder.categories_[0])}
+        places = _places(encoder)
         return rows[[places.get(value, -1) for value in column]]
 
 
-def _categories(encoder):
-    """Names of those that a OneHotEncoder has seen, a set of str."""
-    return set(map(str, encoder.categories_[0]))
+def _places(encoder):
+    """Places of the categories that a OneHotEncoder has seen, by their names."""
+    return {str(category): i for i, category in enumerate(encoder.categories_[0])}
 
 
 def in_pandas(X):
@@ -318,11 +318,12 @@ def _in_seconds(value):
 
 def read_column(column, dtype):
     """A float array, or an object array of strings in which None is a missing cell."""
-    kind = getattr(dtype, "kind", "O")
-    if kind == "c":
+    if getattr(dtype, "kind", "O") == "c":
         raise ValueError("Complex data not supported: make two columns of real numbers of it.")
-    numeric = not _is_categorical(dtype) and (kind in "fiubmM" or _is_numeric(column))
-    return to_float(column) if numeric else _as_text(column)
+    if not _is_categorical(dtype):
+        with suppress(TypeError, ValueError):
+            return to_float(column)
+    return _as_text(column)
 
 
 def _is_empty(column):
@@ -356,8 +357,7 @@ def to_float(column):
 def _as_text(column):
     column = np.asarray(column, dtype=object)  # of a float32, Python's number
     # Most are text, which is told here in less time than a call takes.
-    text = [value if type(value) is str else _name_of(value) for value in column]
-    text = np.array(text, dtype=object)
+    text = np.array([v if type(v) is str else _name_of(v) for v in column], dtype=object)
     text[is_missing(column)] = None
     return text
 
