@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from .heads import HEADS
-from .table_validation import as_cells, table_with_targets, without_gaps
+from .table_validation import as_cells, labelled_targets, table_with_targets, without_gaps
 from .tables import TableEstimator, in_chunks
 from .tasks import n_targets, target_scale
 
@@ -144,7 +144,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         self._forget()
         X, y = table_with_targets(self, X, y)
         self.y_ = y
-        self._scale = self._target_scale(y)
+        self._scale = target_scale(labelled_targets(y))
         self._warn_of_many_rows()
         self._store_context(X)
         return self
@@ -203,6 +203,19 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
     def score(self, X, y, sample_weight=None):
         """R² of the predictions, as :meth:`sklearn.base.RegressorMixin.score` has it.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_rows, n_features)
+            As in ``predict``.
+        y : array-like of shape (n_rows,) or (n_rows, n_targets)
+            Their targets.
+        sample_weight : array-like of shape (n_rows,), default=None
+
+        Returns
+        -------
+        float
+            Of several targets the mean; 1 is the best, and below 0 the targets' mean is better.
 
         Raises
         ------
@@ -311,20 +324,6 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ]
         return answers if return_std else [mean for mean, _ in answers]
 
-    @staticmethod
-    def _target_scale(y):
-        """Mean and scale of the labelled rows' targets."""
-        unlabelled = np.isnan(y.reshape(len(y), -1))
-        torn = unlabelled.any(1) & ~unlabelled.all(1)
-        if torn.any():
-            raise ValueError(
-                f"Row {torn.argmax()} of y has some of its targets only: give all of them, or NaN "
-                "for all to leave the row unlabelled."
-            )
-        if unlabelled.all():
-            raise ValueError("No row is labelled: y holds nothing but NaN. Label some rows.")
-        return target_scale(y[~unlabelled[:, 0]])
-
     def _context_labels(self):
         mean, scale = self._scale
         return (self.y_ - mean) / scale, n_targets(self.y_)
@@ -339,7 +338,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
                 "targets must be finite numbers, NaN for a row without one: a vector or a matrix, "
                 "and not empty."
             )
-        mean, scale = self._target_scale(y)
+        mean, scale = target_scale(labelled_targets(y))
         return ((mean, scale), y.ndim), (y - mean) / scale, n_targets(y)
 
     @staticmethod

@@ -55,6 +55,20 @@ def without_gaps(y):
     return y, unlabelled
 
 
+def labelled_targets(y):
+    """Those of the rows that have all of their targets; refuse rows that have some, or no other."""
+    unlabelled = np.isnan(y.reshape(len(y), -1))
+    torn = unlabelled.any(1) & ~unlabelled.all(1)
+    if torn.any():
+        raise ValueError(
+            f"Row {torn.argmax()} of y has some of its targets only: give all of them, or NaN "
+            "for all to leave the row unlabelled."
+        )
+    if unlabelled.all():
+        raise ValueError("No row is labelled: y holds nothing but NaN. Label some rows.")
+    return y[~unlabelled[:, 0]]
+
+
 def validated_table(estimator, X, *, reset=True, **checks):
     """A table in scikit-learn's words, but that cells may be missing; DataFrames stay as they are.
 
