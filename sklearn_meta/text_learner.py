@@ -1,6 +1,7 @@
 """The learner of texts: word vectors, a sharing scheme, and an output layer for each task."""
 
 import copy
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -171,6 +172,30 @@ class TextLearner(nn.Module):
         """What a new task leaves as it is: word vectors, and what the backbone shares."""
         modules = [self.embedding, self.spelling, *(b.shared for b in self.backbones)]
         return [p for module in modules if module is not None for p in module.parameters()]
+
+    @contextmanager
+    def knowing(self, numbers):
+        """Know some words alone for a while, numbered in this order.
+
+        A step of an optimiser takes time for each vector, though no text has its word.
+
+        Parameters
+        ----------
+        numbers : ndarray of int
+            Of the words; the first is 0, of those that are not in the vocabulary.
+        """
+        words, embedding = self.words, self.embedding
+        weight = embedding.weight
+        self.words = [words[i - 1] for i in numbers[1:]]
+        self.embedding = nn.Embedding.from_pretrained(
+            weight.detach()[numbers], freeze=not weight.requires_grad
+        )
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                weight[numbers] = self.embedding.weight.to(weight.device)
+            self.words, self.embedding = words, embedding
 
     def vectors(self, numbers):
         """Vectors (W, size) of words by their numbers, without padding."""

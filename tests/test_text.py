@@ -526,6 +526,33 @@ def test_words_that_have_a_vector_are_known():
         with_vectors(["a"], (["a", "b"], [[1.0, 2]]))
 
 
+@pytest.mark.parametrize("kind", [MetaLSTMClassifier, MetaLSTMTagger])
+def test_vectors_of_words_that_no_text_has_are_not_trained(kind, monkeypatch):
+    """They stay as they are, and what is learned is what it is where all of them are trained."""
+    X, y = reviews(40, "toy") if kind is MetaLSTMClassifier else sentences(40)
+    held_out = (["a fine toy, truly"], ["yes"]) if kind is MetaLSTMClassifier else sentences(5, 1)
+    known = ["splendid", "toy", "not", "good", "ann", "sees", "truly", "awful"]
+    vectors = (known, np.random.default_rng(0).normal(size=(8, 12)))
+    steps = {"max_steps": 20, "eval_every": 10, "verbose": False}
+
+    def learn():
+        estimator = kind(word_vectors=vectors, random_state=0, **QUICK)
+        return estimator.meta_fit({"a": (X, y)}, validation_tasks={"a": held_out}, **steps)
+
+    learner = learn().learner_
+    words = vocabulary(tokens_of(X))
+    words, begun = with_vectors(words, vectors, max_words=25_000)
+    assert learner.words == words
+    moved = dict(zip(words, (learner.embedding.weight[1:].numpy() != begun).any(1)))
+    read = {word for text in tokens_of(X) for word in text}
+    assert all(moved[word] for word in read)
+    assert not any(moved[word] for word in words if word not in {*read, "truly"})
+    everything = np.arange(1 + len(words))
+    monkeypatch.setattr(text_base, "used_words", lambda *tasks: everything)
+    for (name, one), other in zip(learner.named_parameters(), learn().learner_.parameters()):
+        assert_allclose(one, other, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
 def test_words_and_their_numbers():
     assert tokens_of(["It's NOT good, at all."]) == [["it's", "not", "good", ",", "at", "all", "."]]
     assert tokens_of([["It", "'s"]], lowercase=False) == [["It", "'s"]]

@@ -179,6 +179,23 @@ class TextTask(NamedTuple):
     place: int
 
 
+def used_words(*tasks):
+    """Numbers of the words that the texts of some tasks have, and 0, sorted; an array of int64."""
+    used = [_words(text) for task in tasks for text in task.texts]
+    return np.unique(np.concatenate([np.zeros(1, dtype=np.int64), *used]))
+
+
+def _words(text):
+    """The number of each word; there may be those of its spelling beside it."""
+    return text.reshape(len(text), -1)[:, 0]
+
+
+def _numbered(text, words):
+    text = text.copy()
+    _words(text)[:] = np.searchsorted(words, _words(text))
+    return text
+
+
 def _digest(task):
     arrays = (np.ascontiguousarray(array) for array in (*task.texts, *task.targets))
     return hashlib.sha256(b"|".join(array.tobytes() for array in arrays)).hexdigest()[:16]
@@ -190,10 +207,14 @@ class TextTasks:
     Parameters
     ----------
     tasks : list of TextTask
+    words : ndarray of int64
+        Of :func:`used_words`: each word is numbered by its place among these.
     """
 
-    def __init__(self, tasks):
-        self.tasks = list(tasks)
+    def __init__(self, tasks, words):
+        self.tasks = [
+            task._replace(texts=[_numbered(text, words) for text in task.texts]) for task in tasks
+        ]
 
     @property
     def names(self):

@@ -23,6 +23,7 @@ from ..tasks.texts import (
     TextTasks,
     as_inputs,
     tokens_of,
+    used_words,
     vocabulary,
     word_numbers,
 )
@@ -221,16 +222,14 @@ class TextEstimator(MetaEstimator):
             learner = with_a_task(self.learner_, OWN, labels, self._seed)
             learner.dropout.p = self.dropout
         else:
-            words, vectors = self._words(tokens)
-            learner = self._build(words, vectors, {OWN: labels})
+            learner = self._build(*self._words(tokens), {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
         self.begun_as_ = None
         if hasattr(self, "learner_"):
             self.begun_as_ = begin_as_nearest(learner, self.learner_, *prepared, self._seed)
         rate = self.learning_rate * (1.0 if self.begun_as_ is None else TRANSFER)
-        settings = {"rate": rate, "verbose": bool(self.verbose)}
-        n_steps = self._n_steps(prepared, self.max_epochs)
-        self.fit_history_ = self._train(learner, prepared, n_steps, **settings)
+        n_steps, verbose = self._n_steps(prepared, self.max_epochs), bool(self.verbose)
+        self.fit_history_ = self._train(learner, prepared, n_steps, rate=rate, verbose=verbose)
         self.module_ = learner.requires_grad_(False).cpu().eval()
         self._task_place = 0
         self._set_labels(labels)
@@ -261,8 +260,7 @@ class TextEstimator(MetaEstimator):
             )
         if vectors is not None:
             with torch.no_grad():
-                learner.embedding.weight[1:] = torch.from_numpy(vectors)
-                learner.embedding.weight[0] = 0
+                learner.embedding.weight.zero_()[1:] = torch.from_numpy(vectors)
         return learner
 
     def _backbone_config(self):
@@ -308,27 +306,29 @@ class TextEstimator(MetaEstimator):
 
     def _train(self, learner, tasks, n_steps, *, validation=None, rate=None, **settings):
         settings = {"eval_every": n_steps, "verbose": False, "alone": True} | settings
-        return meta_train(
-            learner,
-            TextTasks(tasks),
-            MiniBatches(int(self.batch_size)),
-            validation_source=None if validation is None else TextTasks(validation),
-            max_steps=n_steps,
-            batch_size=1,
-            n_groups=1,
-            n_pooled=1,
-            n_validation=max(16, 4 * len(tasks)),
-            learning_rate=rate or self.learning_rate,
-            rate_factors=learner.rate_factors,
-            optimizer=self.optimizer,
-            weight_decay=1e-5,
-            keep="last" if settings.get("patience") is None else "best",
-            n_warmup=min(100, max(n_steps // 10, 1)),
-            device=self._device(),
-            precision="float32",
-            random_state=self._seed,
-            **settings,
-        )
+        words = used_words(*tasks, *(validation or ()))
+        with learner.knowing(words):
+            return meta_train(
+                learner,
+                TextTasks(tasks, words),
+                MiniBatches(int(self.batch_size)),
+                validation_source=validation and TextTasks(validation, words),
+                max_steps=n_steps,
+                batch_size=1,
+                n_groups=1,
+                n_pooled=1,
+                n_validation=max(16, 4 * len(tasks)),
+                learning_rate=rate or self.learning_rate,
+                rate_factors=learner.rate_factors,
+                optimizer=self.optimizer,
+                weight_decay=1e-5,
+                keep="last" if settings.get("patience") is None else "best",
+                n_warmup=min(100, max(n_steps // 10, 1)),
+                device=self._device(),
+                precision="float32",
+                random_state=self._seed,
+                **settings,
+            )
 
     def _of_each_task(self, learner, read):
         """The fitted estimators of the tasks (tokens, labels) of ``meta_fit``, a dict."""
