@@ -12,7 +12,7 @@ from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
 from sklearn_meta.heads.crf import LinearChainCRF
-from sklearn_meta.heads.text import CRFLayer
+from sklearn_meta.heads.text import CRFLayer, SoftmaxLayer
 
 # Those that older versions of Hypothesis have of themselves are nothing to this module.
 pytestmark = pytest.mark.filterwarnings("error", "ignore::hypothesis.errors.HypothesisWarning")
@@ -444,3 +444,13 @@ def test_a_taggers_score_is_the_share_of_words_that_are_right(drawn):
     right = field.decode(scores, mask) == tags
     for i, n in enumerate(mask.sum(1)):
         torch.testing.assert_close(found[i], right[i, :n].float().mean())
+
+
+def test_losses_of_texts_are_of_the_mean_text_and_a_penalty_of_the_backbone():
+    field, scores, tags, mask = problem(3, [4, 1, 2], seed=0)
+    told = SimpleNamespace(scores=scores, head=SimpleNamespace(crf=field), mask=mask, penalty=0.7)
+    expected = 0.7 - field.log_likelihood(scores, tags, mask).mean()
+    torch.testing.assert_close(CRFLayer.loss(told, tags), expected)
+    told.scores = scores[:, 0].float()
+    expected = 0.7 - told.scores.log_softmax(1)[range(3), tags[:, 0]].mean()
+    torch.testing.assert_close(SoftmaxLayer.loss(told, tags[:, 0]), expected)

@@ -200,16 +200,17 @@ def test_episodes_of_tables_are_those_of_the_estimator(monkeypatch):
 def test_a_tournament_under_luces_axiom_finds_the_odds(n_classes, n_ways, n_queries, seed):
     generator = torch.Generator().manual_seed(seed)
     odds = torch.randn(n_queries, n_classes, generator=generator, dtype=torch.float64)
-    sizes = []
+    met = []
 
     def contest(classes):
-        sizes.append(classes.shape[1])
-        return odds.gather(1, classes.expand(n_queries, -1)).log_softmax(1)
+        met.append(classes.expand(n_queries, -1))
+        return odds.gather(1, met[-1]).log_softmax(1)
 
     order = torch.randperm(n_classes, generator=generator)[None]
     found = play(contest, order, n_ways)[:, order[0].argsort()]
     torch.testing.assert_close(found.softmax(1), odds.softmax(1))
-    assert max(sizes) <= n_ways
+    assert max(classes.shape[1] for classes in met) <= n_ways
+    assert (met[-1] == odds.argmax(1, keepdim=True)).any(1).all()  # winners play on
 
 
 # Properties

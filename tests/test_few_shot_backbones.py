@@ -11,7 +11,7 @@ from sklearn_meta.backbones import FEW_SHOT_BACKBONES, SNAIL, FewShotTransformer
 from sklearn_meta.backbones.few_shot_transformer import VARIANTS, Layer, sequences
 from sklearn_meta.backbones.image_encoder import IMAGE_ENCODERS, ImageEncoder, ResidualImageEncoder
 from sklearn_meta.few_shot_learner import FewShotLearner
-from sklearn_meta.heads import LabelAttention
+from sklearn_meta.heads import LabelAttention, LastPosition
 from sklearn_meta.learner import build_learner
 
 shapes = st.tuples(*(st.integers(a, b) for a, b in ((1, 4), (1, 3), (2, 5), (1, 3), (1, 6))))
@@ -133,7 +133,16 @@ def test_labels_are_carried_to_the_query():
             weights = (2 * scores).softmax(0)
             expected = [weights[labels[b] == c].sum().item() for c in range(4)]
             np.testing.assert_allclose(told[b, q].detach(), expected, atol=1e-5)
-    assert (told[..., 3] < 1e-5).all()  # a class that nobody has
+    assert (told[..., 3] < 1e-5).all() and (told[..., 3] > 0).all()  # a class that nobody has
+    np.testing.assert_allclose(told.sum(-1).detach(), 1, atol=1e-12)
+    half = features.bfloat16()  # of which probabilities near 1 would be 1
+    torch.testing.assert_close(head(half, labels, 4), head(half.float(), labels, 4))
+
+
+def test_the_last_position_has_the_classes():
+    features = torch.randn(2, 3, 6, 4)
+    told = LastPosition()(features, torch.zeros(2, 5, dtype=torch.long), 4)
+    torch.testing.assert_close(told, features[:, :, 5].log_softmax(-1))
 
 
 # Properties

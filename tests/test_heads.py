@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from labels import label_matrix
 
-from sklearn_meta.heads import HEADS, Prototypes
+from sklearn_meta.heads import HEADS, LabelPropagation, LinearClassifier, Prototypes
 from sklearn_meta.means import class_means
 
 
@@ -66,11 +66,12 @@ def test_state_of_the_context_serves_rows_seen_later(batch):
     torch.testing.assert_close(later, at_once[:, -4:], rtol=0, atol=1e-10)
 
 
-def test_a_class_without_label_and_a_padded_class_have_probability_zero():
+@pytest.mark.parametrize("kind", [Prototypes, LabelPropagation, LinearClassifier])
+def test_a_class_without_label_and_a_padded_class_have_probability_zero(kind):
     z = torch.randn(1, 5, 2, 3, dtype=torch.float64)
     y = torch.tensor([[0, 2, 3, -1, -1]])
     classes = torch.tensor([[True, True, True, False]])  # class 1 has no row, class 3 is padding
-    found = predict(Prototypes().double(), z, y, classes)
+    found = predict(kind().double(), z, y, classes)
     np.testing.assert_array_equal(found[..., [1, 3]], 0)
     assert (found[..., [0, 2]] > 0).all()
     np.testing.assert_allclose(found.sum(-1), 1)

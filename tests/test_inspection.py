@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from sklearn_meta import MetaSemiSupervisedClassifier, inspection
-from sklearn_meta.inspection import EmbeddingDisplay, UnlabelledEffectDisplay
+from sklearn_meta.inspection import EmbeddingDisplay, UnlabelledEffectDisplay, embedding
 from sklearn_meta.inspection.embedding import _to_two
 
 
@@ -94,6 +94,8 @@ def test_embedding_panels_show_labelled_circles_and_unlabelled_crosses(wine):
     assert not np.allclose(display.original, display.embedding)
     texts = [text.get_text() for text in display.ax_[1].get_legend().get_texts()]
     assert texts == ["0", "1", "2", "labelled", "unlabelled"]
+    keys = display.ax_[1].get_legend().legend_handles[-2:]
+    assert [key.get_marker() for key in keys] == ["o", "x"]
 
 
 @pytest.mark.parametrize("transductive", [True, False])
@@ -103,6 +105,7 @@ def test_embeddings_are_those_of_transform_and_prediction_colours_them(wine, tra
     FirstTwo.seen.clear()
     display = EmbeddingDisplay.from_estimator(classifier, X_new, reduction=FirstTwo())
     original, embedding = FirstTwo.seen
+    np.testing.assert_allclose(original.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(original.std(axis=0), 1)
     np.testing.assert_allclose(embedding[len(y) :], classifier.transform(X_new), rtol=1e-4)
     assert display.target[len(y) :].tolist() == classifier.predict(X_new).tolist()
@@ -152,6 +155,33 @@ def test_reductions_repeat_with_their_seed(wine):
     assert not hasattr(own, "components_")  # clones were fitted
     many = np.random.default_rng(0).standard_normal((510, 60))  # of which PCA takes random parts
     np.testing.assert_array_equal(*(_to_two(many, "pca", 3) for _ in range(2)))
+
+
+def test_reductions_are_given_the_seed_and_of_few_rows_few_neighbours(wine, monkeypatch):
+    X, y, X_new, _ = wine
+    given = []
+
+    def fake(perplexity, random_state):
+        given.append((perplexity, random_state))
+        return FirstTwo()
+
+    monkeypatch.setattr(embedding, "TSNE", fake)
+    classifier = MetaSemiSupervisedClassifier().fit(X, y)
+    EmbeddingDisplay.from_estimator(classifier, X_new, random_state=3)
+    _to_two(np.zeros((100, 3)), "tsne", 4)
+    assert given == [(41 / 3, 3), (41 / 3, 3), (30, 4)]
+
+
+@pytest.mark.parametrize("n_classes", [4, 10, 12])
+def test_every_class_has_a_colour_of_its_own(n_classes):
+    points, classes = np.random.default_rng(0).normal(size=(n_classes, 2)), np.arange(n_classes)
+    display = EmbeddingDisplay(
+        original=points, embedding=points, target=classes, labelled=classes >= 0, classes=classes
+    ).plot()
+    _, circles = scatters(display.ax_[1])
+    keys = display.ax_[1].get_legend().legend_handles[:n_classes]
+    np.testing.assert_allclose(circles.get_facecolors(), [to_rgba(k.get_color()) for k in keys])
+    assert len({to_rgba(key.get_color()) for key in keys}) == n_classes
 
 
 def test_embedding_of_a_frame_with_categories_gaps_and_one_column():

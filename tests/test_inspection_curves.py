@@ -317,6 +317,7 @@ def test_without_validation_there_is_one_panel():
     display = MetaLearningCurveDisplay.from_history(history)
     assert display.valid_loss is None and display.scores == {} and display.score_lines_ == []
     assert len(display.ax_) == len(display.figure_.axes) == len(display.loss_lines_) == 1
+    assert display.loss_lines_[0].get_marker() == "."  # a lone epoch is seen, too
     assert display.steps.tolist() == [1, 2]  # epochs, for the steps are not told
     _, ax = plt.subplots()
     assert display.plot(ax=ax).ax_[0] is ax
@@ -341,6 +342,8 @@ def test_curves_are_drawn_on_given_axes_and_again(classifier):
     assert display.figure_ is figure and list(display.ax_) == list(axes)
     assert {line.get_linestyle() for line in display.loss_lines_ + display.score_lines_} == {"--"}
     assert display.plot() is display and display.figure_ is not figure
+    row = plt.subplots(1, 2, squeeze=False)[1]
+    assert list(display.plot(ax=row).ax_) == [*row[0]]
     with pytest.raises(ValueError, match="must be two matplotlib Axes, got 1"):
         display.plot(ax=axes[0])
 

@@ -314,8 +314,21 @@ def test_labels_of_a_text_are_shown_as_in_python():
     for label in (None, 1, np.int64(1)):
         display = MetaChangeDisplay.from_estimator(model, "a fine film", label=label)
         assert display.ax_[1].get_ylabel() == "log-odds of 1"
+    other = MetaChangeDisplay.from_estimator(model, "a fine film", label=0)
+    np.testing.assert_allclose(other.log_odds, -display.log_odds, atol=1e-9)
     with pytest.raises(ValueError, match=r"^label=2 is not one of \[0, 1\]\.$"):
         MetaChangeDisplay.from_estimator(model, "a fine film", label=np.int64(2))
+
+
+def test_a_class_that_is_certain_and_weights_of_zero_are_drawn(monkeypatch):
+    model = reader([1, 0])
+    certain = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
+    monkeypatch.setattr(model, "_network_proba", lambda texts: certain)
+    monkeypatch.setattr(model, "generated_weights", lambda text: np.eye(3)[:, None, None, :])
+    with np.errstate(all="raise"):
+        display = MetaChangeDisplay.from_estimator(model, "a fine film", cmap="gray")
+    assert np.isfinite(display.log_odds).all() and np.isfinite(display.changes[:, 1:]).all()
+    assert display.image_.get_cmap().name == "gray"
 
 
 # -- all of them ----------------------------------------------------------------------------------

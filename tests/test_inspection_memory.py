@@ -279,10 +279,12 @@ def test_replay_leaves_the_estimator_as_it_was(stream):
     X, y = stream
     fitted, fresh = network().fit(X, y), network()
     before = fitted.predict_proba(X)
+    found = []
     for estimator in (fitted, fresh):
         attributes = set(vars(estimator))
-        MemoryDisplay.from_estimator(estimator, X[:4], y[:4])
+        found.append(MemoryDisplay.from_estimator(estimator, X[:4], y[:4]).write_weights)
         assert set(vars(estimator)) == attributes
+    assert_array_equal(*found)  # it begins with an empty memory, whatever was read before
     assert fitted.n_samples_seen_ == 15
     assert_array_equal(fitted.predict_proba(X), before)
 
@@ -333,6 +335,7 @@ def test_weights_may_be_shown_on_a_scale_of_ones_own(stream):
     scale = LogNorm(1e-3, 1)
     display = MemoryDisplay.from_estimator(network(), *stream, norm=scale)
     assert [image.norm for image in display.images_] == [scale, scale]
+    display.write_weights = 1 + display.write_weights
     assert display.plot(norm=None).images_[0].get_clim()[0] == 0
 
 
@@ -342,6 +345,8 @@ def test_many_rows_and_targets_have_no_labels():
     many = MemoryDisplay.from_estimator(network(), X, y, colorbar=False)
     targets = MemoryDisplay.from_estimator(network(MANNRegressor), X[:9], X[:9, 0])
     assert targets.labels is None and len(many.labels) == 41
+    fewer = MemoryDisplay.from_estimator(network(), X[:40], y[:40])
+    assert len(fewer.ax_[0].get_yticks()) == 40
     for display in (many, targets):
         assert {ax.get_ylabel() for ax in display.ax_} == {"row"}
         assert len(display.ax_[0].get_yticks()) < 20

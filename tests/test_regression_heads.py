@@ -209,6 +209,27 @@ def test_label_propagation_is_its_closed_form(context, seed):
         np.testing.assert_allclose(found[b][readable][unlabelled], expected, atol=1e-6)
 
 
+def test_labels_spread_along_a_chain_of_rows_that_lie_far_apart():
+    """The kernel of each two is less than a number can be, and yet each has a nearest one."""
+    z = torch.tensor([0.0, 1.0, 100.0, 160.0, 220.0])[None, :, None, None]
+    labels = label_matrix(torch.tensor([[0, 0, 1, -1, -1]]), 2, torch.float32)
+    whole = torch.ones(1, 5, dtype=torch.bool)
+    head, far = LabelPropagation(), torch.full((1, 1, 1, 1), 400.0)
+    found = head.joint(z, labels, whole[:, :2], whole).softmax(-1)
+    assert found[0, 3:, 1].min() > 0.9
+    later = head(far, head.adapt(z, labels, whole[:, :2], whole)).softmax(-1)
+    assert later[0, 0, 1] > 0.9
+
+
+def test_label_propagation_begins_as_it_is_told():
+    for head, scale, alpha in (
+        (LabelPropagation(), 1.0, 0.9),
+        (LabelPropagation(**LabelPropagation(length_scale=2.0, alpha=0.7).config), 2.0, 0.7),
+    ):
+        assert head.log_length_scale.exp().item() == pytest.approx(scale)
+        assert head.logit_alpha.sigmoid().item() == pytest.approx(alpha)
+
+
 @given(drawn_contexts("classification"), st.integers(0, 99))
 def test_linear_classifier_is_ridge_regression(context, seed):
     head = shaken(LinearClassifier(), seed)
@@ -310,6 +331,19 @@ def test_padding_and_batch_change_nothing_and_state_serves_later_rows(task, name
         one = [tensor[b : b + 1] for tensor in (z, labels, classes, readable)]
         alone = head(new[b : b + 1], head.adapt(*one))[0]
         torch.testing.assert_close(alone, later[b], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(("task", "name"), ALL)
+def test_heads_are_exact_under_autocast(task, name):
+    torch.manual_seed(0)
+    head = HEADS[task][name]().requires_grad_(False)
+    z, labels = 10 + torch.randn(1, 12, 3, 2), torch.eye(2).repeat(1, 6, 1)
+    labels[:, 6:] = math.nan
+    whole = torch.ones(1, 12, dtype=torch.bool)
+    plain = head.joint(z, labels, whole[:, :2], whole)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = head.joint(z, labels, whole[:, :2], whole)
+    torch.testing.assert_close(found, plain)
 
 
 @pytest.mark.parametrize("name", ["gp", "label_propagation"])

@@ -4,6 +4,7 @@ import copy
 import pickle
 import re
 import unicodedata
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from sklearn_meta.tasks.texts import MiniBatches, TextTask, tokens_of, vocabular
 from sklearn_meta.tasks.word_vectors import read_word_vectors, with_vectors
 from sklearn_meta.text import base as text_base
 from sklearn_meta.text import classifier as text_classifier
+from sklearn_meta.text_learner import TextLearner
 from sklearn_meta.training import meta_train
 
 GOOD, BAD = ["good", "fine", "warm", "bright"], ["bad", "dull", "cold", "dark"]
@@ -74,6 +76,7 @@ def test_tasks_are_learned_jointly(learned):
         estimator = learned.estimators_[topic]
         assert estimator.score(X, y) > 0.9
         assert estimator.classes_.tolist() == ["no", "yes"]
+        assert estimator.get_params() == learned.get_params()
     assert min(learned.history_[:, "valid_loss"]) < 0.3
 
 
@@ -101,8 +104,23 @@ def test_a_new_task_begins_as_the_nearest_of_the_same_labels(learned):
     assert begun.score(*held_out) > 0.7
     turned = np.where(y == "yes", "no", "yes")  # which none of the tasks tells
     assert clone(learned).set_params(**one_step).fit(X, turned).begun_as_ is None
-    assert clone(learned).set_params(**one_step).fit(X, y == "yes").begun_as_ is None
+    other, another = (
+        clone(learned).set_params(**one_step, random_state=seed).fit(X, y == "yes")
+        for seed in (0, 1)
+    )
+    assert other.begun_as_ is None  # and it begins with weights of the seed
+    assert not np.allclose(other.predict_proba(X), another.predict_proba(X))
+    rare = np.where(np.arange(40) % 8, "no", "yes")  # the commonest label is right more often
+    assert clone(learned).set_params(**one_step).fit(X, rare).begun_as_ is None
     assert MetaLSTMClassifier(**QUICK | one_step).fit(X, y).begun_as_ is None
+
+
+def test_a_new_task_does_not_begin_as_one_that_tells_the_contrary(learned):
+    own = copy.deepcopy(learned.learner_)
+    for parameter in own.heads[0].parameters():
+        parameter.neg_()
+    estimator = MetaLSTMClassifier(own, max_epochs=1, batch_size=40, wide=False)
+    assert estimator.fit(*reviews(40, "toy")).begun_as_ == "film"
 
 
 def test_a_learner_that_is_given_stays_in_training(learned):
@@ -118,6 +136,14 @@ def test_a_new_task_is_learned_from_few_texts():
     assert estimator.fit(*reviews(40, "toy")).score(*reviews(100, "toy", 5)) > 0.85
 
 
+def test_an_epoch_has_as_many_steps_as_all_texts_make():
+    tasks = {topic: reviews(n, topic) for topic, n in (("book", 9), ("film", 6))}
+    small = MetaLSTMClassifier(**QUICK | {"batch_size": 4, "wide": False})
+    small.meta_fit(tasks, verbose=False).fit(*tasks["book"])
+    counts = [sum(h[:, "train_batch_count"]) for h in (small.history_, small.fit_history_)]
+    assert counts == [3 * 4, 3 * 3]
+
+
 def test_fine_tuning_leaves_what_is_shared_as_it_is():
     tasks = {topic: reviews(40, topic) for topic in ("book", "film")}
     first, tuned = (
@@ -129,6 +155,23 @@ def test_fine_tuning_leaves_what_is_shared_as_it_is():
     X, _ = tasks["book"]
     probabilities = (e.estimators_["book"].predict_proba(X) for e in (first, tuned))
     assert not np.allclose(*probabilities)
+
+
+def test_fine_tuning_reads_each_tasks_own_texts(monkeypatch):
+    """In batches of the size that is given, drawn with the seed that is given."""
+    seen = []
+
+    def note(learner, source, batches, *, max_steps, random_state, **settings):
+        seen.append((len(source.tasks), batches.batch_size, max_steps, random_state))
+        settings |= {"max_steps": max_steps, "random_state": random_state}
+        return meta_train(learner, source, batches, **settings)
+
+    monkeypatch.setattr(text_base, "meta_train", note)
+    tasks = {topic: reviews(n, topic) for topic, n in (("book", 9), ("film", 6))}
+    small = MetaLSTMClassifier(**QUICK | {"batch_size": 4, "wide": False, "random_state": 7})
+    # Without validation there is nothing to be patient about.
+    small.meta_fit(tasks, max_steps=2, fine_tune_epochs=2, patience=1, verbose=False)
+    assert seen == [(2, 4, 2, 7), (1, 4, 6, 7), (1, 4, 4, 7)]
 
 
 def test_what_has_been_learned_before_is_trained_at_a_lower_rate(learned, monkeypatch):
@@ -159,6 +202,14 @@ def test_predictions_do_not_depend_on_each_other(learned):
     assert_allclose(np.concatenate(alone), found, atol=1e-6)
     assert_allclose(estimator.predict_proba([text.split() for text in X]), found, atol=1e-6)
     assert estimator.transform(X).shape == (20, 12)
+    vectors = np.concatenate([estimator.transform([text]) for text in X])
+    assert_allclose(vectors, estimator.transform(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["_network_proba", "transform", "generated_weights"])
+def test_each_task_has_answers_of_its_own(learned, method):
+    book, film = (getattr(learned.estimators_[name], method) for name in ("book", "film"))
+    assert not np.allclose(book(["good"]), film(["good"]))
 
 
 def test_taggers_begin_to_forget_sooner():
@@ -332,7 +383,8 @@ def test_weights_know_whether_words_are_in_lower_case(tmp_path):
     estimator.meta_fit({"a": (X, y)}, max_steps=5, verbose=False)
     path = estimator.save_pretrained(tmp_path / "weights")
     loaded = MetaLSTMClassifier(path, **QUICK).fit(X, y)
-    assert not np.allclose(loaded.predict_proba(["GOOD"]), loaded.predict_proba(["good"]))
+    for tell in (loaded.predict_proba, loaded._network_proba):
+        assert not np.allclose(tell(["GOOD"]), tell(["good"]))
     assert loaded.words_of("GOOD") == ["GOOD"]
     assert loaded.set_params(dropout=0.3).fit(X, y).module_.dropout.p == 0.3
 
@@ -349,14 +401,16 @@ def test_changes_of_the_generated_weights(learned):
     expected = np.mean(np.abs(W[2, 1] - W[1, 1]) / np.abs(W[1, 1]))  # Eq. (23), output gate
     assert_allclose(display.changes[1, 2], expected, rtol=1e-6)
     assert np.isnan(display.changes[:, 0]).all()
+    assert_allclose(display.image_.get_array()[:, 1:], np.log(display.changes[:, 1:]))
     odds = np.exp(display.log_odds)
     beginnings = ["book", "book not", "book not good"]
     assert_allclose(odds / (1 + odds), estimator._network_proba(beginnings)[:, 1], atol=1e-5)
     above, below = display.ax_
     assert below.get_ylabel() == "log-odds of 'yes'"
     assert [text.get_text() for text in below.get_xticklabels()] == ["book", "not", "good"]
-    assert len(above.get_yticks()) == len(above.get_yticklabels()) == 4
-    assert "output" in above.get_yticklabels()[1].get_text()  # as the gate of Eq. (23) above
+    assert above.get_xlim() == below.get_xlim()  # what stands above a word is its own
+    gates = [text.get_text() for text in above.get_yticklabels()]
+    assert gates == ["new input", "output gate", "input gate", "forget gate"]  # as of Eq. (13)
     with pytest.raises(ValueError, match="label='maybe' is not one of"):
         MetaChangeDisplay.from_estimator(estimator, "book", label="maybe")
     with np.errstate(divide="raise"):  # a text that says the same again changes nothing in the end
@@ -388,6 +442,7 @@ def test_word_vectors_of_both_formats(tmp_path):
     learned = estimator.module_.embedding.weight.numpy()
     place = {word: i for i, word in enumerate(estimator.module_.words, 1)}
     assert learned.shape[1] == 3
+    assert_allclose(learned[0], 0, atol=1e-6)  # nothing is known of other words
     ratio = learned[[place["bad"], place["good"]]] / vectors
     assert_allclose(ratio, ratio[0, 0], rtol=1e-4)  # a common scale
 
@@ -518,6 +573,9 @@ def test_words_that_have_a_vector_are_known():
     others = (["splendid", "awful"], [[1.0, 2], [3, 4]])
     estimator = MetaLSTMClassifier(word_vectors=others, **QUICK | {"max_epochs": 1}).fit(X, y)
     assert estimator.module_.words[-2:] == ["splendid", "awful"]
+    others = (["Splendid", "toy"], [[1.0, 2], [3, 4]])
+    estimator.set_params(word_vectors=others, lowercase=False)
+    assert estimator.fit(X, y).module_.words[-1] == "Splendid"
     same = with_vectors(["a", "c"], (["a", "b"], np.ones((2, 2))))[1]
     assert_array_equal(same, [[1, 1], [0, 0]])
     large = with_vectors(["a", "c"], (["a", "b"], np.eye(2) * 1e30))[1]
@@ -551,6 +609,17 @@ def test_vectors_of_words_that_no_text_has_are_not_trained(kind, monkeypatch):
     monkeypatch.setattr(text_base, "used_words", lambda *tasks: everything)
     for (name, one), other in zip(learner.named_parameters(), learn().learner_.parameters()):
         assert_allclose(one, other, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("backbone", ["meta_lstm", "hyper_lstm"])
+def test_sizes_reach_the_network(backbone):
+    sizes = {"width": 5, "meta_width": 3, "rank": 2, "pooling": "last"}
+    settings = QUICK | sizes | {"max_epochs": 1, "max_words": 4, "max_length": 9}
+    estimator = MetaLSTMClassifier(backbone, **settings)
+    assert settings.items() <= estimator.get_params().items()
+    learner = estimator.fit(*reviews(30, "toy")).module_
+    assert sizes.items() <= learner.config["backbone_config"].items()
+    assert len(learner.words) == 4 and learner.n_inputs == 12
 
 
 def test_words_and_their_numbers():
@@ -608,6 +677,7 @@ def test_tagger_learns_scores_and_transfers():
     assert [len(tags) for tags in found] == [len(words) for words in new[0]]
     own = clone(tagger).set_params(max_epochs=8)
     assert own.fit(X[:40], y[:40]).score(*new) > 0.9
+    assert own.begun_as_ == "names"
 
 
 def test_tagger_scores_are_seqevals_or_of_words():
@@ -753,6 +823,49 @@ def test_spelling_tells_words_apart_that_are_not_known():
     assert len(set(ends)) == len(ends)  # a letter in front is none behind
 
 
+def test_a_word_is_its_vector_and_the_mean_of_those_of_its_spelling():
+    learner = TextLearner(words=["a"], n_inputs=3, spelling=(5, 2))
+    numbers = torch.tensor([[1, 0, 4], [0, 2, 2]])  # of the word, and of its features
+    spelled = learner.spelling.weight[numbers[:, 1:]].mean(1)
+    expected = torch.cat([learner.embedding.weight[[1, 0]], spelled], 1)
+    torch.testing.assert_close(learner.vectors(numbers), expected)
+
+
+def test_a_configuration_builds_the_same_learner():
+    settings = {"words": ["A"], "tasks": {"a": ["O", "B"]}, "lowercase": False, "n_inputs": 3}
+    learner = TextLearner(
+        *("lstm", "crf"), task="text_tagging", spelling=(5, 2), dropout=0.3, **settings
+    )
+    again = TextLearner(**learner.config)
+    assert str(again) == str(learner) and again.head is learner.head
+    assert {name: getattr(again, name) for name in settings} == settings
+
+
+@pytest.mark.parametrize(
+    ("task", "head"), [("text_classification", "softmax"), ("text_tagging", "crf")]
+)
+def test_dropout_is_of_word_vectors_and_of_what_the_head_reads(task, head):
+    learner = TextLearner("lstm", head, task=task, words=["a", "b"], tasks={"a": [0, 1]})
+    learner.dropout.register_forward_hook(lambda module, given, kept: 0 * kept)
+    words, lengths = torch.tensor([[1, 2], [2, 0]]), torch.tensor([2, 2])
+    first, second = learner.read(words, lengths, 0)[1]
+    torch.testing.assert_close(first, second)
+    scores = learner(words, lengths, 0).scores
+    torch.testing.assert_close(scores, learner.heads[0].output.bias.expand_as(scores))
+
+
+def test_a_learner_is_of_float32_and_a_task_that_is_added_of_its_numbers():
+    torch.set_default_dtype(torch.float64)
+    try:
+        learner = TextLearner(words=["a"], tasks={"first": [0, 1]})
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {p.dtype for p in learner.parameters()} == {torch.float32}
+    learner.double()
+    learner.add_task("more", [0, 1])
+    assert {p.dtype for p in learner.parameters()} == {torch.float64}
+
+
 def test_tagger_knows_names_by_their_capitals():
     rng = np.random.default_rng(0)
     small = ["runs", "and", "sees", "the", "dog", "with", "often", "before", "quickly", "house"]
@@ -785,11 +898,13 @@ def test_tagger_with_spelling_saves_transfers_and_reads_one_by_one(tmp_path):
 def test_parameters_that_weights_do_not_follow_are_told():
     X, y = reviews(30, "toy")
     meta = MetaLSTMClassifier(**QUICK).meta_fit({"toy": (X, y)}, max_steps=2, verbose=False)
-    clone(meta).fit(X, y)  # without a word
     vectors = (["toy"], [[1.0, 2, 3]])
     other = MetaLSTMClassifier(word_vectors=vectors, **QUICK)  # of an embedding_size of 12
     other = other.meta_fit({"toy": (X, y)}, max_steps=2, verbose=False)
-    clone(other).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(meta).fit(X, y)
+        clone(other).fit(X, y)
     english = MetaLSTMClassifier("english_reviews", max_epochs=1, word_vectors=vectors)
     with pytest.warns(UserWarning, match="^word_vectors has no effect: .* their own words"):
         english.fit(X, y)

@@ -9,6 +9,7 @@ import resource
 import signal
 import sys
 import termios
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -180,6 +181,58 @@ def test_a_seed_is_a_run_and_another_seed_another(whole):
     assert train(random_state=1)[1][:, "train_loss"] != whole[1][:, "train_loss"]
 
 
+def test_tasks_of_every_seed_and_those_of_validation_are_others():
+    class Noting(CircleSpiral):
+        def __init__(self):
+            super().__init__()
+            self.states = []
+
+        def draw(self, rng):
+            self.states.append(rng.bit_generator.state["state"]["state"])
+            return super().draw(rng)
+
+    seen = []
+    for seed in (0, 1):
+        train(validation_source=(source := Noting()), max_steps=1, random_state=seed)
+        seen.append(source.states[0])
+        sampler, few = EpisodeSampler((1, 2), 3), {"max_steps": 1, "verbose": False}
+        meta_train(new_learner(), source := Noting(), sampler, random_state=seed, **few)
+        seen.append(source.states[0])
+    assert len(set(seen)) == 4
+
+
+def test_validation_is_of_what_a_curriculum_ends_with():
+    class Growing(EpisodeSampler):
+        def at(self, n_drawn):
+            return EpisodeSampler((1,) if n_drawn < 6 else (2,), 3)
+
+    settings = {"max_steps": 3, "batch_size": 2, "n_validation": 2, "verbose": False}
+    source = CircleSpiral()
+    history = meta_train(
+        new_learner(), source, Growing((1, 2), 3), validation_source=source, **settings
+    )
+    assert [name for name in history[-1] if name.endswith("_shots")] == ["valid_accuracy_2_shots"]
+
+
+def test_what_dropout_draws_is_new_in_every_step_and_of_every_seed():
+    drawn = []
+    for seed in (0, 1):
+        learner = new_learner()
+        learner.register_forward_pre_hook(
+            lambda module, args: drawn.append(torch.rand(()).item()) if module.training else None
+        )
+        train(learner=learner, random_state=seed, n_groups=1)
+    assert len(drawn) == len(set(drawn)) == 20
+
+
+def test_the_schedule_that_is_asked_for_is_followed():
+    for schedule in ("constant", "noam"):
+        _, history = train(schedule=schedule, max_steps=6, validation_source=None)
+        rates = [batch["event_lr"] for epoch in history[:, "batches"] for batch in epoch]
+        expected = [1e-2 * rate_at(step, 6, 4, schedule) for step in range(6)]
+        np.testing.assert_allclose(rates, expected)
+
+
 @pytest.fixture(scope="module")
 def plain():
     """A short run without validation."""
@@ -262,9 +315,10 @@ def test_a_pool_is_drawn_once_though_epochs_end_within_it():
 
 def test_groups_change_the_padding_and_not_the_gradient():
     settings = {"n_pooled": 1, "batch_size": 4, "precision": "float32", "learning_rate": 1e-3}
-    settings |= {"validation_source": None}
+    settings |= {"keep": "last", "max_steps": 4, "n_validation": 16}  # all tasks of a pool
     (one, whole), (two, grouped) = (train(n_groups=n, **settings) for n in (1, 2))
-    assert grouped[:, "train_loss"] == pytest.approx(whole[:, "train_loss"], rel=1e-4)
+    for name in ("train_loss", "valid_loss"):
+        assert grouped[:, name] == pytest.approx(whole[:, name], rel=1e-4)
     # AdamW makes a step of a gradient that is nothing but rounding: the mean tells.
     moved = (parameters(one) - parameters(new_learner())).abs().mean()
     assert (parameters(two) - parameters(one)).abs().mean() < 0.01 * moved
@@ -357,9 +411,29 @@ def test_callbacks_of_the_user_are_called():
 def test_patience_stops_a_run_that_gets_no_better():
     last = []
     see = At(lambda: last.append("seen"), epoch=3)
-    _, history = train(learning_rate=0.0, patience=2, callbacks=[see])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as of a run that was interrupted
+        _, history = train(learning_rate=0.0, patience=2, callbacks=[see])
     assert len(history) == 3 and last == ["seen"]
     assert len(train(learning_rate=0.0, patience=None)[1]) == 5
+
+
+def test_where_the_last_weights_are_asked_for_no_loss_of_validation_need_be_finite():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, history = train(keep="last", max_steps=1, learning_rate=1e30)
+    assert not np.isfinite(history[-1, "valid_loss"])
+
+
+def test_where_the_last_weights_are_asked_for_those_of_before_do_not_replace_lost_ones():
+    learner = new_learner()
+
+    def spoil():
+        for p in learner.parameters():
+            p.data.fill_(math.nan)
+
+    with pytest.raises(ValueError, match="weights are no longer finite"):
+        train(learner=learner, keep="last", callbacks=[At(spoil, step=4)])
 
 
 def interrupt():

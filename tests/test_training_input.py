@@ -422,5 +422,7 @@ def test_tables_without_a_numeric_column_are_left_out_of_regression(mixed):
     regressor = MetaGPRegressor(random_state=0)
     with pytest.warns(UserWarning, match="1 of 2 datasets are left out. Dataset 'votes' has class"):
         regressor.meta_fit(source, validation_datasets={"iris": tables["iris"]}, **SETTINGS)
+    with pytest.warns(UserWarning, match="1 of 2 datasets are left out. Dataset 'votes' has class"):
+        regressor.meta_fit({"iris": tables["iris"]}, validation_datasets=source, **SETTINGS)
     with pytest.raises(ValueError, match="None of the datasets can be used. Dataset 'votes'"):
         regressor.meta_fit({"votes": CATEGORIES}, **SETTINGS)

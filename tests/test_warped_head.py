@@ -189,11 +189,15 @@ def test_far_outside_the_mean_is_cut_and_the_deviation_tells_of_it():
     assert variance[-1].sqrt() > 0.3 * (most - least)
 
 
-def test_samples_are_of_the_mixture():
+@pytest.mark.parametrize("apart", [False, True])
+def test_samples_are_of_the_mixture(apart):
     z, *context = skewed_task()
     head = shaken(WarpedGaussianProcess(n_kernels=3), 1).double()
     state = head.adapt(z, *context)
     assert (state.share.flatten() * state.log_posterior.exp().max() > 0.1).sum() > 1
+    if apart:  # each set of hyperparameters has another power
+        own = torch.eye(len(POWERS))[[0, 2, 4]].to(state.share)
+        state = state._replace(share=own[None, :, None])
     drawn = head.samples(z[:, 9:], state, 20_000, np.random.RandomState(0))
     distribution = head.distribution(z[:, 9:], state)
     for level in (0.05, 0.25, 0.5, 0.75, 0.95):
@@ -284,6 +288,28 @@ def test_a_covariance_of_rows_that_lie_far_apart_is_finite(name):
     labels[:, 10:] = math.nan
     state = head.adapt(z, labels, torch.ones(1, 1, dtype=torch.bool), None)
     assert head.covariance(z, state).isfinite().all()
+
+
+def test_it_begins_as_the_process_it_warps_and_mostly_with_targets_as_they_are():
+    given = {"n_kernels": 3, "length_scale": 2.0, "noise": 0.01, "jitter": 0.5}
+    head, plain = WarpedGaussianProcess(**given), AttributeGaussianProcess(**given)
+    assert head.config == plain.config
+    for name, parameter in plain.named_parameters():
+        torch.testing.assert_close(head.get_parameter(name), parameter)
+    prior = head.log_power_prior.exp()
+    torch.testing.assert_close(prior / prior[0], torch.tensor([1, 1, math.exp(2.0), 1, 1]))
+
+
+def test_what_is_warped_back_is_never_certain():
+    """Where the function is flat hardly anything is left of a small deviation."""
+    x = torch.linspace(-1, 1, 30).double()[None, :, None, None].expand(-1, -1, 1, 2)
+    labels = 2 * x[..., 0, :1]
+    labels[:, 0] = math.nan
+    head = of_one_power(0.0)
+    for name, more in {"direct": -20, "amplitude": -20, "noise": -9, "linear": 3}.items():
+        head.get_parameter(f"log_{name}").add_(more)
+    variance = head.joint(x, labels, torch.ones(1, 1, dtype=torch.bool), None)[..., 1]
+    assert variance[0, 0, 0] == head.config["jitter"]
 
 
 def test_skewed_targets_are_told_better_than_by_the_process_as_it_is():

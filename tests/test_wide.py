@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
 from sklearn_meta import MetaLSTMClassifier
@@ -43,6 +44,12 @@ def test_one_task_is_scikit_learns_pipeline():
     assert_allclose(found, peer.predict_proba(held_out), atol=1e-6)
 
 
+def test_of_many_words_and_pairs_the_most_frequent_are_read(monkeypatch):
+    monkeypatch.setattr("sklearn_meta.wide.MAX_NGRAMS", 3)
+    read = OwnLinear([["a", "b"], ["a", "b", "c"], ["a", "d"]], [0, 1, 1]).vectorizer
+    assert sorted(read.vocabulary_) == ["a", "a b", "b"]
+
+
 def nb_linear(X, y, new):
     """Wang and Manning, section 2.1 and 2.2, with logistic regression in place of an SVM."""
     p, q = (1 + (X[y == label] > 0).sum(axis=0) for label in (1, 0))
@@ -68,6 +75,15 @@ def test_scores_of_known_tasks_are_those_of_the_models_of_all_their_texts():
     of_two = nb_linear(Z[:80], np.concatenate([two[t][1] for t in two]), told)
     of_three = [nb_linear(Z[80:], three[1] == label, told) for label in range(3)]
     assert_allclose(scores.T, [of_two, *of_three], atol=1e-3)
+
+
+def test_texts_of_known_tasks_are_scored_by_models_of_four_fifths_of_them():
+    (X, y), settings = texts(43, "book"), {"shuffle": True, "random_state": 3}
+    scores = fit_shared({"book": as_task(X, y)}, random_state=3)[1]["book"][:, 0]
+    words = TfidfVectorizer(ngram_range=(1, 3), sublinear_tf=True, token_pattern=r"\S+")
+    Z = words.fit_transform(X)
+    for rows, others in StratifiedKFold(5, **settings).split(Z, y):
+        assert_allclose(scores[others], nb_linear(Z[rows], y[rows], Z[others]), atol=1e-3)
 
 
 def test_no_text_is_scored_by_a_model_that_has_seen_its_label():
@@ -159,10 +175,12 @@ def test_weights_keep_what_tasks_share(learned, tmp_path):
     assert loaded.module_.wide.ngrams == learned.learner_.wide.ngrams
     found, again = (e.predict_proba(X) for e in (learned.fit(X, y), loaded))
     assert_allclose(found, again, atol=1e-5)
+    assert learned._known.meanings == [(0, [0, 1])]  # of the very same labels
 
 
 def test_what_is_kept_between_predictions_is_not_pickled(learned):
-    shared = learned.learner_.wide
+    shared = SharedLinear(**learned.learner_.wide.config)  # which has read nothing yet
+    shared.load_state_dict(learned.learner_.wide.state_dict())
     before = len(pickle.dumps(shared))
     expected = shared.scores([["good"], []])
     assert len(pickle.dumps(shared)) == before
@@ -195,6 +213,14 @@ def test_of_fewer_texts_than_parts_each_is_one(n):
     assert shared is not None and scores["book"].shape == (2 * n, 1)
 
 
+def test_a_linear_model_reads_what_known_tasks_say():
+    """Of texts that are all the same nothing else can tell the label."""
+    y = np.arange(40) % 2
+    model = OwnLinear([["toy"]] * 40, y, scored(y, 2))
+    told = model.predict_proba([["toy"]] * 2, scored([0, 1], 2, seed=1))
+    assert told[[0, 1], [0, 1]].min() > 0.9
+
+
 def test_a_label_of_one_text_is_shared_with_nobody():
     X, y = texts(12, "book")
     rare = np.array([2, *y[1:]])
@@ -208,6 +234,15 @@ def test_a_label_of_one_text_is_shared_with_nobody():
 
 
 SETS = [[0, 1], ["a", "b", "c"], ["no", "yes"]]
+
+
+def test_every_set_of_labels_has_probabilities_and_is_kept():
+    again = SharedLinear(**SharedLinear(["a"], SETS).config)
+    assert again.labels == SETS
+    told = again.probabilities(scored([0, 1, 1], 2))
+    assert [p.shape for p in told] == [(3, len(labels)) for labels in SETS]
+    for p in told:
+        assert_allclose(p.sum(1), 1)
 
 
 def scored(y, strength, seed=0):
