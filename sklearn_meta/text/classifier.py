@@ -69,8 +69,8 @@ class MetaLSTMClassifier(
         Texts that a word must be in, or else the network takes it for unknown. Weights that were
         meta-trained keep their words, whatever this and ``max_words`` are.
     max_words : int, default=25_000
-        Size of the vocabulary, which words of ``word_vectors`` fill up. None is all words of the
-        texts, and no others.
+        Size of the vocabulary, which words of ``word_vectors`` fill up: they take memory, and
+        training no time. None is all words of the texts, and no others.
     max_length : int, default=500
         Words of a text that the network reads; the rest is left out, which bounds time and memory.
     dropout : float, default=0.5
