@@ -130,6 +130,14 @@ def test_a_learner_that_is_given_stays_in_training(learned):
     assert all(module.training for module in own.modules())
 
 
+def test_which_task_is_nearest_is_told_without_dropout(learned):
+    given = copy.deepcopy(learned.learner_).train()
+    given.dropout.p = 0.99
+    X, y = reviews(30, "book", 2)
+    estimator = MetaLSTMClassifier(given, **QUICK, random_state=0).fit(X, y)
+    assert estimator.begun_as_ == clone(learned).fit(X, y).begun_as_ is not None
+
+
 def test_a_new_task_is_learned_from_few_texts():
     """Its words turn each other round, which is told by the state after the last of them."""
     estimator = learn_two_tasks(pooling="last", wide=False).set_params(max_epochs=10)
