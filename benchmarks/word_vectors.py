@@ -19,13 +19,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from arguments import add_folder
+from paper_004 import TAGGING
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
 from sklearn_meta.tasks import load_tagging
 
-#: Tagging sets in English: what is tagged.
-ENGLISH = {"brown_pos": "pos", "crossner": "ner", "wnut17": "ner"}
+#: Tagging sets that are not in English.
+OTHERS = ("conll2002",)
 
 
 def main(arguments=None):
@@ -65,7 +66,8 @@ def words_of_sentences(folder):
     """The words of the tagging sets, in lower case, each once."""
     sets = [
         load_tagging(folder, name, what, split)
-        for name, what in ENGLISH.items()
+        for name, what in TAGGING.items()
+        if name not in OTHERS
         for split in ("train", "valid", "test")
     ]
     sentences = (X for domains in sets for X, _ in domains.values())
