@@ -87,6 +87,23 @@ def box_plot(group, title, file):
     figure.savefig(file, dpi=100)
 
 
+def curves(frame, file):
+    """Figure 5.5 by steps: accuracy of each variant on `valid`, for each rate."""
+    rates = sorted(frame["rate"].unique(), reverse=True)
+    figure = Figure(figsize=(5 * len(rates), 3.5), layout="constrained")
+    for axes, rate in zip(figure.subplots(1, len(rates), squeeze=False)[0], rates):
+        for model, runs in frame[frame["rate"] == rate].groupby("model"):
+            scores = runs.groupby("step")["valid"].mean()
+            axes.plot(scores.index / 1000, scores, label=model, linewidth=1)
+        axes.set(
+            xlabel="thousand steps",
+            ylabel="accuracy on valid",
+            title=f"rate {rate:g} at its highest",
+        )
+        axes.legend()
+    figure.savefig(file, dpi=100)
+
+
 def parallel_coordinates(frame, file):
     """Figure 5.1: a line for each trial through its settings to its accuracy."""
     names = [name for name in ("width", "n_layers", "dropout", "rate") if name in frame]

@@ -160,12 +160,8 @@ def accuracy(learner, data, split, n_episodes, seed=0, n_orders=1):
     drawn one and random others: what the transformer says does not depend on it.
     """
     orders = np.random.default_rng([seed, 4])
-    draw, rng = sampler(data.plain), np.random.default_rng([seed, 3])
     scores = []
-    for start in range(0, n_episodes, 50):
-        n = min(50, n_episodes - start)
-        episodes = [draw.draw(data.sources[split].draw(rng), rng) for _ in range(n)]
-        inputs, target = draw.collate(episodes)
+    for inputs, target in episodes(data, split, n_episodes, seed):
         told = learner(**inputs).softmax(-1)
         for _ in range(n_orders - 1):
             order = torch.from_numpy(orders.permutation(inputs["labels"].shape[1]))
@@ -174,3 +170,11 @@ def accuracy(learner, data, split, n_episodes, seed=0, n_orders=1):
         scores.append(learner.head.score(told, target))
     scores = torch.cat(scores).double().numpy()
     return scores.mean(), scores.std(ddof=1) / len(scores) ** 0.5
+
+
+def episodes(data, split, n_episodes, seed=0):
+    """The episodes of a split that are scored, 50 at a time: inputs and target."""
+    draw, rng = sampler(data.plain), np.random.default_rng([seed, 3])
+    for start in range(0, n_episodes, 50):
+        n = min(50, n_episodes - start)
+        yield draw.collate([draw.draw(data.sources[split].draw(rng), rng) for _ in range(n)])

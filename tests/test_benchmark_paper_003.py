@@ -18,12 +18,13 @@ pytest.importorskip("optuna")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_003
+import paper_003_long
 import paper_003_report as report
 from paper_003_tasks import DATA, Data, Fixed, accuracy, encoded, make_learner, sampler, symbolic
 
 from sklearn_meta.backbones.image_encoder import ImageEncoder
 from sklearn_meta.few_shot_learner import FewShotLearner
-from sklearn_meta.tasks import Dataset, Vectors
+from sklearn_meta.tasks import Dataset, Drawings, Vectors
 from sklearn_meta.weights import load_learner
 
 
@@ -224,3 +225,86 @@ def test_orders_are_averaged():
 def test_all_data_have_episodes_of_five_ways():
     assert set(DATA) == {"omniglot", "symbolic", "mini_imagenet"}
     assert sampler(Vectors(8)).n_ways == 5
+
+
+def long_run(tmp_path, folder, *more):
+    places = ["--omniglot", str(folder), "--output", str(tmp_path), "--device", "cpu"]
+    paper_003_long.main(["--quick", *places, *more])
+    return pd.read_csv(tmp_path / "long.csv")
+
+
+def test_variants_train_side_by_side(tmp_path, folder):
+    """What one does is no matter to another, and a second command adds to the file."""
+    both = long_run(tmp_path / "both", folder, "--variants", "A1", "A8")
+    assert both[["step", "model"]].to_numpy().tolist() == [
+        [10, "A1"],
+        [10, "A8"],
+        [20, "A1"],
+        [20, "A8"],
+    ]
+    assert (tmp_path / "both" / "long.png").stat().st_size > 0
+    long_run(tmp_path / "apart", folder, "--variants", "A8")
+    rate = ["--variants", "A1", "--rates", "1e-5"]
+    apart = long_run(tmp_path / "apart", folder, *rate)
+    assert apart["rate"].tolist() == [1e-4, 1e-4, 1e-5, 1e-5]
+    alone = apart[apart["rate"] == 1e-4].reset_index(drop=True)
+    together = both[both["model"] == "A8"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone, together)
+
+
+def test_long_training_learns(folder):
+    """A step at a rate changes the weights, one at a rate of nothing does not."""
+    options = Namespace(omniglot=folder, encoder=None, n_filters=4)
+    data = DATA["omniglot"](options)
+    draws = paper_003_long.Episodes(data.sources["train"].dataset, "cpu")
+    pictures, target = draws.draw(paper_003_long.BATCH_SIZE)
+    settings = paper_003_long.settings_of("A1", 1e-3)
+    run = paper_003_long.Run(settings, data, 0, pictures[None], target[None])
+    trained = paper_003_long.Together(lambda: None, [run], "cpu")
+    losses = []
+    for factor in (0.0, 0.0, *[1.0] * 20):
+        before = [p.detach().clone() for p in run.learner.parameters()]
+        trained.steps(factor)
+        changed = any((a != b).any() for a, b in zip(before, run.learner.parameters()))
+        assert changed is (factor > 0)
+        losses.append(run.loss.item() - sum(losses))
+    assert losses[-1] < losses[0] - 0.05  # of the same batch
+
+
+def test_episodes_of_a_gpu_are_those_of_drawings(folder, monkeypatch):
+    """Drawings of five classes and another of one of them, each class turned as one."""
+    data = DATA["omniglot"](Namespace(omniglot=folder, encoder=None, n_filters=4))
+    dataset = data.sources["train"].dataset
+    draws = paper_003_long.Episodes(dataset, "cpu")
+    uniform, drawn = draws._uniform, []
+
+    def still(*shape):  # classes, rows, not the query's class, and quarter turns are random
+        drawn.append(uniform(*shape) if len(drawn) in (0, 1, 3) else torch.full(shape, 0.5))
+        return drawn[-1]
+
+    class Turned:
+        def __init__(self, quarters):
+            self.quarters = quarters
+
+        def integers(self, high, size):
+            return np.full(size, self.quarters)
+
+        def uniform(self, low, high, size):
+            return np.zeros(size)
+
+    monkeypatch.setattr(draws, "_uniform", still)
+    torch.manual_seed(0)
+    pictures, target = draws.draw(50)
+    drawings = Drawings(paper_003_long.SIDE)
+    known = np.concatenate([drawings(dataset.X, dataset.y, Turned(q)) for q in range(4)])
+    exact = {"compute_mode": "donot_use_mm_for_euclid_dist"}
+    distances = torch.cdist(pictures.flatten(0, 1), torch.from_numpy(known), **exact)
+    assert distances.amin(1).max() < 1e-3
+    quarter, row = np.divmod(distances.argmin(1).view(50, 6).numpy(), len(dataset.X))
+    classes = dataset.y[row]
+    assert (target == 2).all()
+    assert (classes[:, 5] == classes[:, 2]).all()
+    assert (quarter[:, 5] == quarter[:, 2]).all()
+    assert (row[:, 5] != row[:, 2]).all()
+    assert all(len(set(episode)) == 5 for episode in classes[:, :5])
+    assert (quarter[:, :5] == (4 * drawn[3].numpy()).astype(int)).all()

@@ -1,0 +1,276 @@
+"""The ablations of paper 003 for as many steps as a GPU takes in some minutes (section 4.4).
+
+    python benchmarks/paper_003_long.py --minutes 25
+    python benchmarks/paper_003_long.py --minutes 15 --rates 1e-5
+
+Omniglot, 5 ways and 1 shot, from pixels: two layers of width 64, no dropout, Adam under Noam's
+schedule, batches of 32 sequences of five labelled drawings and one query. All variants train side
+by side on the same episodes, which the GPU draws: steps are recorded once as CUDA graphs, since
+launched one by one they would wait for the host. Each look adds scores and losses to long.csv.
+"""
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+import pandas as pd
+import torch
+from arguments import add_folder, count
+from paper_003 import of_paper
+from paper_003_report import curves
+from paper_003_tasks import SIDE, episodes, make_learner, omniglot
+from results_folder import place_of
+from torch.nn.functional import affine_grid, grid_sample
+
+from sklearn_meta.backbones.few_shot_transformer import VARIANTS
+from sklearn_meta.optimizers import rate_at
+from sklearn_meta.tasks.drawings import SHIFT, TILT
+
+#: Ways, and sequences of a step (section 3.4).
+N_WAYS, BATCH_SIZE = 5, 32
+
+#: Steps of the schedule's warm-up, of Vaswani et al. (2017); the paper names no number.
+N_WARMUP = 4000
+
+#: Steps that are recorded and replayed at a time.
+N_RECORDED = 10
+
+#: Largest norm of the gradient.
+CLIP = 1.0
+
+
+class Episodes:
+    """Draws episodes on the device, augmented as :class:`sklearn_meta.tasks.Drawings` does.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Of drawings, equally many of each class.
+    device : str
+    """
+
+    def __init__(self, dataset, device):
+        y = torch.from_numpy(dataset.y).to(device)
+        side = math.isqrt(dataset.X.shape[1])
+        self.pictures = torch.from_numpy(dataset.X).to(device).view(-1, 1, side, side)
+        self.rows = y.argsort(stable=True).view(dataset.n_classes, -1)  # of each class
+        self.device = device
+
+    def draw(self, n):
+        """Rendered drawings (n, N_WAYS + 1, SIDE * SIDE), the query last, and its class (n,)."""
+        n_classes, n_drawings = self.rows.shape
+        classes = self._uniform(n, n_classes).topk(N_WAYS).indices
+        chosen = self._uniform(n, N_WAYS, n_drawings).topk(2).indices
+        rows = self.rows[classes].gather(2, chosen)  # of each class one that is known, one asked
+        target = (self._uniform(n) * N_WAYS).long().clamp(max=N_WAYS - 1)
+        asked = rows[..., 1].gather(1, target[:, None])
+        rows = torch.cat([rows[..., 0], asked], 1)
+        quarters = (self._uniform(n, N_WAYS) * 4).floor()
+        quarters = torch.cat([quarters, quarters.gather(1, target[:, None])], 1)
+        angle = TILT * (2 * self._uniform(*rows.shape) - 1) + math.pi / 2 * quarters
+        shift = 2 * SHIFT * (2 * self._uniform(2, *rows.shape) - 1)
+        cos, sin = angle.cos(), angle.sin()
+        maps = torch.stack([cos, -sin, shift[0], sin, cos, shift[1]], -1).view(-1, 2, 3)
+        places = affine_grid(maps, (len(maps), 1, SIDE, SIDE), align_corners=False)
+        pictures = self.pictures[rows.flatten()].float() / 255
+        drawn = grid_sample(pictures, places, align_corners=False).clamp(0, 1)
+        return drawn.view(*rows.shape, SIDE * SIDE), target
+
+    def _uniform(self, *shape):
+        return torch.rand(shape, device=self.device)
+
+
+class Run:
+    """One variant at one rate, in training on episodes that others read, too.
+
+    Parameters
+    ----------
+    settings : Settings
+    data : Data
+    seed : int
+    pictures, target : tensors
+        What is drawn for N_RECORDED steps goes there.
+    """
+
+    def __init__(self, settings, data, seed, pictures, target):
+        self.learner = make_learner(data, settings.backbone, settings.config, seed)
+        self.learner.to(pictures.device)
+        self.settings, self.pictures, self.target = settings, pictures, target
+        device = pictures.device
+        self.rate = torch.zeros((), device=device)  # read by the recorded steps
+        self.loss = torch.zeros((), device=device)  # sum since the last look
+        self.labels = torch.arange(N_WAYS, device=device).expand(BATCH_SIZE, -1)
+        self.optimizer = torch.optim.Adam(
+            self.learner.parameters(),
+            lr=self.rate,
+            fused=True,
+            capturable=device.type == "cuda",
+        )
+
+    def steps(self):
+        """The steps that are recorded."""
+        for pictures, target in zip(self.pictures, self.target):
+            self.optimizer.zero_grad(set_to_none=True)
+            support, query = pictures.split([N_WAYS, 1], 1)
+            output = self.learner(support, self.labels, query)
+            loss = self.learner.head.loss(output, target[:, None])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.learner.parameters(), CLIP, foreach=True)
+            self.optimizer.step()
+            self.loss += loss.detach()
+
+    @torch.inference_mode()
+    def accuracy(self, scored):
+        """Mean score of batches of episodes."""
+        self.learner.eval()
+        scores = [self.learner.head.score(self.learner(**i), y) for i, y in scored]
+        self.learner.train()
+        return torch.cat(scores).double().mean().item()
+
+
+class Together:
+    """Runs that train on the same episodes, each on a stream of its own where there is a GPU.
+
+    Parameters
+    ----------
+    refill : callable
+        Draws the episodes of N_RECORDED steps.
+    runs : list of Run
+    device : str
+    """
+
+    def __init__(self, refill, runs, device):
+        self.runs = runs
+        self.streams = [torch.cuda.Stream() for _ in runs] if device != "cpu" else []
+        if self.streams:
+            with torch.no_grad():
+                refill = recorded(refill, torch.cuda.Stream())
+        self.refill = refill
+        # At a rate of nothing: weights are still the random ones afterwards.
+        self.of_run = [recorded(*pair) for pair in zip([r.steps for r in runs], self.streams)]
+        for run in runs:
+            run.loss.zero_()
+
+    def steps(self, factor):
+        """N_RECORDED steps of each run, at this factor of its rate."""
+        self.refill()
+        for run in self.runs:
+            run.rate.fill_(factor * run.settings.rate)
+        if not self.streams:
+            for run in self.runs:
+                run.steps()
+            return
+        here = torch.cuda.current_stream()
+        for steps, stream in zip(self.of_run, self.streams):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                steps()
+        for stream in self.streams:
+            here.wait_stream(stream)
+        here.synchronize()  # or the host would run ahead, and past the end
+
+
+def recorded(function, stream):
+    """A CUDA graph that does as the function, launched in one go."""
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):  # libraries choose their kernels, and optimisers make their state
+            function()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        function()
+    return graph.replay
+
+
+def parse_arguments(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    add = parser.add_argument
+    add("--minutes", type=float, default=20, help="that it may take [%(default)s]")
+    add("--max-steps", type=count, default=1_000_000, help="the paper's [%(default)s]")
+    add("--rates", type=float, nargs="+", default=[1e-4], help="at their highest [1e-4]")
+    add("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="[all]")
+    add("--seed", type=int, default=0)
+    add("--n-filters", type=count, default=64, help="of the image encoder [%(default)s]")
+    add("--n-test", type=count, default=2000, help="episodes of a score [%(default)s]")
+    add("--look", type=count, default=5000, help="steps between two looks [%(default)s]")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="[%(default)s]")
+    add("--output", type=Path, help="a folder [benchmarks/results/paper_003, or _quick]")
+    add("--quick", action="store_true", help="20 steps on few filters, and nothing learned")
+    add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
+    parser.set_defaults(encoder=None)
+    options = parser.parse_args(arguments)
+    if options.quick:
+        vars(options).update(max_steps=20, look=10, n_filters=4, n_test=20)
+    options.output = place_of(options.output, "paper_003", options.quick)
+    return options
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    device = options.device
+    torch.backends.cuda.matmul.allow_tf32 = True
+    end = time.monotonic() + 60 * options.minutes
+    data = omniglot(options)
+    draws = Episodes(data.sources["train"].dataset, device)
+    scored = {
+        split: [
+            ({name: t.to(device) for name, t in inputs.items()}, target.to(device))
+            for inputs, target in episodes(data, split, options.n_test)
+        ]
+        for split in ("valid", "test")
+    }
+    torch.manual_seed(options.seed)
+    shape = (N_RECORDED, BATCH_SIZE)
+    pictures = torch.zeros(*shape, N_WAYS + 1, SIDE * SIDE, device=device)
+    target = torch.zeros(shape, dtype=torch.long, device=device)
+
+    def refill():
+        drawn, asked = draws.draw(N_RECORDED * BATCH_SIZE)
+        pictures.copy_(drawn.view_as(pictures))
+        target.copy_(asked.view_as(target))
+
+    runs = [
+        Run(settings_of(name, rate), data, options.seed, pictures, target)
+        for rate in options.rates
+        for name in options.variants
+    ]
+    trained = Together(refill, runs, device)
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "long.csv"
+    rows = pd.read_csv(file).to_dict("records") if file.exists() else []
+    step = looked = 0
+    while step < options.max_steps and time.monotonic() < end:
+        trained.steps(rate_at(step + N_RECORDED // 2, 0, N_WARMUP, "noam"))
+        step += N_RECORDED
+        if step - looked < options.look:
+            continue
+        for run in runs:
+            rows.append(
+                {
+                    "step": step,
+                    "rate": run.settings.rate,
+                    "seed": options.seed,
+                    "model": run.settings.config["attention"],
+                    "train_loss": run.loss.item() / (step - looked),
+                    **{split: run.accuracy(found) for split, found in scored.items()},
+                }
+            )
+            run.loss.zero_()
+        looked = step
+        frame = pd.DataFrame(rows)
+        frame.to_csv(file, index=False, float_format="%.6g")
+        print(f"{step} steps, {end - time.monotonic():.0f} s left", flush=True)
+        print(frame.tail(len(runs)).to_string(index=False), flush=True)
+    if looked:
+        curves(frame, file.with_suffix(".png"))
+
+
+def settings_of(name, rate):
+    """Of section 4.4."""
+    return of_paper("few_shot_transformer", rate, "noam", attention=name, width=64, n_layers=2)
+
+
+if __name__ == "__main__":
+    main()
