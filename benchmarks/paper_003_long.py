@@ -6,7 +6,8 @@
 Omniglot, 5 ways and 1 shot, from pixels: two layers of width 64, no dropout, Adam under Noam's
 schedule, batches of 32 sequences of five labelled drawings and one query. All variants train side
 by side on the same episodes, which the GPU draws: steps are recorded once as CUDA graphs, since
-launched one by one they would wait for the host. Each look adds scores and losses to long.csv.
+launched one by one they would wait for the host. Each look adds scores and losses to long.csv and
+keeps the state of each run under `--cache`: run again, the command goes on from there.
 """
 
 import argparse
@@ -21,6 +22,8 @@ from paper_003 import of_paper
 from paper_003_report import curves
 from paper_003_tasks import SIDE, episodes, make_learner, omniglot
 from results_folder import place_of
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch.nn.functional import affine_grid, grid_sample
 
 from sklearn_meta.backbones.few_shot_transformer import VARIANTS
@@ -91,9 +94,12 @@ class Run:
     seed : int
     pictures, target : tensors
         What is drawn for N_RECORDED steps goes there.
+    file : Path
+        Where its state is kept.
     """
 
-    def __init__(self, settings, data, seed, pictures, target):
+    def __init__(self, settings, data, seed, pictures, target, file):
+        self.file = file
         self.learner = make_learner(data, settings.backbone, settings.config, seed)
         self.learner.to(pictures.device)
         self.settings, self.pictures, self.target = settings, pictures, target
@@ -119,6 +125,36 @@ class Run:
             torch.nn.utils.clip_grad_norm_(self.learner.parameters(), CLIP, foreach=True)
             self.optimizer.step()
             self.loss += loss.detach()
+
+    def save(self, step):
+        """Keep the state after so many steps; a kill leaves the one before."""
+        state = {f"learner.{name}": t for name, t in self.learner.state_dict().items()}
+        for i, parameter in enumerate(self.learner.parameters()):
+            moments = self.optimizer.state[parameter]
+            state |= {f"adam.{i}.{name}": t for name, t in moments.items()}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        part = self.file.with_suffix(".part")
+        save_file({k: t.contiguous() for k, t in state.items()}, part, {"step": str(step)})
+        part.replace(self.file)
+
+    @torch.no_grad()
+    def restore(self):
+        """Take up the state that was kept, in place; after how many steps it was."""
+        if not self.file.exists():
+            return 0
+        own = self.learner.state_dict()
+        parameters = list(self.learner.parameters())
+        with safe_open(self.file, "pt") as kept:
+            for key in kept.keys():
+                kind, name = key.split(".", 1)
+                value = kept.get_tensor(key).to(self.pictures.device)
+                if kind == "adam":
+                    i, name = name.split(".")
+                    own_moments = self.optimizer.state[parameters[int(i)]]
+                    own_moments.setdefault(name, torch.empty_like(value)).copy_(value)
+                else:
+                    own[name].copy_(value)
+            return int(kept.metadata()["step"])
 
     @torch.inference_mode()
     def accuracy(self, scored):
@@ -196,6 +232,7 @@ def parse_arguments(arguments=None):
     add("--n-test", type=count, default=2000, help="episodes of a score [%(default)s]")
     add("--look", type=count, default=5000, help="steps between two looks [%(default)s]")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="[%(default)s]")
+    add("--cache", type=Path, default=Path("checkpoints/paper_003_long"), help="[%(default)s]")
     add("--output", type=Path, help="a folder [benchmarks/results/paper_003, or _quick]")
     add("--quick", action="store_true", help="20 steps on few filters, and nothing learned")
     add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
@@ -221,7 +258,6 @@ def main(arguments=None):
         ]
         for split in ("valid", "test")
     }
-    torch.manual_seed(options.seed)
     shape = (N_RECORDED, BATCH_SIZE)
     pictures = torch.zeros(*shape, N_WAYS + 1, SIDE * SIDE, device=device)
     target = torch.zeros(shape, dtype=torch.long, device=device)
@@ -232,7 +268,14 @@ def main(arguments=None):
         target.copy_(asked.view_as(target))
 
     runs = [
-        Run(settings_of(name, rate), data, options.seed, pictures, target)
+        Run(
+            settings_of(name, rate),
+            data,
+            options.seed,
+            pictures,
+            target,
+            file_of(name, rate, options),
+        )
         for rate in options.rates
         for name in options.variants
     ]
@@ -240,8 +283,15 @@ def main(arguments=None):
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "long.csv"
     rows = pd.read_csv(file).to_dict("records") if file.exists() else []
-    step = looked = 0
+    steps = {run.restore() for run in runs}
+    if len(steps) > 1:
+        raise SystemExit(
+            f"{options.cache} holds runs of {sorted(steps)} steps: go on with each alone."
+        )
+    step = looked = steps.pop()
     while step < options.max_steps and time.monotonic() < end:
+        if step == looked:  # what is drawn after a look depends on its step alone
+            torch.manual_seed(1_000_003 * options.seed + step)
         trained.steps(rate_at(step + N_RECORDED // 2, 0, N_WARMUP, "noam"))
         step += N_RECORDED
         if step - looked < options.look:
@@ -258,13 +308,20 @@ def main(arguments=None):
                 }
             )
             run.loss.zero_()
+            run.save(step)
         looked = step
         frame = pd.DataFrame(rows)
         frame.to_csv(file, index=False, float_format="%.6g")
         print(f"{step} steps, {end - time.monotonic():.0f} s left", flush=True)
         print(frame.tail(len(runs)).to_string(index=False), flush=True)
-    if looked:
-        curves(frame, file.with_suffix(".png"))
+    if rows:
+        curves(pd.DataFrame(rows), file.with_suffix(".png"))
+
+
+def file_of(name, rate, options):
+    """Where the state of a run is kept."""
+    sizes = f"{options.n_filters}-{options.look}-{options.seed}"
+    return options.cache / f"{name}-{rate:g}-{sizes}.safetensors"
 
 
 def settings_of(name, rate):

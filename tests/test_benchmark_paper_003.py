@@ -229,6 +229,7 @@ def test_all_data_have_episodes_of_five_ways():
 
 def long_run(tmp_path, folder, *more):
     places = ["--omniglot", str(folder), "--output", str(tmp_path), "--device", "cpu"]
+    places += ["--cache", str(tmp_path / "cache")]
     paper_003_long.main(["--quick", *places, *more])
     return pd.read_csv(tmp_path / "long.csv")
 
@@ -252,6 +253,30 @@ def test_variants_train_side_by_side(tmp_path, folder):
     pd.testing.assert_frame_equal(alone, together)
 
 
+def test_long_training_goes_on(tmp_path, folder, monkeypatch):
+    """Ended after a look, it says what an uninterrupted one does, and does nothing twice."""
+    names = ["--variants", "A1", "A6"]
+    whole = long_run(tmp_path / "whole", folder, *names)
+    steps, calls = paper_003_long.Together.steps, []
+
+    def killed(self, factor):
+        calls.append(factor)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        steps(self, factor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(paper_003_long.Together, "steps", killed)
+        with pytest.raises(KeyboardInterrupt):
+            long_run(tmp_path / "parts", folder, *names)
+    parts = long_run(tmp_path / "parts", folder, *names)
+    pd.testing.assert_frame_equal(parts, whole)
+    assert len(long_run(tmp_path / "parts", folder, *names)) == len(whole)
+    next((tmp_path / "parts" / "cache").glob("A1*")).unlink()
+    with pytest.raises(SystemExit, match=r"holds runs of \[0, 20\] steps"):
+        long_run(tmp_path / "parts", folder, *names)
+
+
 def test_long_training_learns(folder):
     """A step at a rate changes the weights, one at a rate of nothing does not."""
     options = Namespace(omniglot=folder, encoder=None, n_filters=4)
@@ -259,7 +284,7 @@ def test_long_training_learns(folder):
     draws = paper_003_long.Episodes(data.sources["train"].dataset, "cpu")
     pictures, target = draws.draw(paper_003_long.BATCH_SIZE)
     settings = paper_003_long.settings_of("A1", 1e-3)
-    run = paper_003_long.Run(settings, data, 0, pictures[None], target[None])
+    run = paper_003_long.Run(settings, data, 0, pictures[None], target[None], None)
     trained = paper_003_long.Together(lambda: None, [run], "cpu")
     losses = []
     for factor in (0.0, 0.0, *[1.0] * 20):
