@@ -27,6 +27,7 @@ from safetensors.torch import save_file
 from torch.nn.functional import affine_grid, grid_sample
 
 from sklearn_meta.backbones.few_shot_transformer import VARIANTS
+from sklearn_meta.devices import usable_device
 from sklearn_meta.optimizers import rate_at
 from sklearn_meta.tasks.drawings import SHIFT, TILT
 
@@ -100,6 +101,8 @@ class Run:
 
     def __init__(self, settings, data, seed, pictures, target, file):
         self.file = file
+        attention = settings.config["attention"]
+        self.names = {"rate": settings.rate, "seed": seed, "model": attention}  # as rows have them
         self.learner = make_learner(data, settings.backbone, settings.config, seed)
         self.learner.to(pictures.device)
         self.settings, self.pictures, self.target = settings, pictures, target
@@ -156,6 +159,16 @@ class Run:
                     own[name].copy_(value)
             return int(kept.metadata()["step"])
 
+    def look(self, n_steps, scored):
+        """A row of the file: the loss of the steps since the last one, and scores of splits."""
+        row = {
+            **self.names,
+            "train_loss": self.loss.item() / n_steps,
+            **{split: self.accuracy(found) for split, found in scored.items()},
+        }
+        self.loss.zero_()
+        return row
+
     @torch.inference_mode()
     def accuracy(self, scored):
         """Mean score of batches of episodes."""
@@ -184,7 +197,7 @@ class Together:
                 refill = recorded(refill, torch.cuda.Stream())
         self.refill = refill
         # At a rate of nothing: weights are still the random ones afterwards.
-        self.of_run = [recorded(*pair) for pair in zip([r.steps for r in runs], self.streams)]
+        self.of_run = [recorded(run.steps, stream) for run, stream in zip(runs, self.streams)]
         for run in runs:
             run.loss.zero_()
 
@@ -231,7 +244,7 @@ def parse_arguments(arguments=None):
     add("--n-filters", type=count, default=64, help="of the image encoder [%(default)s]")
     add("--n-test", type=count, default=2000, help="episodes of a score [%(default)s]")
     add("--look", type=count, default=5000, help="steps between two looks [%(default)s]")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="[%(default)s]")
+    add("--device", default="auto", help="[the GPU if there is one]")
     add("--cache", type=Path, default=Path("checkpoints/paper_003_long"), help="[%(default)s]")
     add("--output", type=Path, help="a folder [benchmarks/results/paper_003, or _quick]")
     add("--quick", action="store_true", help="20 steps on few filters, and nothing learned")
@@ -246,7 +259,7 @@ def parse_arguments(arguments=None):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
-    device = options.device
+    device = usable_device(options.device)
     torch.backends.cuda.matmul.allow_tf32 = True
     end = time.monotonic() + 60 * options.minutes
     data = omniglot(options)
@@ -289,6 +302,9 @@ def main(arguments=None):
             f"{options.cache} holds runs of {sorted(steps)} steps: go on with each alone."
         )
     step = looked = steps.pop()
+    # Later looks at these runs, of before their state was lost, are made again.
+    own = [run.names for run in runs]
+    rows = [r for r in rows if r["step"] <= step or {k: r[k] for k in runs[0].names} not in own]
     while step < options.max_steps and time.monotonic() < end:
         if step == looked:  # what is drawn after a look depends on its step alone
             torch.manual_seed(1_000_003 * options.seed + step)
@@ -297,17 +313,7 @@ def main(arguments=None):
         if step - looked < options.look:
             continue
         for run in runs:
-            rows.append(
-                {
-                    "step": step,
-                    "rate": run.settings.rate,
-                    "seed": options.seed,
-                    "model": run.settings.config["attention"],
-                    "train_loss": run.loss.item() / (step - looked),
-                    **{split: run.accuracy(found) for split, found in scored.items()},
-                }
-            )
-            run.loss.zero_()
+            rows.append({"step": step, **run.look(step - looked, scored)})
             run.save(step)
         looked = step
         frame = pd.DataFrame(rows)

@@ -275,6 +275,8 @@ def test_long_training_goes_on(tmp_path, folder, monkeypatch):
     next((tmp_path / "parts" / "cache").glob("A1*")).unlink()
     with pytest.raises(SystemExit, match=r"holds runs of \[0, 20\] steps"):
         long_run(tmp_path / "parts", folder, *names)
+    again = long_run(tmp_path / "parts", folder, *names[:2])  # A1, whose looks are made again
+    pd.testing.assert_frame_equal(again.sort_values(["step", "model"], ignore_index=True), whole)
 
 
 def test_long_training_learns(folder):
