@@ -1,5 +1,6 @@
 """benchmarks/paper_004.py: scores are computed once, and are those of the right domains."""
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -178,6 +179,24 @@ def test_scores_of_taggers_depend_on_fine_tuning(folder, tmp_path, monkeypatch):
     more = pd.read_csv(run(folder, tmp_path, *other) / "table_5.csv")
     assert len(more) == 2 * len(rows)
     assert more["protocol"][len(rows) :].str.contains('"fine_tune": 0').all()
+
+
+def test_adagrad_has_the_papers_rate_and_rows_of_its_own(folder, tmp_path):
+    given = ["--parts", "multi", "--models", "meta_lstm"]
+    rows = pd.read_csv(run(folder, tmp_path, *given) / "table_3.csv")
+    assert not rows["protocol"].str.contains("optimizer").any()  # as in the committed rows
+    out = run(folder, tmp_path, *given, "--optimizer", "adagrad")
+    settings = [json.loads(text) for text in pd.read_csv(out / "table_3.csv")["protocol"]]
+    assert [s.get("optimizer") for s in settings] == [None] * 3 + ["adagrad"] * 3
+    assert [s["learning_rate"] for s in settings] == [0.002] * 3 + [0.1] * 3
+    losses = pd.read_csv(out / "figure_5.csv")
+    assert losses["model"].unique().tolist() == ["meta_lstm", "meta_lstm, adagrad"]
+    options = paper_004.parse_arguments(["--table", "5", "--optimizer", "adagrad"])
+    for make in (paper_004.classifier, paper_004.tagger):
+        estimator = make("meta_lstm", 0, options)
+        assert (estimator.optimizer, estimator.learning_rate) == ("adagrad", 0.1)
+    of_default = paper_004.parse_arguments(["--table", "5"])
+    assert paper_004.tagger("meta_lstm", 0, of_default).learning_rate == 0.004
 
 
 @pytest.mark.parametrize(
