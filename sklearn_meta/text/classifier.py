@@ -85,7 +85,7 @@ class MetaLSTMClassifier(
         it begins with weights of another task, ``begun_as_``.
     optimizer : {"adamw", "adagrad", "rmsprop"}, default="adamw"
         "adagrad" is the paper's, with ``learning_rate=0.1``; on the reviews at hand it tells two
-        points fewer texts right.
+        points fewer texts right jointly, of one domain alone four.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     random_state : int, RandomState instance or None, default=None
