@@ -375,3 +375,25 @@ def test_the_real_sets():
     (sentences, tags), languages = test["music"], load_tagging(folder, "conll2002", "pos", "test")
     assert {len(sentence) - len(row) for sentence, row in zip(sentences, tags)} == {0}
     assert list(languages) == ["esp", "ned"]
+
+
+def test_a_shared_task_may_have_bytes_that_are_no_ascii(tmp_path):
+    (tmp_path / "train.txt").write_bytes("café NN B-NP\n".encode("latin-1"))
+    assert load_conll_folder(tmp_path, "conll2000")["pos"] == ([["café"]], [["NN"]])
+
+
+def test_a_new_document_is_a_new_sentence(write):
+    path = write("Ann NNP\n-DOCSTART- -X-\nBen NNP\n", "documents.txt")
+    assert read_conll(path, 1)[0] == [["Ann"], ["Ben"]]
+
+
+def test_a_feature_in_both_columns_is_that_of_feats(conllu, write):
+    path = write("1\tdir\tdire\tVERB\tV\tNumber=Sing\t0\troot\t_\tNumber=Plur\n\n")
+    assert read_conllu(path, "Number") == ([["dir"]], [["Sing"]])
+
+
+def test_parquet_with_fewer_tags_than_tokens(table, tmp_path):
+    table.at[0, "pos"] = ["N"]
+    table.to_parquet(tmp_path / "seqtag" / "small.parquet")
+    with pytest.raises(ValueError, match="sentence 0 of politics, .* has 2 tokens and 1 tags"):
+        load_tagging(tmp_path, "small", "pos")

@@ -20,8 +20,17 @@ from sklearn.pipeline import make_pipeline
 from skorch.callbacks import Callback
 
 from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
+from sklearn_meta.backbones.text_sharing import TEXT_BACKBONES
+from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tasks.spelling import N_FEATURES, N_NUMBERS, spelling, spellings
-from sklearn_meta.tasks.texts import MiniBatches, TextTask, tokens_of, vocabulary, word_numbers
+from sklearn_meta.tasks.texts import (
+    MiniBatches,
+    TextTask,
+    TextTasks,
+    tokens_of,
+    vocabulary,
+    word_numbers,
+)
 from sklearn_meta.tasks.word_vectors import read_word_vectors, with_vectors
 from sklearn_meta.text import base as text_base
 from sklearn_meta.text import classifier as text_classifier
@@ -327,9 +336,7 @@ def test_pipelines_and_searches(learned):
     assert search.best_params_["max_epochs"] in (1, 2)
 
 
-@pytest.mark.parametrize(
-    "backbone", ["lstm", "hyper_lstm", "ssp_mtl", "psp_mtl", "asp_mtl", "meta_lstm"]
-)
+@pytest.mark.parametrize("backbone", TEXT_BACKBONES)
 def test_rivals_learn_too(backbone):
     tasks = {topic: reviews(160, topic) for topic in ("book", "film")}
     quick = QUICK | {"learning_rate": 0.04, "wide": False}
@@ -1092,3 +1099,191 @@ def test_bad_tasks(learned):
     with pytest.raises(ValueError, match="Label 'B-LOC' is not one of"):
         bad = [["B-LOC"] * len(t) for t in tags]
         tagger.meta_fit({"a": (tagged, tags)}, validation_tasks={"a": (tagged, bad)})
+
+
+def test_an_estimator_of_a_task_learns_another(learned):
+    """As any that knows the same: which of the tasks it was of is nothing to a new one."""
+    X, y = reviews(30, "toy")
+    film = copy.copy(learned.estimators_["film"])
+    assert_array_equal(film.fit(X, y).predict_proba(X), clone(learned).fit(X, y).predict_proba(X))
+
+
+def test_history_has_the_accuracy_of_each_validation_task():
+    """Of its own head, whatever the order in which they are given."""
+    X, y, new = ["good", "bad"] * 8, np.array(["yes", "no"] * 8), ["good", "bad", "good"]
+    tasks = {"book": (X, y), "turned": (X, y[::-1])}
+    held_out = {"turned": (new, ["no", "yes", "no"]), "book": (new, ["yes", "no", "yes"])}
+    meta = MetaLSTMClassifier(**QUICK, wide=False, random_state=0)
+    meta.meta_fit(tasks, validation_tasks=held_out, max_steps=60, verbose=False)
+    assert [meta.history_[-1][f"valid_accuracy_{place}_task"] for place in (0, 1)] == [1.0, 1.0]
+    assert [meta.estimators_[name].score(*held_out[name]) for name in tasks] == [1.0, 1.0]
+
+
+def test_the_nearest_task_is_told_by_texts_of_all_labels(learned):
+    X, y = reviews(160, "toy")
+    order = np.argsort(y, kind="stable")  # more of the first label than are compared
+    once = clone(learned).set_params(max_epochs=1, wide=False)
+    assert once.fit([X[i] for i in order], y[order]).begun_as_ is not None
+
+
+def test_a_new_task_begins_as_none_that_only_tells_the_commonest_label(learned):
+    X = ["zebra"] * 20  # of which they know nothing
+    said = learned.estimators_["book"]._network_proba(X[:1]).argmax()
+    labels = np.array(["no", "yes"])[[said, 1 - said]]
+    estimator = clone(learned).set_params(max_epochs=1, wide=False)
+    assert estimator.fit(X, np.repeat(labels, [12, 8])).begun_as_ is None
+
+
+def test_a_tagger_begins_as_none_that_only_tells_the_commonest_label():
+    """Sentence by sentence, as it is told: not the one that most words have."""
+    tagger = MetaLSTMTagger(**QUICK, random_state=0)
+    tagger.meta_fit({"names": sentences(40)}, max_steps=30, verbose=False)
+    X = [["zebra"]] * 5 + [["zebra"] * 8]
+    said = {tag for tags in tagger.estimators_["names"].predict(X) for tag in tags}
+    assert said == {"O"}
+    y = [["O"]] * 5 + [["B-PER"] * 8]
+    assert clone(tagger).set_params(max_epochs=1).fit(X, y).begun_as_ is None
+
+
+def test_a_tagger_begins_as_the_nearest_in_both_directions():
+    X, y = sentences(40)
+    tagger = MetaLSTMTagger(**QUICK, random_state=0)
+    tagger.meta_fit({"names": (X, y)}, max_steps=30, verbose=False)
+    begun = clone(tagger).set_params(max_epochs=1, learning_rate=1e-9).fit(X, y)
+    assert begun.begun_as_ == "names"
+    for (name, known), own in zip(
+        tagger.learner_.named_parameters(), begun.module_.parameters(), strict=True
+    ):
+        assert_allclose(own, known, atol=1e-6, err_msg=name)
+
+
+def test_a_tagger_says_the_most_probable_sequence():
+    tagger = MetaLSTMTagger(**QUICK, random_state=0).fit(*sentences(40))
+    with torch.no_grad():  # no label follows itself, whatever the words say
+        tagger.module_.heads[0].crf.transitions.fill_diagonal_(-1e4)
+    (tags,) = tagger.predict([["Ann"] * 5])
+    assert tags in (["O", "B-PER"] * 2 + ["O"], ["B-PER", "O"] * 2 + ["B-PER"])
+
+
+def test_mini_batches_are_of_all_texts():
+    texts = [np.full(1, i) for i in range(40)]
+    task = TextTask("a", texts, [np.int64(0)] * 40, 0)
+    rng = np.random.default_rng(0)
+    batches = [MiniBatches(4, n_pooled=2).draw(task, rng) for _ in range(300)]
+    drawn = {int(text[0]) for batch in batches for text in batch.texts}
+    assert drawn == set(range(40))
+
+
+def test_a_source_of_texts_leaves_what_it_is_given():
+    text = np.array([7, 5, 7])
+    task = TextTask("a", [text], [np.int64(0)], 0)
+    source = TextTasks([task], np.array([0, 5, 7]))
+    assert source.tasks[0].texts[0].tolist() == [2, 1, 2] and text.tolist() == [7, 5, 7]
+
+
+@pytest.mark.parametrize("kind", ["texts", "vectors"])
+def test_a_checkpoint_of_other_texts_or_vectors_is_refused(tmp_path, kind):
+    X, y = reviews(40, "book")
+    settings = {"max_steps": 10, "checkpoint_dir": tmp_path, "verbose": False}
+    MetaLSTMClassifier(**QUICK).meta_fit({"a": (X, y)}, **settings)
+    vectors = (["book"], np.arange(12.0)[None]) if kind == "vectors" else None
+    other = MetaLSTMClassifier(word_vectors=vectors, **QUICK)
+    with pytest.raises(ValueError, match="belongs to a run with other settings"):
+        other.meta_fit({"a": (X[::-1] if kind == "texts" else X, y)}, **settings)
+
+
+def test_random_weights_and_vectors_are_of_the_seed():
+    X, y = reviews(20, "toy")
+    still = QUICK | {"max_epochs": 1, "learning_rate": 1e-9, "wide": False}
+    vectors = (["toy"], np.arange(12.0)[None])
+    first, second, other = (
+        MetaLSTMClassifier(word_vectors=vectors, **still, random_state=seed).fit(X, y).module_
+        for seed in (0, 0, 1)
+    )
+    for name in ("embedding.weight", "heads.0.output.weight"):
+        a, b, c = (module.get_parameter(name) for module in (first, second, other))
+        assert torch.equal(a, b) and not torch.allclose(a, c, atol=0.01), name
+
+
+def test_each_optimizer_learns_in_its_own_way():
+    X, y = reviews(20, "toy")
+    told = [
+        MetaLSTMClassifier(**QUICK, optimizer=name, wide=False).fit(X, y).predict_proba(X)
+        for name in ("adamw", "adagrad", "rmsprop")
+    ]
+    assert not any(np.allclose(told[i], told[j]) for i, j in ((0, 1), (0, 2), (1, 2)))
+
+
+def test_spelling_is_the_same_on_every_machine():
+    assert spelling("Anna") == (7541, 7812, 1403, 6451, 4148, 7174, 4171, 2836, 852)
+
+
+@pytest.mark.parametrize("kind", [MetaLSTMClassifier, MetaLSTMTagger])
+def test_inputs_are_texts(kind):
+    tags = kind().__sklearn_tags__().input_tags
+    assert tags.string and not tags.two_d_array
+
+
+@pytest.mark.parametrize("epochs", [-1, 1.5])
+def test_epochs_of_fine_tuning_are_counted(epochs):
+    with pytest.raises(ValueError, match="fine_tune_epochs must be an integer of 0 or more"):
+        MetaLSTMClassifier(**QUICK).meta_fit(
+            {"a": reviews(9, "toy")}, max_steps=1, fine_tune_epochs=epochs, verbose=False
+        )
+
+
+def test_words_of_a_text_are_those_that_are_read(learned):
+    estimator = copy.copy(learned.estimators_["book"]).set_params(max_length=3)
+    assert estimator.words_of("A good book, truly") == ["a", "good", "book"]
+
+
+def test_a_byte_that_is_no_utf_8_is_one_letter(tmp_path):
+    file = tmp_path / "glove.txt"
+    file.write_bytes(b"good 1 2\nsch\xf6n 3 4\n")
+    assert read_word_vectors(file)[0] == ["good", "sch\ufffdn"]
+
+
+def test_padding_of_labels_is_none():
+    texts = [np.array([1, 2]), np.array([3])]
+    task = TextTask("a", texts, [np.array([1, 1]), np.array([0])], 5)
+    inputs, target = MiniBatches.collate([task])
+    assert target.tolist() == [[1, 1], [0, IGNORE]]
+    assert inputs["lengths"].tolist() == [2, 1] and inputs["task"] == 5
+
+
+def test_all_dropped_is_refused():
+    with pytest.raises(ValueError, match="'dropout' parameter"):
+        MetaLSTMClassifier(**QUICK | {"dropout": 1.0}).fit(*reviews(9, "toy"))
+
+
+def test_the_vector_of_words_that_are_not_known_is_learned():
+    X, y = reviews(30, "toy")
+    rare = [f"{text} rare{i}" for i, text in enumerate(X)]
+    vectors = (["toy"], np.arange(12.0)[None])  # with which that of other words begins at zero
+    estimator = MetaLSTMClassifier(word_vectors=vectors, **QUICK | {"min_df": 2}).fit(rare, y)
+    assert not any(word.startswith("rare") for word in estimator.module_.words)
+    assert estimator.module_.embedding.weight[0].abs().max() > 0.01
+
+
+def test_a_new_task_of_one_more_label_begins_as_none(learned):
+    X, y = reviews(40, "toy")
+    y[0] = "zzz"  # the others are those of the known tasks, which tell them
+    assert clone(learned).set_params(max_epochs=1, wide=False).fit(X, y).begun_as_ is None
+
+
+def test_predict_wants_words_as_fit_does():
+    tagger = MetaLSTMTagger(**QUICK | {"max_epochs": 1}).fit(*sentences(20))
+    for X in ("Ann sees", ["Ann sees"]):
+        with pytest.raises(ValueError, match="must be cut into words"):
+            tagger.predict(X)
+
+
+def test_one_unit_generates_weights():
+    X, y = reviews(20, "toy")
+    estimator = MetaLSTMClassifier(**QUICK | {"meta_width": 1}).fit(X, y)
+    assert estimator.predict_proba(X).shape == (20, 2)
+
+
+def test_spelling_is_of_words_as_they_are_written():
+    (numbers,) = word_numbers([["Ann", "ann"]], ["ann"], lowercase=True, spelled=True)
+    assert numbers.tolist() == [[1, *spelling("Ann")], [1, *spelling("ann")]]

@@ -326,3 +326,31 @@ def test_four_texts_of_a_new_task_are_enough_where_known_tasks_tell_them(learned
     again = pickle.loads(pickle.dumps(estimator.fit(X, labels[y])))
     assert_allclose(again._known.shares, known.shares)
     assert learned.estimators_["book"]._known is None  # it has texts enough
+
+
+def test_the_own_model_of_a_task_of_meta_fit_reads_scores_of_models_that_have_not_seen_its_texts():
+    """Of parts that are drawn with the seed that is given."""
+    X, y = texts(43, "book")
+    estimator = MetaLSTMClassifier(**TINY, random_state=3)
+    estimator.meta_fit({"book": (X, y)}, max_steps=1, verbose=False)
+    scores = fit_shared({"book": as_task(X, y)}, random_state=3)[1]["book"]
+    expected = OwnLinear(tokens_of(X), y, scores).model.coef_
+    assert_allclose(estimator.estimators_["book"].linear_.model.coef_, expected)
+
+
+def test_what_known_tasks_say_is_forgotten_where_there_are_none(learned):
+    X, y = texts(8, "toy", 3)
+    estimator = copy.copy(learned).fit(X, y)
+    assert estimator._known is not None
+    estimator.set_params(backbone="lstm").fit(X, y)
+    plain = MetaLSTMClassifier(**estimator.get_params()).fit(X, y)
+    assert_array_equal(estimator.predict_proba(X), plain.predict_proba(X))
+
+
+def test_texts_are_scored_by_the_models_of_other_labels_too():
+    """Which have not seen them; of each set of labels in its own columns."""
+    two = as_task(*texts(40, "book"))
+    three = as_task(*texts(45, "toy", words=WORDS | {2: ["odd", "new"]}), labels="abc")
+    shared, scores = fit_shared({"book": two, "toy": three})
+    assert_allclose(scores["toy"][:, :1], shared.scores(three[0])[:, :1], atol=1e-4)
+    assert_allclose(scores["book"][:, 1:], shared.scores(two[0])[:, 1:], atol=1e-4)
