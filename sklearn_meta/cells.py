@@ -48,6 +48,27 @@ def warn_of_numbers(name, different, most):
     )
 
 
+def warn_of_strangers(name, column, encoded):
+    """Warn of a column of text, None where it is missing, of which not one cell was seen in fit.
+
+    Parameters
+    ----------
+    name : str or int
+    column : ndarray of shape (n_rows,), object
+    encoded : ndarray of shape (n_rows, n_columns), float
+        NaN where a category is unknown or missing.
+    """
+    if not np.isnan(encoded[:, 0]).all():
+        return
+    given = [cell for cell in column if cell is not None]
+    if len(given) > 1:  # a single row may be an odd one
+        warnings.warn(
+            f"Column {name!r} holds no category that fit has seen (such as {given[0]!r}): all of "
+            "it is read as missing. Spell categories as in fit, or show fit more of them.",
+            stacklevel=3,
+        )
+
+
 def text_as_objects(values):
     """A list that holds text as an array of objects; anything else as it is.
 
@@ -60,6 +81,19 @@ def text_as_objects(values):
             return values
         return np.array(values, dtype=object) if is_text else values
     return values
+
+
+def in_pandas(X):
+    """Frames of other libraries, as polars and pyarrow have them, as pandas'.
+
+    Anything else is returned as it is, and so is a frame for which pyarrow or pandas is missing.
+    """
+    if hasattr(X, "columns") and hasattr(X, "to_pandas"):
+        try:
+            return X.to_pandas()
+        except ImportError:
+            return X
+    return X
 
 
 def whole_labels(y):

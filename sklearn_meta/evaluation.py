@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import rankdata
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
@@ -203,6 +203,8 @@ def evaluate(
             f"{type(estimators).__name__}: name each of them."
         )
     for name, estimator in estimators.items():
+        if is_regressor(estimator):
+            raise ValueError(f"Estimator {name!r} is a regressor: classifiers are compared here.")
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(
                 f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "

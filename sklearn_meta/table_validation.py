@@ -7,8 +7,7 @@ from sklearn.utils import assert_all_finite, check_array, check_X_y, column_or_1
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from .cells import is_missing, text_as_objects
-from .tasks.encoding import in_pandas
+from .cells import in_pandas, is_missing, text_as_objects
 
 
 def check_classes(y):

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
+from .cells import in_pandas
 from .table_validation import (
     check_dense,
     check_observed,
@@ -20,7 +21,6 @@ from .table_validation import (
     validated_table,
 )
 from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
-from .tasks.encoding import in_pandas
 
 #: Unlabelled rows of ``fit`` that are read, at most.
 MOST_UNLABELLED = 1000
@@ -346,8 +346,7 @@ def _encoder_of_both(encoder, X, stacked):
     if not known:
         return encoder
     both = TableEncoder().fit(stacked(), categorical=encoder.categorical_)
-    if set(both.categorical_) - known:
-        encoder.transform(X)  # which says what was numeric in fit
+    encoder.transform(X)  # which says what was numeric in fit, and where all categories are new
     return both
 
 

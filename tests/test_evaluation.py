@@ -16,6 +16,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import DataConversionWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import LinearSVC
 
@@ -222,6 +223,8 @@ def test_a_peer_that_raises_does_not_stop_the_others(how, reason):
 def test_wrong_arguments_are_errors():
     with pytest.raises(ValueError, match="'svc' has no predict_proba"):
         evaluate({"svc": LinearSVC()}, {"iris": IRIS})
+    with pytest.raises(ValueError, match="'ridge' is a regressor"):
+        evaluate({"ridge": Ridge()}, {"iris": IRIS})
     with pytest.raises(ValueError, match="n_shots"):
         evaluate(NEAREST, {"iris": IRIS}, n_shots=(1, 0))
     with pytest.raises(ValueError, match="n_unlabelled"):

@@ -241,7 +241,24 @@ def test_that_text_may_be_numbers_is_told_by_fit_alone():
         classifier = double().fit(X[20:], np.arange(40) % 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        classifier.predict(X[:20])
+        classifier.predict(X[:21])  # the last of which fit has seen
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+def test_categories_that_are_all_new_are_told(transductive):
+    """As where they are spelled otherwise: nothing can be read off the column."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"size": rng.normal(size=40), "kind": ["yes", "no"] * 20})
+    classifier = double(transductive=transductive).fit(X[:20], np.arange(20) % 2)
+    other = X[20:].assign(kind=X["kind"].str.title())
+    with pytest.warns(UserWarning, match="'kind' holds no category that fit has seen.*'Yes'"):
+        told = classifier.predict_proba(other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        if not transductive:
+            assert_array_equal(told, classifier.predict_proba(other.assign(kind=None)))
+        classifier.predict(pd.concat([other[1:], X[20:21]]))  # one of them is known
+        classifier.predict(other[:1])  # an odd row
 
 
 def test_string_labels_with_unlabelled_rows(mixed):

@@ -15,6 +15,7 @@ from ..cells import (
     is_missing_value,
     text_as_objects,
     warn_of_numbers,
+    warn_of_strangers,
 )
 
 #: Dates, times of day and durations as objects; datetime and pandas' Timestamp are dates.
@@ -158,7 +159,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
                 if _is_of_times(dtype):
                     raise _changed(names[j], "categories", "dates")
-                blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
+                text = _as_text(values)
+                blocks.append(self._one_hot(self.encoders_[j], text))
+                warn_of_strangers(names[j], text, blocks[-1])
             else:
                 column = read_column(values, dtype)
                 if column.dtype == object and _is_numeric(column):  # text of numbers, or no cell
@@ -215,19 +218,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 def _places(encoder):
     """Places of the categories that a OneHotEncoder has seen, by their names."""
     return {str(category): i for i, category in enumerate(encoder.categories_[0])}
-
-
-def in_pandas(X):
-    """Frames of other libraries, as polars and pyarrow have them, as pandas'.
-
-    Anything else is returned as it is, and so is a frame for which pyarrow or pandas is missing.
-    """
-    if hasattr(X, "columns") and hasattr(X, "to_pandas"):
-        try:
-            return X.to_pandas()
-        except ImportError:
-            return X
-    return X
 
 
 def stack_tables(X, more):

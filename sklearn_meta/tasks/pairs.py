@@ -5,9 +5,9 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import type_of_target
 
-from ..cells import is_missing, text_as_objects
+from ..cells import in_pandas, is_missing, text_as_objects
 from .dataset import Dataset
-from .encoding import TableEncoder, in_pandas
+from .encoding import TableEncoder
 
 
 def as_dataset(X, y, name="dataset", metadata=None):
@@ -16,6 +16,7 @@ def as_dataset(X, y, name="dataset", metadata=None):
     Parameters
     ----------
     X : array-like or DataFrame of shape (n_rows, n_columns)
+        An infinite cell is taken for a missing one: of many tables one bad cell ends no training.
     y : array-like of shape (n_rows,) or (n_rows, 1)
         Class labels or values of a regression target. Rows without one are left out. Only with the
         task "regression" may there be several columns of them. A target of which float32 would
