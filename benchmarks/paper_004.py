@@ -42,7 +42,8 @@ SHARED = "shared linear model"
 #: Models of each part of table 3.
 PARTS = {
     "single": ["lstm", "hyper_lstm", "meta_lstm", "lstm" + WIDE, "meta_lstm" + WIDE],
-    "multi": [w + e for e in ("", WIDE) for w in ("asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm")],
+    "multi": ["ssp_mtl_shared_only"]
+    + [w + e for e in ("", WIDE) for w in ("asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm")],
     "transfer": ["meta_lstm", "meta_lstm" + WIDE],
     "pooled": [TF_IDF, SHARED],  # one model of the texts of all domains
 }
@@ -299,7 +300,7 @@ def table_5(options):
         for seed in range(options.seeds):
             for part, model in (
                 *(("single", m) for m in ("lstm", "meta_lstm")),
-                *(("multi", m) for m in ("ssp_mtl", "meta_lstm")),
+                *(("multi", m) for m in ("ssp_mtl_shared_only", "ssp_mtl", "meta_lstm")),
             ):
                 key = {"data": dataset, "part": part, "model": model, "seed": seed}
                 key["protocol"] = settings

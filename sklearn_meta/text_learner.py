@@ -27,7 +27,8 @@ class TextLearner(nn.Module):
     Parameters
     ----------
     backbone : str, default="meta_lstm"
-        What the tasks share: "meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "psp_mtl" or "asp_mtl".
+        What the tasks share: "meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "ssp_mtl_shared_only",
+        "psp_mtl" or "asp_mtl".
     head : {"softmax", "crf"}, default="softmax"
         For the task "text_classification", of one label a text, and "text_tagging", of one label
         a word.

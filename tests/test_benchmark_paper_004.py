@@ -157,7 +157,7 @@ def test_what_is_transferred_has_not_seen_the_domain(folder, tmp_path, monkeypat
 def test_table_5_and_the_curve(folder, tmp_path):
     out = run(folder, tmp_path, "--table", "5", "--tagging", "crossner")
     rows = pd.read_csv(out / "table_5.csv")
-    assert rows.groupby(["part", "model"]).size().tolist() == [3, 3, 3, 3]
+    assert rows.groupby(["part", "model"]).size().tolist() == [3] * 5
     out = run(folder, tmp_path, "--table", "curve", "--domains", "books")
     rows = pd.read_csv(out / "curve.csv")
     assert set(rows["method"]) == set(paper_004.METHODS)

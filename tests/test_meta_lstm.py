@@ -270,6 +270,26 @@ def test_tasks_have_parts_of_their_own(name):
     assert bool(shared) is (backbone.shared is not None)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["ssp_mtl", "ssp_mtl_shared_only"])
+def test_what_the_private_lstm_of_a_stack_reads(name):
+    """Both of Eq. (7), or what the shared LSTM says alone."""
+    torch.manual_seed(0)
+    backbone, (x, (text,)) = of_two_tasks(name), packed([5])
+    said, _ = backbone.shared(text)
+    both = torch.cat([text, said], 1) if name == "ssp_mtl" else said
+    torch.testing.assert_close(backbone(x, 1)[0], backbone.private[1](both)[0])
+
+
+def test_as_many_parameters_of_a_stack_as_table_3_counts():
+    """1,411K, of one bias where torch has two, and 16 output layers of two classes."""
+    backbone = TEXT_BACKBONES["ssp_mtl_shared_only"](200, width=100)
+    for _ in range(16):
+        backbone.add_task()
+    n = sum(p.numel() for name, p in backbone.named_parameters() if "bias_hh" not in name)
+    assert n + 16 * 202 == 1_410_032
+
+
 def test_hyper_lstm_without_scaling_is_torchs_lstm():
     hyper = HyperLSTM(3, 4, 2, 3).double()
     lstm = nn.LSTM(3, 4).double()
@@ -448,3 +468,12 @@ def test_a_task_that_is_refused_leaves_nothing_behind(labels, message):
         learner.add_task("two", labels)
     assert len(learner.tasks) == len(learner.heads) == len(learner.backbones[0].private) == n
     build_learner(learner.config)  # as saved weights do
+
+
+@pytest.mark.parametrize("task", ["text_classification", "text_tagging"])
+def test_the_loss_is_told_the_penalty_of_the_backbone(task):
+    learner = learner_of(task, "asp_mtl").train()
+    words, lengths = torch.tensor([[1, 2, 3], [4, 0, 0]]), torch.tensor([3, 1])
+    penalty = learner(words, lengths, 1).penalty
+    torch.testing.assert_close(penalty, learner.read(words, lengths, 1)[3])
+    assert penalty > 0

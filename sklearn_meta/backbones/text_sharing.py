@@ -201,11 +201,28 @@ class Stacked(Sharing):
         self.shared = nn.LSTM(n_inputs, width)
 
     def _outputs(self, x, task):
-        both = torch.cat([x.data, run_lstm(self.shared, x)], 1)
-        return run_lstm(self.private[task], x._replace(data=both))
+        read = self._read_by_private(x.data, run_lstm(self.shared, x))
+        return run_lstm(self.private[task], x._replace(data=read))
+
+    def _read_by_private(self, words, said):
+        return torch.cat([words, said], 1)
 
     def _new_private(self):
         return nn.LSTM(self.n_inputs + self.width, self.width)
+
+
+class StackedSharedOnly(Stacked):
+    """SSP-MTL whose private LSTM reads what the shared one says, and no words.
+
+    Eq. (7) has both. The text beside it has this one, and so has the count of Table 3: 1,411K
+    parameters are of it (1,410,032 with output layers, at 200 inputs), where Eq. (7) has 2,690,032.
+    """
+
+    def _read_by_private(self, words, said):
+        return said
+
+    def _new_private(self):
+        return nn.LSTM(self.width, self.width)
 
 
 class Parallel(Sharing):
@@ -338,6 +355,7 @@ TEXT_BACKBONES = {
     "lstm": NotShared,
     "hyper_lstm": NotSharedHyper,
     "ssp_mtl": Stacked,
+    "ssp_mtl_shared_only": StackedSharedOnly,
     "psp_mtl": Parallel,
     "asp_mtl": Adversarial,
 }

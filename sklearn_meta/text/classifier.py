@@ -39,9 +39,10 @@ class MetaLSTMClassifier(
     Parameters
     ----------
     backbone : str, path or Module, default="meta_lstm"
-        What tasks share: "meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "psp_mtl" or "asp_mtl"; or
-        weights that were meta-trained: ``"english_reviews"``, which know good opinions in English
-        from bad ones, a path, a hub id (see :func:`sklearn_meta.weights.load_learner`), or a
+        What tasks share: "meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "ssp_mtl_shared_only",
+        "psp_mtl" or "asp_mtl"; or weights that were meta-trained: ``"english_reviews"``, which know
+        good opinions in English from bad ones, a path, a hub id (see
+        :func:`sklearn_meta.weights.load_learner`), or a
         :class:`sklearn_meta.text_learner.TextLearner`.
     word_vectors : path or (list of str, ndarray), default=None
         Vectors that words begin with, of which the file is in the format of GloVe or word2vec, or
