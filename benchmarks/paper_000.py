@@ -51,12 +51,14 @@ def parse_arguments(arguments=None):
     add("--openml", nargs="+", metavar="SUITE", help="suites of OpenML in place of the folder")
     of_columns = "share of training tables whose target is one of their columns, real ones only"
     add("--retarget", type=float, default=0.0, help=f"{of_columns} [%(default)s]")
+    of_cells = "rows x (columns + classes) of a training task at most; a test task has 20,000"
+    add("--max-cells", type=count, default=3000, help=f"{of_cells} [%(default)s]")
     add("--batch-size", type=count, default=8, help="tasks a step [%(default)s, as the paper]")
     add("--learning-rate", type=float, help="of all methods, in place of the grid's")
     add("--keep", choices=["best", "last"], default="best", help="weights, by validation loss")
     add("--n-validation", type=count, default=16, help="batches of validation tasks [%(default)s]")
     add("--episodes", type=count, default=5, help="test tasks of a table and number of labels")
-    add("--n-tuning", type=count, default=60, help="tasks that choose GP's and LP's kernels")
+    add("--n-tuning", type=count, default=1000, help="tasks that choose GP's and LP's kernels")
     add("--n-trial", type=count, default=32, help="steps that measure the speed of a method")
     add("--n-tables", type=count, default=100, help="Circle-Spiral tables [%(default)s]")
     add("--n-test", type=count, default=100, help="test tables at most; with --fresh, all [100]")
@@ -139,7 +141,8 @@ def run_times(table, methods, stem, options):
     """Time a few steps of each method in turn, on the same tasks."""
     cells = [Cell(m, data_name(table.kind, options), 0) for m in methods if m.backbone]
     data = data_of(cells[0], options)
-    sampler = training_sampler(cells[0], (3,))  # the paper's times are those of 3 shots
+    # The paper's times are those of 3 shots.
+    sampler = training_sampler(cells[0], (3,), options.max_cells)
     turns = [
         {
             cell.method.name: seconds_per_step(

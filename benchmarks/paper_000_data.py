@@ -70,7 +70,8 @@ def data_of(cell, options):
     else:
         suites = options.openml and tuple(options.openml)
         pool = real_tables(options.folder, tuple(options.pool), suites, cell.task)
-        retarget = options.retarget
+        # GP and LP learn two numbers: those that suit the targets they are scored on.
+        retarget = options.retarget if cell.method.backbone else 0.0
     train, valid, test = split(pool, SHARES, cell.split)
     if not (train and valid and test):
         raise ValueError(f"{len(pool)} tables of {cell.data!r} are too few to be split in three.")
@@ -141,12 +142,12 @@ def real_tables(folder, pool, openml, task):
     return Selection(datasets, chosen.rejected, chosen.families)
 
 
-def training_sampler(cell, shots):
-    """Tasks of all numbers of labelled rows, mixed."""
+def training_sampler(cell, shots, max_cells):
+    """Tasks of all numbers of labelled rows, mixed, of ``max_cells`` cells at most."""
     settings = PLAIN if cell.data in ("circle_spiral", "fresh") else VARIED
     if cell.task == "regression":
-        return RegressionSampler(shots, **REGRESSION | settings | {"max_cells": 3000})
-    bounds = {"max_rows": 250, "max_cells": 3000}
+        return RegressionSampler(shots, **REGRESSION | settings | {"max_cells": max_cells})
+    bounds = {"max_rows": 250, "max_cells": max_cells}
     return EpisodeSampler(shots, cell.n_unlabelled, **bounds, **settings, **BALANCED)
 
 
@@ -159,13 +160,25 @@ class InTableUnits(RegressionSampler):
 
 
 class TestTask(NamedTuple):
-    """A task, and by what its targets are to be multiplied for the table's units (regression)."""
+    """A task, and how it is scored.
+
+    Parameters
+    ----------
+    table : str
+    shots, episode : int
+    task : Task
+    unit : float
+        By what its targets are to be multiplied for the table's units (regression).
+    scored : ndarray of bool
+        Rows whose predictions count.
+    """
 
     table: str
     shots: int
     episode: int
     task: object
     unit: float
+    scored: np.ndarray
 
 
 def test_tasks(cell, test, shots, n_episodes):
@@ -191,7 +204,21 @@ def test_tasks(cell, test, shots, n_episodes):
                     task, unit = test_sampler(cell, n_shots).draw(dataset, rng), 1.0
                 else:
                     task, unit = scaled(InTableUnits((n_shots,), **REGRESSION).draw(dataset, rng))
-                yield TestTask(name, n_shots, episode, task, unit)
+                scored = scored_rows(task, cell.n_scored)
+                yield TestTask(name, n_shots, episode, task, unit, scored)
+
+
+def scored_rows(task, n_scored):
+    """Rows without a label, or the first ``n_scored`` of each class.
+
+    More unlabelled rows are added behind them, so that tasks of several numbers are scored on the
+    same rows.
+    """
+    scored = ~task.labelled
+    if n_scored is not None:
+        for c in range(task.n_label_columns):
+            scored[np.flatnonzero(scored & (task.y == c))[n_scored:]] = False
+    return scored
 
 
 def test_sampler(cell, n_shots):
@@ -209,8 +236,8 @@ def scaled(task):
     return task._replace(y=((task.y - location) / scale).astype(np.float32)), float(scale)
 
 
-def tuning_tasks(cell, train, shots, n_tasks):
+def tuning_tasks(cell, train, shots, n_tasks, max_cells):
     """Meta-training tasks on which the kernels of GP and LP are chosen."""
     rng = np.random.default_rng([cell.split, 2])
-    sampler = training_sampler(cell, shots)
+    sampler = training_sampler(cell, shots, max_cells)
     return [sampler.draw(train.draw(rng), rng) for _ in range(n_tasks)]

@@ -109,6 +109,8 @@ class Cell(NamedTuple):
         Meta-training tables; None takes all of them.
     n_rows : int or None
         Rows of a meta-test task, in all: figure 7.
+    n_scored : int or None
+        Rows of each class that are scored; None takes all that have no label.
     """
 
     method: Method
@@ -118,6 +120,7 @@ class Cell(NamedTuple):
     n_unlabelled: int = 20
     n_train: int | None = None
     n_rows: int | None = None
+    n_scored: int | None = None
 
     @property
     def task(self):
@@ -180,7 +183,7 @@ TABLES = {
         "Figure 6 (b)",
         "tables",
         methods=(OURS,),
-        cells=points("n_unlabelled", (5, 10, 20)),
+        cells=points("n_unlabelled", (5, 10, 20), n_scored=5),
         axis="unlabelled rows a class",
     ),
     "6c": Table(

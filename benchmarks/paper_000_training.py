@@ -70,7 +70,8 @@ def run_cell(cell, shots, options):
     data = data_of(cell, options)
     if cell.method.backbone is None:
         start = time.process_time()
-        predict = tuned(cell, tuning_tasks(cell, data.train, shots, options.n_tuning))
+        tasks = tuning_tasks(cell, data.train, shots, options.n_tuning, options.max_cells)
+        predict = tuned(cell, tasks)
         facts = {"cpu_seconds": time.process_time() - start}
     else:
         learner, facts = trained(cell, shots, data, options, folder)
@@ -79,7 +80,7 @@ def run_cell(cell, shots, options):
         {
             "table": test.table,
             "shots": test.shots,
-            "score": score(test.task, predict(test.task)) * test.unit**2,
+            "score": score(test.task, predict(test.task), test.scored) * test.unit**2,
         }
         for test in test_tasks(cell, data.test, shots, options.episodes)
     )
@@ -105,16 +106,18 @@ def name_of(cell, shots, options):
         "options": {
             key: str(getattr(options, key))
             for key in ("minutes", "steps", "batch_size", "n_validation", "keep", "episodes")
-            + ("n_tuning", "n_tables", "n_test", "folder", "pool", "openml")
+            + ("n_tuning", "n_tables", "n_test", "folder", "pool", "openml", "max_cells")
         },
     }
+    if cell.method.backbone is None:
+        setting["grid"] = KERNELS[cell.method.name][1]
     if cell.method.head in HEAD_CONFIG:
         setting["head"] = HEAD_CONFIG[cell.method.head]
     if cell.method.head and head_rate(cell) != 1:
         setting["head_rate"] = head_rate(cell)
     if options.learning_rate is not None:
         setting["learning_rate"] = options.learning_rate
-    if options.retarget:
+    if options.retarget and cell.method.backbone:
         setting["retarget"] = options.retarget
     digest = hashlib.sha256(json.dumps(setting).encode()).hexdigest()[:8]
     name = cell.method.name.replace("/", "").replace(", ", "_").replace(" ", "_")
@@ -160,7 +163,7 @@ def trained(cell, shots, data, options, folder):
 
     A training that was killed goes on from its checkpoint with the steps it was given then.
     """
-    learner, sampler = new_learner(cell), training_sampler(cell, shots)
+    learner, sampler = new_learner(cell), training_sampler(cell, shots, options.max_cells)
     plan_file = folder / "plan.json"
     if not plan_file.is_file():
         seconds = seconds_per_step(learner, data.train, sampler, cell, options)
@@ -228,15 +231,10 @@ def predictions_of(learner):
     return predict
 
 
-def score(task, predicted):
-    """Accuracy, or mean squared error, of the rows without a label."""
-    y, predicted = task.y[~task.labelled], predicted[~task.labelled]
+def score(task, predicted, rows):
+    """Accuracy, or mean squared error, of some rows, a mask."""
+    y, predicted = task.y[rows], predicted[rows]
     return float(np.mean((y - predicted) ** 2 if task.is_regression else y == predicted))
-
-
-#: Kernels to choose from: length scale over sqrt(columns), and noise; or gamma x columns and alpha.
-GP_GRID = tuple(product((0.25, 0.5, 1.0, 2.0, 4.0), (0.01, 0.1, 0.5)))
-LP_GRID = tuple(product((0.3, 1.0, 3.0, 10.0, 30.0), (0.2, 0.5, 0.9)))
 
 
 def tuned(cell, tasks):
@@ -244,11 +242,13 @@ def tuned(cell, tasks):
 
     They see the attributes as the backbones do, standardised over all rows of the task.
     """
-    method, grid = {"GP": (gaussian_process, GP_GRID), "LP": (label_propagation, LP_GRID)}[
-        cell.method.name
-    ]
+    method, grid = KERNELS[cell.method.name]
     sign = 1 if cell.task == "classification" else -1
-    best = max(grid, key=lambda p: sign * np.mean([score(t, method(t, *p)) for t in tasks]))
+
+    def mean_score(kernel):
+        return np.mean([score(task, method(task, *kernel), ~task.labelled) for task in tasks])
+
+    best = max(grid, key=lambda kernel: sign * mean_score(kernel))
     return lambda task: method(task, *best)
 
 
@@ -270,6 +270,17 @@ def label_propagation(task, gamma, alpha):
         warnings.simplefilter("ignore")  # rows that no label reaches, or no convergence
         model.fit(X, np.where(task.labelled, task.y, -1))
     return np.nan_to_num(model.label_distributions_).argmax(1)
+
+
+#: Of GP and LP: what predicts, and kernels to choose from: length scale over sqrt(columns), and
+#: noise; or gamma x columns and alpha.
+KERNELS = {
+    "GP": (
+        gaussian_process,
+        tuple(product((0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (0.001, 0.01, 0.1, 0.5))),
+    ),
+    "LP": (label_propagation, tuple(product((0.3, 1.0, 3.0, 10.0, 30.0), (0.2, 0.5, 0.9)))),
+}
 
 
 def attributes(task):

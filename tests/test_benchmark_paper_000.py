@@ -112,14 +112,43 @@ def test_regression_is_scored_in_the_tables_units(folder):
 
 def test_kernels_of_gp_and_lp_are_chosen_on_training_tasks():
     cell = Cell(CLASSIFICATION[0], "fresh", 0)
-    sampler = data.training_sampler(cell, (5,))
+    sampler = data.training_sampler(cell, (5,), 3000)
     source = data.CircleSpiral(n_columns=(2, 2), kinds=("circle",))
     rng = np.random.default_rng(0)
     tasks = [sampler.draw(source.draw(rng), rng) for _ in range(12)]
     for method in CLASSIFICATION[:2]:
         predict = training.tuned(cell._replace(method=method), tasks[:6])
-        accuracy = np.mean([training.score(task, predict(task)) for task in tasks[6:]])
+        accuracy = np.mean([training.score(t, predict(t), ~t.labelled) for t in tasks[6:]])
         assert accuracy > 0.7  # two circles without a column of noise
+
+
+def test_kernels_are_chosen_on_the_targets_they_are_scored_on(folder):
+    """Meta-learned methods may be trained on other columns of the tables, GP and LP are not."""
+    options = options_of(folder, retarget=1.0)
+    kinds = {}
+    for method in (CLASSIFICATION[0], OURS):
+        train = data.data_of(Cell(method, "tables", 0), options).train
+        drawn = [train.draw(np.random.default_rng(i)) for i in range(8)]
+        kinds[method.name] = {dataset.y.dtype.kind for dataset in drawn}
+    assert kinds == {"GP": {"i"}, "Ours": {"f"}}
+
+
+def test_figure_6b_is_scored_on_the_same_rows():
+    """Whatever is added to them: with more unlabelled rows the task is no other."""
+    cells = [Cell(OURS, "fresh", 0, **point) for point in TABLES["6b"].cells]
+    test = data.data_of(cells[-1], options_of("nowhere")).test
+    few, *more = ([(f.task, f.scored) for f in data.test_tasks(c, test, (1,), 2)] for c in cells)
+    for task, scored in few:
+        assert (scored == ~task.labelled).all() and scored.sum() == 5 * task.n_label_columns
+    for tasks in more:
+        for (task, scored), (other, of_other) in zip(few, tasks, strict=True):
+            assert len(other.y) > len(task.y)
+            np.testing.assert_array_equal(task.X[scored], other.X[of_other])
+            np.testing.assert_array_equal(task.y[scored], other.y[of_other])
+    task, scored = few[0]
+    right = np.where(scored, task.y, -1)
+    assert training.score(task, right, scored) == 1
+    assert training.score(task, right, ~scored) == 0
 
 
 def test_bold_is_what_a_paired_test_does_not_tell_from_the_best():
@@ -199,6 +228,7 @@ def test_the_budget_is_the_same_for_all_and_names_the_cell(folder, tmp_path):
     cell = Cell(OURS, "fresh", 0)
     name = training.name_of(cell, (1, 3, 5), options)
     assert name != training.name_of(cell, (1, 3, 5), options_of(folder, steps=4))
+    assert name != training.name_of(cell, (1, 3, 5), options_of(folder, max_cells=9000))
     assert name == training.name_of(cell, (1, 3, 5), options_of(folder, turns=9))
 
 

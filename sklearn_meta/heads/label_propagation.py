@@ -18,7 +18,9 @@ class LabelPropagation(ClassificationHead):
     and S = D^-1/2 W D^-1/2, the scores are F = (I - alpha S)^-1 Y (Zhou et al. 2003; Liu et al.
     2019, "Learning to propagate labels", Eq. 3). A row outside the graph takes one step from it:
     its scores are the sum of its neighbours', as those of a row inside are but for its own label.
-    Scores become probabilities by dividing by their sum. Length scale and alpha are learned.
+    Scores become probabilities by dividing by their sum. Length scale and alpha are learned. Of the
+    networks of Liu et al. each row has a length scale of its own, told by a network, and keeps its
+    nearest neighbours; here all rows share one and are neighbours, as paper 000 has it.
 
     Parameters
     ----------
