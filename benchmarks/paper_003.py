@@ -119,6 +119,7 @@ def parse_arguments(arguments=None):
     add("--found", action="store_true", help="with the settings that --search found")
     add("--paper", action="store_true", help="with the settings that the paper reports")
     add("--dropout", type=float, default=0.0, help="of all but SNAIL, which has none [%(default)s]")
+    add("--n-latent", type=count, help="of all but SNAIL, in place of 256 or what was found")
     add("--n-filters", type=count, default=64, help="of the image encoder [%(default)s]")
     add("--encoder", help="weights whose image encoder is taken as it is, by all models")
     add("--weights", nargs="+", help="score these in place of trainings")
@@ -135,8 +136,10 @@ def parse_arguments(arguments=None):
         parser.error("--encoder is for --data omniglot alone")
     if "mini_imagenet" in options.data and options.mini_imagenet is None:
         parser.error("--data mini_imagenet: give its folder by --mini-imagenet")
-    if options.search and (options.ablations or options.dropout or options.found):
-        parser.error("--search finds settings: leave out --ablations, --dropout and --found")
+    if options.search and (
+        options.ablations or options.dropout or options.n_latent or options.found
+    ):
+        parser.error("--search finds settings: leave out what gives them, such as --dropout")
     if options.ablations and options.models != list(MODELS):
         parser.error("--ablations stand in place of --models: leave one of them out")
     if options.found and (options.ablations or options.dropout):
@@ -191,8 +194,9 @@ def settings_of(name, options):
 def run(name, data, model, settings, seed, options):
     """Train a model from a seed, unless that was done, and add its scores to runs.csv."""
     file = options.output / "runs.csv"
-    if options.dropout and settings.backbone != "snail":
-        settings = settings._replace(config={**settings.config, "dropout": options.dropout})
+    given = {"dropout": options.dropout, "n_latent": options.n_latent}
+    if settings.backbone != "snail":
+        settings = settings._replace(config=settings.config | {k: v for k, v in given.items() if v})
     told = {"rate": settings.rate, **settings.config}
     if settings.schedule != "cosine":  # rows of before there were others do not name it
         told["schedule"] = settings.schedule

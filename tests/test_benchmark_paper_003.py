@@ -82,6 +82,20 @@ def test_ablations_differ_in_nothing_but_attention(tmp_path, folder):
     assert others.nunique() == 1
 
 
+def test_hidden_units_may_be_told(tmp_path, folder):
+    told = ["--data", "symbolic", "--models", "few_shot_transformer", "snail"]
+    told = arguments(tmp_path, folder, *told)
+    paper_003.main(told)
+    paper_003.main([*told, "--n-latent", "8"])
+    runs = pd.read_csv(tmp_path / "out/runs.csv")
+    assert runs["model"].tolist() == ["few_shot_transformer", "snail", "few_shot_transformer"]
+    latent = runs["config"].map(lambda text: json.loads(text).get("n_latent"))
+    assert latent.dropna().tolist() == [8] and latent[2] == 8
+    assert runs["n_parameters"][2] < runs["n_parameters"][0]
+    with pytest.raises(SystemExit):
+        paper_003.main([*told, "--n-latent", "8", "--search", "1"])
+
+
 def test_the_papers_settings_are_run_with(tmp_path, folder):
     told = arguments(tmp_path, folder, "--data", "omniglot", "--paper")
     wrong = ["--found"], ["--search", "1"], ["--dropout", "0.5"], ["--coefficients"]
@@ -176,6 +190,14 @@ def test_pairs_are_compared_by_the_papers_tests():
     w = 18 * between / sum(((part - part.mean()) ** 2).sum() for part in z)
     assert float(line[3]) == pytest.approx(stats.f.sf(w, 1, 18), rel=0.05)
     assert float(line[4]) == pytest.approx(2 * stats.t.sf(abs(t), 18), rel=0.05)
+    # Of variances that are far from equal Student's test says nothing: Welch's.
+    group["test"] = np.append(a, b := rng.normal(0.85, 0.2, 10))
+    found, whose = report.tests(group)[2].split("|")[4].split()
+    squared = a.var(ddof=1) / 10, b.var(ddof=1) / 10
+    freedom = sum(squared) ** 2 / sum(s**2 / 9 for s in squared)
+    t = (a.mean() - b.mean()) / np.sqrt(sum(squared))
+    assert whose == "(Welch)"
+    assert float(found) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=0.05)
 
 
 def test_frozen_features_have_a_class_for_each_quarter_turn():
