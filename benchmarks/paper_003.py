@@ -139,7 +139,8 @@ def parse_arguments(arguments=None):
     if options.search and (
         options.ablations or options.dropout or options.n_latent or options.found
     ):
-        parser.error("--search finds settings: leave out what gives them, such as --dropout")
+        given = "--ablations, --dropout, --n-latent and --found"
+        parser.error(f"--search finds settings: leave out {given}")
     if options.ablations and options.models != list(MODELS):
         parser.error("--ablations stand in place of --models: leave one of them out")
     if options.found and (options.ablations or options.dropout):

@@ -48,27 +48,6 @@ def warn_of_numbers(name, different, most):
     )
 
 
-def warn_of_strangers(name, column, encoded):
-    """Warn of a column of text, None where it is missing, of which not one cell was seen in fit.
-
-    Parameters
-    ----------
-    name : str or int
-    column : ndarray of shape (n_rows,), object
-    encoded : ndarray of shape (n_rows, n_columns), float
-        NaN where a category is unknown or missing.
-    """
-    if not np.isnan(encoded[:, 0]).all():
-        return
-    given = [cell for cell in column if cell is not None]
-    if len(given) > 1:  # a single row may be an odd one
-        warnings.warn(
-            f"Column {name!r} holds no category that fit has seen (such as {given[0]!r}): all of "
-            "it is read as missing. Spell categories as in fit, or show fit more of them.",
-            stacklevel=3,
-        )
-
-
 def text_as_objects(values):
     """A list that holds text as an array of objects; anything else as it is.
 

@@ -19,6 +19,7 @@ from .table_validation import (
     encode,
     table_with_labels,
     validated_table,
+    warn_of_strangers,
 )
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
 
@@ -134,6 +135,8 @@ class RowEstimator(MetaEstimator):
                     "give the columns a dtype category that declares them.",
                     stacklevel=5,
                 )
+            if not has_y:
+                warn_of_strangers(self.encoder_, X)
             X = encoded
         elif X.shape[1] != self.learner_.n_inputs:
             raise ValueError(

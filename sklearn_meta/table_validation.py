@@ -1,5 +1,7 @@
 """Tables as users give them: validated in scikit-learn's words, missing cells left as they are."""
 
+import warnings
+
 import numpy as np
 import torch
 from scipy.sparse import issparse
@@ -163,6 +165,24 @@ def encode(encoder, X):
     if np.isinf(encoded).any():
         raise ValueError("Input X contains infinity or a value too large for float64.")
     return encoded
+
+
+def warn_of_strangers(encoder, X):
+    """Warn of columns of which no row has a category that ``fit`` has seen; one row may be odd.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        Fitted.
+    X : ndarray or DataFrame of shape (n_rows, n_columns)
+    """
+    for name, seen, cells in encoder.categories_of(X):
+        if len(cells) > 1 and seen.isdisjoint(cells):
+            warnings.warn(
+                f"Column {name!r} holds no category that fit has seen (such as {cells[0]!r}): all "
+                "of it is read as missing. Spell categories as in fit, or show fit more of them.",
+                stacklevel=2,
+            )
 
 
 def encode_observed(encoder, X):

@@ -19,6 +19,7 @@ from .table_validation import (
     encode,
     encode_observed,
     validated_table,
+    warn_of_strangers,
 )
 from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
 
@@ -240,6 +241,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """What a method of the learner makes of rows and the encoded context, chunk by chunk."""
         learner, _, state, masks = self._context_in_use()
         rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
+        warn_of_strangers(self.encoder_, X)
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
         chunks = rows.split(min(int(self.chunk_size), max(int(most), 32)))
@@ -346,7 +348,9 @@ def _encoder_of_both(encoder, X, stacked):
     if not known:
         return encoder
     both = TableEncoder().fit(stacked(), categorical=encoder.categorical_)
-    encoder.transform(X)  # which says what was numeric in fit, and where all categories are new
+    if set(both.categorical_) - known:
+        encoder.transform(X)  # which says what was numeric in fit
+    warn_of_strangers(encoder, X)
     return both
 
 

@@ -334,15 +334,18 @@ def test_categories_that_come_late_in_a_stream_are_told(kind):
     stream = kind(n_estimators=1).partial_fit(table, [0, 1, 0, 1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        stream.partial_fit(table[::-1], [1, 0, 1, 0]).predict(table.assign(shop="z"))
+        stream.partial_fit(table[::-1], [1, 0, 1, 0]).predict(table.assign(shop=list("zazz")))
         with pytest.raises(ValueError, match="'shop' held categories in fit and holds dates now"):
             stream.partial_fit(table.assign(shop=pd.Timestamp("2020")), [0, 1, 0, 1])
     told = r"Columns \['shop'\] hold categories that .* first call"
     with pytest.warns(UserWarning, match=told) as warned:
         stream.partial_fit(table.assign(shop="z"), [0, 1, 0, 1])
     assert warned[0].filename == __file__
+    assert len(warned) == 1
     with pytest.warns(UserWarning, match="every category at first"):
         stream.predict_online(table.assign(shop="z"), [0, 1, 0, 1])
+    with pytest.warns(UserWarning, match="'shop' holds no category that fit has seen"):
+        stream.predict(table.assign(shop="z"))
 
 
 @pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])

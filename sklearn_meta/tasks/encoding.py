@@ -15,7 +15,6 @@ from ..cells import (
     is_missing_value,
     text_as_objects,
     warn_of_numbers,
-    warn_of_strangers,
 )
 
 #: Dates, times of day and durations as objects; datetime and pandas' Timestamp are dates.
@@ -159,9 +158,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
                 if _is_of_times(dtype):
                     raise _changed(names[j], "categories", "dates")
-                text = _as_text(values)
-                blocks.append(self._one_hot(self.encoders_[j], text))
-                warn_of_strangers(names[j], text, blocks[-1])
+                blocks.append(self._one_hot(self.encoders_[j], _as_text(values)))
             else:
                 column = read_column(values, dtype)
                 if column.dtype == object and _is_numeric(column):  # text of numbers, or no cell
@@ -186,12 +183,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         list
             Of names, or of positions where columns have none.
         """
-        found, names = [], _names(X)
+        return [name for name, seen, cells in self.categories_of(X) if set(cells) - seen]
+
+    def categories_of(self, X):
+        """What each column of categories holds, beside what ``fit`` has seen of it.
+
+        Parameters
+        ----------
+        X : ndarray or DataFrame of shape (n_rows, n_features_in_)
+
+        Yields
+        ------
+        (name or position, set of str that ``fit`` has seen, list of str in X without missing cells)
+        """
+        names = _names(X)
         for j, (values, _) in enumerate(columns_of(X)) if self.encoders_ else ():
             if j in self.encoders_:
-                seen = {None, *_places(self.encoders_[j])}
-                found += [names[j]] if set(_as_text(values)) - seen else []
-        return found
+                cells = [cell for cell in _as_text(values) if cell is not None]
+                yield names[j], {*_places(self.encoders_[j])}, cells
 
     def _check_unit(self, j, name, column, dtype):
         """Refuse numbers where ``fit`` has seen seconds of dates, or the other way round."""
