@@ -142,7 +142,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _table(self, X):
         """Validate rows of the same columns as in ``fit``."""
-        return validated_table(self, X, reset=False)
+        X = validated_table(self, X, reset=False)
+        warn_of_strangers(self.encoder_, X)
+        return X
 
     def _rows_read(self):
         """Positions of the rows of ``fit`` that are read."""
@@ -241,7 +243,6 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """What a method of the learner makes of rows and the encoded context, chunk by chunk."""
         learner, _, state, masks = self._context_in_use()
         rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
-        warn_of_strangers(self.encoder_, X)
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
         chunks = rows.split(min(int(self.chunk_size), max(int(most), 32)))
@@ -315,6 +316,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             )
         tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
         encoder = TableEncoder().fit(tables[0])
+        warn_of_strangers(encoder, tables[1])
         if self.transductive:
             encoder = _encoder_of_both(encoder, tables[1], lambda: stack_tables(*tables))
         X = check_observed(np.vstack([encode(encoder, table) for table in tables]))
@@ -350,7 +352,6 @@ def _encoder_of_both(encoder, X, stacked):
     both = TableEncoder().fit(stacked(), categorical=encoder.categorical_)
     if set(both.categorical_) - known:
         encoder.transform(X)  # which says what was numeric in fit
-    warn_of_strangers(encoder, X)
     return both
 
 

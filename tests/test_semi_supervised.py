@@ -253,6 +253,11 @@ def test_categories_that_are_all_new_are_told(transductive):
     other = X[20:].assign(kind=X["kind"].str.title())
     with pytest.warns(UserWarning, match="'kind' holds no category that fit has seen.*'Yes'"):
         told = classifier.predict_proba(other)
+    task = X[:20], np.arange(20) % 2, other
+    for call in (lambda: classifier.transform(other), lambda: classifier.predict_batch([task])):
+        with pytest.warns(UserWarning, match="'kind' holds no category") as warned:
+            call()
+        assert len(warned) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         if not transductive:
