@@ -45,7 +45,7 @@ class DrawingTables:
     names = ("Omniglot",)
 
     def __init__(self, folder):
-        self.drawings, y = characters(folder, "train").dataset[1:]
+        self.drawings, y = characters(folder, "train").dataset[1:3]
         self.rows_of = [np.flatnonzero(y == c) for c in range(y.max() + 1)]
         plain = Drawings(SIDE, augment=False)(self.drawings[::4], y[::4], None)
         self.axes = {b: PCA(N_COMPONENTS, random_state=0).fit(blurred(plain, b)) for b in BLURS}

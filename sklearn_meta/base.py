@@ -83,11 +83,11 @@ class MetaEstimator(BaseEstimator):
         Parameters
         ----------
         datasets : mapping, iterable or source
-            Pairs ``(X, y)`` of arrays or DataFrames, in a list or in a dict by name;
-            :class:`sklearn_meta.tasks.Dataset` items; or anything with ``draw(rng) -> Dataset``,
-            such as :class:`sklearn_meta.tasks.TablePrior` and
-            :class:`sklearn_meta.tasks.RegressionPrior`, or a :class:`sklearn_meta.tasks.Mixture`
-            of these.
+            Pairs ``(X, y)`` of arrays or DataFrames, in a list or in a dict by name, where -1 (of
+            regression NaN) marks rows without a label, which the estimators that know such rows
+            read; :class:`sklearn_meta.tasks.Dataset` items; or anything with ``draw(rng) ->
+            Dataset``, such as :class:`sklearn_meta.tasks.TablePrior`,
+            :class:`~sklearn_meta.tasks.RegressionPrior` or a :class:`~sklearn_meta.tasks.Mixture`.
         validation_datasets : as ``datasets``, default=None
             Tasks drawn from them decide which weights are kept, and when to stop. Without them
             the last weights are kept.

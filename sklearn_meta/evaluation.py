@@ -256,10 +256,10 @@ def _episodes(collection, splits, random_state, failures, bar):
 
 def _labelled_rows(table):
     """Rows with a label, and the labels as an array of numbers or strings."""
+    if hasattr(table, "name"):  # a Dataset
+        table = table[1:3]
     if not isinstance(table, tuple | list) or len(table) not in (2, 3):
         raise ValueError(f"it must be a pair (X, y), got {type(table).__name__}.")
-    if hasattr(table, "name"):  # a Dataset
-        table = table[1:]
     X, y, metadata = (*table, None)[:3]
     y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
     check_consistent_length(X, y)

@@ -22,7 +22,7 @@ def draws(n_draws, seed=0, **parameters):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_draw_is_a_sound_table(family):
-    for name, X, y in draws(80, families=(family,)):
+    for name, X, y, _ in draws(80, families=(family,)):
         assert name == f"prior-{family}"
         assert X.dtype == y.dtype == np.float32
         assert len(X) == 150 and y.shape == (150,) and 2 <= X.shape[1] <= 30
@@ -36,7 +36,7 @@ def test_smallest_and_widest_tables(family):
     for n_columns in (2, 3, 100):
         for n_rows in (10, 40):
             parameters = {"n_rows": n_rows, "n_columns": (n_columns,) * 2, "families": (family,)}
-            for _, X, y in draws(10, **parameters):
+            for _, X, y, _ in draws(10, **parameters):
                 assert X.shape == (n_rows, n_columns)
                 assert len(np.unique(y)) > 1 and np.isfinite(y).all()
 
@@ -80,7 +80,7 @@ def r_squared(X, y, rng, n_labelled=100):
 def test_columns_tell_the_target(family):
     """Targets are learnable in each family, from hopeless to easy."""
     rng = np.random.default_rng(0)
-    found = [r_squared(X, y, rng) for _, X, y in draws(40, families=(family,))]
+    found = [r_squared(X, y, rng) for _, X, y, _ in draws(40, families=(family,))]
     assert np.median(found) > 0.1
     assert np.quantile(found, 0.1) < 0.15 and np.quantile(found, 0.9) > 0.5
 

@@ -386,7 +386,7 @@ def test_a_callback_of_validation_needs_some():
 def test_minus_one_beside_one_class_is_explained():
     X, y = IRIS
     signs = np.where(y > 0, 1, -1)
-    with pytest.raises(ValueError, match="1 class.* marked -1, were left out: where -1 is a class"):
+    with pytest.raises(ValueError, match="1 class.* marked -1, are of none: where -1 is a class"):
         small().meta_fit([(X, signs)], max_steps=1, verbose=False)
     small().meta_fit([(X, signs, {"task": "classification"})], max_steps=1, verbose=False)
 

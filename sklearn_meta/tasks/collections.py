@@ -78,6 +78,8 @@ _READERS = {".parquet": _read_parquet, ".csv": _read_csv, ".arff": _read_arff}
 class Folder(Mapping):
     """Tables in the files of a folder: parquet, CSV or ARFF, the last column the target.
 
+    Where a row's target is a gap it has no label, as in :func:`as_dataset`.
+
     Of CSV, cells are separated by commas, and "None" and "null" are text in a column of text: empty
     cells and "NA", "N/A" or "NaN" are its gaps; a first column without a name that numbers the rows
     is left out. Needs pandas, and pyarrow for parquet:
@@ -186,8 +188,7 @@ class Folder(Mapping):
                 f"Dataset {name!r}: {file} has no column beside the target. Of CSV, commas must "
                 "stand between the cells."
             )
-        frame = frame[frame.iloc[:, -1].notna()].reset_index(drop=True)
-        if not len(frame):
+        if frame.iloc[:, -1].isna().all():
             raise ValueError(
                 f"Dataset {name!r}: the last column of {file} is the target and has no value: fill "
                 "it in, or put the target last."
@@ -337,7 +338,11 @@ def _as_raw(item):
     """A table of a collection with what is known of it."""
     if isinstance(item, Dataset):
         task = "regression" if item.y.dtype.kind == "f" else "classification"
-        return RawTable(item.X, item.y, {"task": task})
+        X, y = item.X, item.y
+        if item.unlabelled is not None:
+            gaps = np.full((len(item.unlabelled), *y.shape[1:]), np.nan)
+            X, y = np.vstack([X, item.unlabelled]), np.concatenate([y, gaps])
+        return RawTable(X, y, {"task": task})
     X, y, metadata = (*item, None)[:3]
     return RawTable(X, y, metadata or {})
 

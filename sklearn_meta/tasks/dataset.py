@@ -41,11 +41,16 @@ class Dataset(NamedTuple):
     y : ndarray of shape (n_rows,)
         int64 class codes 0 to ``n_classes - 1``, every one of which occurs; or float32 values of
         a regression target, which classification tasks cut into classes.
+
+    unlabelled : ndarray of shape (n_unlabelled, n_columns), float32, default=None
+        Attributes of rows whose label nobody knows (paper 000, section 3.1). Tasks may read
+        them, and none is asked for.
     """
 
     name: str
     X: np.ndarray
     y: np.ndarray
+    unlabelled: np.ndarray | None = None
 
     @property
     def n_classes(self):
@@ -64,16 +69,17 @@ def column_as_target(dataset, rng):
     Returns
     -------
     Dataset or None
-        A regression table of the rows that have a value; None if there is no such column, or no
-        two columns besides.
+        A regression table of the rows that have a value, those without a label among them; None
+        if there is no such column, or no two columns besides.
     """
-    order = rng.permutation(dataset.X.shape[1]) if dataset.X.shape[1] > 2 else ()
+    X = dataset.X if dataset.unlabelled is None else np.vstack([dataset.X, dataset.unlabelled])
+    order = rng.permutation(X.shape[1]) if X.shape[1] > 2 else ()
     # The first rows tell counts of few values from measurements; of sorted rows they tell nothing.
     for n_rows, j in product((200, None), order):
-        column = dataset.X[:, j]
+        column = X[:, j]
         known = np.isfinite(column)
         if len(np.unique(column[known][:n_rows])) >= 10:
-            return Dataset(dataset.name, np.delete(dataset.X[known], j, axis=1), column[known])
+            return Dataset(dataset.name, np.delete(X[known], j, axis=1), column[known])
     return None
 
 

@@ -5,7 +5,7 @@ from numbers import Integral
 import numpy as np
 
 from .batch import collate
-from .dataset import Dataset, Task
+from .dataset import Task
 
 
 def counts_of(given, name):
@@ -93,12 +93,42 @@ class RowSampler:
             return low
         return int(round(np.exp(rng.uniform(np.log(low), np.log(high)))))
 
-    def _attributes(self, X, rows, n_label_columns, rng):
-        """The cells of these rows: some columns, with random signs, some hidden."""
-        n_columns = X.shape[1]
-        most = min(n_columns, max(self.max_cells // len(rows) - n_label_columns, 2))
+    @staticmethod
+    def _n_held_out(n, dataset):
+        """Of n unlabelled rows those with a label: in the table's proportion, at least a half."""
+        if dataset.unlabelled is None:
+            return n
+        share = len(dataset.y) / (len(dataset.y) + len(dataset.unlabelled))
+        return max(round(n * max(share, 0.5)), 1)
+
+    def _task(self, dataset, rows, y, n_labelled, n_unlabelled, n_label_columns, rng):
+        """A task of these rows and labels, filled up with rows whose label nobody knows.
+
+        The latter may be read, and the loss leaves them out (paper 000, section 3.5).
+        """
+        X = dataset.X[rows]
+        n_there = 0 if dataset.unlabelled is None else len(dataset.unlabelled)
+        n_more = min(n_unlabelled - (len(rows) - n_labelled), n_there)
+        if n_more > 0:
+            chosen = rng.choice(len(dataset.unlabelled), n_more, replace=False)
+            places = np.full(n_more, n_labelled)
+            X = np.insert(X, places, dataset.unlabelled[chosen], axis=0)
+            y = np.insert(y, places, np.nan if y.dtype.kind == "f" else -1, axis=0)
+        X = self._attributes(X, n_label_columns, rng)
+        labelled = np.arange(len(y)) < n_labelled
+        task = Task(X, y, labelled, self._context(labelled, rng), n_label_columns)
+        if n_more > 0:  # what may neither be read nor is asked for
+            of_use = task.context | task.has_label
+            X, y, labelled, context = (part[of_use] for part in task[:4])
+            task = Task(X, y, labelled, context, n_label_columns)
+        return task
+
+    def _attributes(self, X, n_label_columns, rng):
+        """The cells of a task's rows: some columns, with random signs, some hidden."""
+        n_rows, n_columns = X.shape
+        most = min(n_columns, max(self.max_cells // n_rows - n_label_columns, 2))
         most = up_to(most, self.column_subset, rng)
-        X = X[np.ix_(rows, rng.permutation(n_columns)[:most])]
+        X = X[:, rng.permutation(n_columns)[:most]]
         if self.flip:
             X = X * rng.choice(np.float32([-1, 1]), size=X.shape[1])
         if rng.random() < self.missing:
@@ -124,7 +154,10 @@ class EpisodeSampler(RowSampler):
         Labelled rows a class; one of them is drawn for each task.
 
     n_unlabelled : int or (int, int), default=20
-        Unlabelled rows a class, or a range from which it is drawn log-uniformly.
+        Unlabelled rows a class, or a range from which it is drawn log-uniformly. Of a table with
+        rows that have no label they are drawn from these, too, in proportion to their number, at
+        most half of them, and more where those with a label are too few; not in tasks of some of
+        the classes, since they may be of another one.
 
     max_classes : int, default=10
         Classes beyond this number are left out at random. Of more than ten the backbone
@@ -202,18 +235,19 @@ class EpisodeSampler(RowSampler):
         n_classes = up_to(min(dataset.n_classes, self.max_classes), self.class_subset, rng)
         classes = rng.choice(dataset.n_classes, n_classes, replace=False)
         shots = int(rng.choice(self.n_shots))
-        labelled, unlabelled = self._rows(dataset.y, classes, shots, rng)
-        rows = np.concatenate([labelled, unlabelled])
-        X = self._attributes(dataset.X, rows, len(classes), rng)
-        code = np.full(dataset.n_classes, -1)
-        code[classes] = np.arange(len(classes))
-        is_labelled = np.arange(len(rows)) < len(labelled)
-        context = self._context(is_labelled, rng)
-        return Task(X, code[dataset.y[rows]], is_labelled, context, len(classes))
-
-    def _rows(self, y, classes, shots, rng):
         n_unlabelled = self._n_unlabelled(rng)
         n_unlabelled = max(min(n_unlabelled, self.max_rows // len(classes) - shots), 1)
+        if len(classes) < dataset.n_classes:
+            dataset = dataset._replace(unlabelled=None)
+        n_held_out = self._n_held_out(n_unlabelled, dataset)
+        labelled, held_out = self._rows(dataset.y, classes, shots, n_held_out, rng)
+        rows = np.concatenate([labelled, held_out])
+        code = np.full(dataset.n_classes, -1)
+        code[classes] = np.arange(len(classes))
+        y, n = code[dataset.y[rows]], n_unlabelled * len(classes)
+        return self._task(dataset, rows, y, len(labelled), n, len(classes), rng)
+
+    def _rows(self, y, classes, shots, n_unlabelled, rng):
         members = [rng.permutation(np.flatnonzero(y == c)) for c in classes]
         # A class with few rows keeps at least one of them to be predicted.
         cuts = [min(shots, max(len(m) - 1, 1)) for m in members]
@@ -246,10 +280,10 @@ def cut_into_classes(dataset, rng):
     y = np.searchsorted(np.quantile(target, np.cumsum(shares)[:-1]), target)
     classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     if len(classes) > 1 and counts.min() > 1:  # repeated values can swallow a class
-        return Dataset(dataset.name, dataset.X, codes.astype(np.int64))
+        return dataset._replace(y=codes.astype(np.int64))
     half = target > np.median(target)
     if half.sum() < 2:
         half = target >= np.median(target)
     if half.all():  # all rows but one are the least
         half = target > target.min()
-    return Dataset(dataset.name, dataset.X, half.astype(np.int64))
+    return dataset._replace(y=half.astype(np.int64))

@@ -133,7 +133,7 @@ class OutlierSampler(RowSampler):
         n_rows = min(self._n_unlabelled(rng), most, len(usual) + len(odd))
         n_odd = min(self._n_odd(n_rows, rng), len(odd))
         usual, odd = usual[: n_rows - n_odd], odd[:n_odd]
-        X = self._attributes(dataset.X, np.concatenate([usual, odd]), 1, rng)
+        X = self._attributes(dataset.X[np.concatenate([usual, odd])], 1, rng)
         y = np.repeat([0, 1], [len(usual), n_odd])
         if is_altered and n_odd:
             X[len(usual) :] = alter(X[len(usual) :], X[: len(usual)], rng)

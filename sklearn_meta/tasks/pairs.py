@@ -18,14 +18,14 @@ def as_dataset(X, y, name="dataset", metadata=None):
     X : array-like or DataFrame of shape (n_rows, n_columns)
         An infinite cell is taken for a missing one: of many tables one bad cell ends no training.
     y : array-like of shape (n_rows,) or (n_rows, 1)
-        Class labels or values of a regression target. Rows without one are left out. Only with the
-        task "regression" may there be several columns of them. A target of which float32 would
-        swallow the variation, as of dates in seconds, comes less its mean; one below 1e-30 times a
-        power of two.
+        Class labels or values of a regression target. Rows without one become the ``unlabelled``
+        of the dataset. Only with the task "regression" may there be several columns of them. A
+        target of which float32 would swallow the variation, as of dates in seconds, comes less its
+        mean; one below 1e-30 times a power of two.
     name : str, default="dataset"
     metadata : dict, default=None
         ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
-        and label -1 marks unlabelled rows, which are left out.
+        and label -1 marks unlabelled rows.
 
     Returns
     -------
@@ -46,7 +46,8 @@ def as_dataset(X, y, name="dataset", metadata=None):
         y = np.ldexp(y, np.where(exponent < -100, -exponent, 0))
         rounding = np.abs(y.astype(np.float32) - y).max(0, initial=0)
         y = (y - np.where(rounding > 1e-4 * y.std(0), y.mean(0), 0)).astype(np.float32)
-    return Dataset(name, _single_precision(TableEncoder().fit_transform(X)[labelled]), y)
+    X = _single_precision(TableEncoder().fit_transform(X))
+    return Dataset(name, X[labelled], y, None if labelled.all() else X[~labelled])
 
 
 def rows_as_they_are(X, y, name="dataset", metadata=None):
@@ -58,7 +59,7 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
         Finite numbers, such as pixels. Bytes stay bytes, as what renders images takes them; all
         else becomes float32.
     y, name, metadata
-        As of :func:`as_dataset`, but a target stays as it is.
+        As of :func:`as_dataset`, but a target stays as it is, and rows without one are left out.
 
     Returns
     -------
@@ -95,8 +96,8 @@ def _labelled_rows(X, y, name, metadata):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
     labelled, y = labels_of(y, name, metadata)
     if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
-        marked = " Rows without a label, or marked -1, were left out: where -1 is a class say so "
-        marked += "by (X, y, {'task': 'classification'})."
+        marked = " Rows without a label, or marked -1, are of none: where -1 is a class say so by "
+        marked += "(X, y, {'task': 'classification'})."
         told = "" if labelled.all() else marked
         raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.{told}")
     return X, labelled, y

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .dataset import Task, column_as_target
+from .dataset import column_as_target
 from .episodes import RowSampler, counts_of
 
 # Bound of held-out targets in training, in labelled standard deviations: labelled rows that
@@ -53,7 +53,9 @@ class RegressionSampler(RowSampler):
         rows keeps one to be predicted.
 
     n_unlabelled : int or (int, int), default=(20, 100)
-        Unlabelled rows in all, or a range from which their number is drawn log-uniformly.
+        Unlabelled rows in all, or a range from which their number is drawn log-uniformly. Of a
+        table with rows that have no target they are drawn from these, too, in proportion to their
+        number, at most half of them, and more where those with a target are too few.
 
     max_rows : int, default=150
         Bound on the rows of a task: unlabelled rows are left out above it.
@@ -132,12 +134,14 @@ class RegressionSampler(RowSampler):
             dataset = self._turned(dataset, rng)
         n_labelled = max(min(int(rng.choice(self.n_shots)), len(dataset.y) - 1), 1)
         n_unlabelled = max(min(self._n_unlabelled(rng), self.max_rows - n_labelled), 1)
-        rows = rng.permutation(len(dataset.y))[: n_labelled + n_unlabelled]
-        labelled = np.arange(len(rows)) < n_labelled
-        X = self._attributes(dataset.X, rows, n_targets(dataset.y), rng)
-        context = self._context(labelled, rng)
-        y = self._targets(dataset.y, rows, n_labelled, rng)
-        return Task(X, y, labelled, context, n_targets(y))
+        n_held_out = self._n_held_out(n_unlabelled, dataset)
+        rows = rng.permutation(len(dataset.y))[: n_labelled + n_held_out]
+        y = dataset.y.astype(np.float64)
+        # The table's unit: what "1" means where all labelled rows are alike.
+        spread = y.std(axis=0)
+        y = (y / np.where(spread > 0, spread, 1))[rows]
+        task = self._task(dataset, rows, y, n_labelled, n_unlabelled, n_targets(y), rng)
+        return task._replace(y=self._standardised(task.y, n_labelled, rng))
 
     def check_dataset(self, dataset):
         """Refuse a table of which there are no tasks, as ``draw`` would.
@@ -165,11 +169,7 @@ class RegressionSampler(RowSampler):
             )
         return turned
 
-    def _targets(self, y, rows, n_labelled, rng):
-        y = y.astype(np.float64)
-        # The table's unit: what "1" means where all labelled rows are alike.
-        spread = y.std(axis=0)
-        y = (y / np.where(spread > 0, spread, 1))[rows]
+    def _standardised(self, y, n_labelled, rng):
         mean, scale = target_scale(y[:n_labelled])
         y = (y - mean) / scale
         y[n_labelled:] = np.clip(y[n_labelled:], -CLIP, CLIP)

@@ -279,19 +279,31 @@ class _Checked:
         return dataset
 
 
+def _known_apart(name, dataset):
+    """A Dataset as it was given, with rows that have no label among its unlabelled ones."""
+    X, y, unlabelled = dataset[1:]
+    if len(X) != len(y):
+        raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
+    if unlabelled is not None and np.shape(unlabelled)[1:] != X.shape[1:]:
+        raise ValueError(
+            f"Dataset {name!r}: unlabelled has shape {np.shape(unlabelled)} and X {X.shape}: they "
+            "need the same columns."
+        )
+    if y.dtype.kind == "b":
+        y = y.astype(np.int64)
+    known = ~np.isnan(y.reshape(len(y), -1)).any(1) if y.dtype.kind == "f" else y >= 0
+    if not known.all():
+        more = X[~known] if unlabelled is None else np.concatenate([X[~known], unlabelled])
+        X, y, unlabelled = X[known], y[known], more
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError(f"Dataset {name!r} has an infinite target: remove its rows.")
+    return Dataset(dataset.name, X, y, unlabelled)
+
+
 def _dataset(name, item, task, make):
     """One item of a collection, encoded and checked."""
     if isinstance(item, Dataset):
-        dataset = item._replace(y=one_column(item.y))
-        if len(dataset.X) != len(dataset.y):
-            raise ValueError(f"Dataset {name!r}: X has {len(item.X)} rows and y has {len(item.y)}.")
-        if dataset.y.dtype.kind == "b":
-            dataset = dataset._replace(y=dataset.y.astype(np.int64))
-        if dataset.y.dtype.kind == "f":  # rows without a target are left out, as of a pair
-            known = ~np.isnan(dataset.y.reshape(len(dataset.y), -1)).any(1)
-            dataset = dataset._replace(X=dataset.X[known], y=dataset.y[known])
-            if not np.isfinite(dataset.y).all():
-                raise ValueError(f"Dataset {name!r} has an infinite target: remove its rows.")
+        dataset = _known_apart(name, item._replace(y=one_column(item.y)))
     else:
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):
             raise ValueError(
