@@ -128,7 +128,7 @@ class RowSampler:
         n_rows, n_columns = X.shape
         most = min(n_columns, max(self.max_cells // n_rows - n_label_columns, 2))
         most = up_to(most, self.column_subset, rng)
-        X = X[:, rng.permutation(n_columns)[:most]]
+        X = X.take(rng.permutation(n_columns)[:most], axis=1)
         if self.flip:
             X = X * rng.choice(np.float32([-1, 1]), size=X.shape[1])
         if rng.random() < self.missing:

@@ -136,12 +136,10 @@ class RegressionSampler(RowSampler):
         n_unlabelled = max(min(self._n_unlabelled(rng), self.max_rows - n_labelled), 1)
         n_held_out = self._n_held_out(n_unlabelled, dataset)
         rows = rng.permutation(len(dataset.y))[: n_labelled + n_held_out]
-        y = dataset.y.astype(np.float64)
-        # The table's unit: what "1" means where all labelled rows are alike.
-        spread = y.std(axis=0)
-        y = (y / np.where(spread > 0, spread, 1))[rows]
+        y = np.zeros((len(rows), *dataset.y.shape[1:]), dtype=np.float32)
         task = self._task(dataset, rows, y, n_labelled, n_unlabelled, n_targets(y), rng)
-        return task._replace(y=self._standardised(task.y, n_labelled, rng))
+        task.y[task.has_label] = self._targets(dataset.y, rows, n_labelled, rng)
+        return task
 
     def check_dataset(self, dataset):
         """Refuse a table of which there are no tasks, as ``draw`` would.
@@ -169,7 +167,11 @@ class RegressionSampler(RowSampler):
             )
         return turned
 
-    def _standardised(self, y, n_labelled, rng):
+    def _targets(self, y, rows, n_labelled, rng):
+        y = y.astype(np.float64)
+        # The table's unit: what "1" means where all labelled rows are alike.
+        spread = y.std(axis=0)
+        y = (y / np.where(spread > 0, spread, 1))[rows]
         mean, scale = target_scale(y[:n_labelled])
         y = (y - mean) / scale
         y[n_labelled:] = np.clip(y[n_labelled:], -CLIP, CLIP)
