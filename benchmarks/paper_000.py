@@ -16,8 +16,9 @@ import paper_000_report as report
 import torch
 from arguments import add_folder, check_names, count
 from paper_000_data import data_of, training_sampler
+from paper_000_embeddings import run_embeddings
 from paper_000_grid import OURS, TABLES, Cell, axis_value
-from paper_000_training import new_learner, run_cell, seconds_per_step
+from paper_000_training import new_learner, run_cell, seconds_a_batch, seconds_per_step
 from results_folder import place_of
 
 #: What --quick sets: too little to learn anything.
@@ -99,12 +100,14 @@ def main(arguments=None):
         # The times of Table 3 are told as ratios to that of Ours.
         methods = [m for m in table.methods if m.name in wanted or (key == "3" and m == OURS)]
         stem = options.output / f"table_{key}"
-        if table.axis:
+        if table.axis or key == "5":
             stem = options.output / f"figure_{key}"
         if table.kind == "circle_spiral" and options.fresh:
             stem = stem.with_name(f"{stem.name}_fresh")
         if key == "3":
             run_times(table, methods, stem, options)
+        elif key == "5":
+            run_embeddings(table, methods, data_name(table.kind, options), stem, options)
         elif methods:
             run_table(key, table, methods, stem, options)
 
@@ -139,19 +142,17 @@ def run_table(key, table, methods, stem, options):
 
 def run_times(table, methods, stem, options):
     """Time a few steps of each method in turn, on the same tasks."""
-    cells = [Cell(m, data_name(table.kind, options), 0) for m in methods if m.backbone]
+    cells = [Cell(m, data_name(table.kind, options), 0) for m in methods]
     data = data_of(cells[0], options)
     # The paper's times are those of 3 shots.
     sampler = training_sampler(cells[0], (3,), options.max_cells)
-    turns = [
-        {
-            cell.method.name: seconds_per_step(
-                new_learner(cell), data.train, sampler, cell, options
-            )
-            for cell in cells
-        }
-        for _ in range(options.turns)
-    ]
+
+    def seconds(cell):
+        if cell.method.backbone is None:
+            return seconds_a_batch(cell, data.train, sampler, options)
+        return seconds_per_step(new_learner(cell), data.train, sampler, cell, options)
+
+    turns = [{cell.method.name: seconds(cell) for cell in cells} for _ in range(options.turns)]
     rows = report.time_table(pd.DataFrame(turns))
     rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
     stem.with_suffix(".md").write_text(report.time_to_markdown(table, rows))

@@ -172,6 +172,11 @@ TABLES = {
     "4": Table(
         f"Table 4: mean squared error on {REAL}", "regression", (10, 15, 20), methods=REGRESSION
     ),
+    "5": Table(
+        "Figures 4 and 5: Circle and Spiral, and embeddings of their rows",
+        "circle_spiral",
+        methods=tuple(m for m in CLASSIFICATION if m.name in ("HML", "Proto", "Ours")),
+    ),
     "6a": Table(
         "Figure 6 (a)",
         "tables",
@@ -264,8 +269,10 @@ PAPER = {
     },
 }
 
-#: Table 3: hours of training on a GTX 1080Ti, of the methods that are meta-trained.
+#: Table 3: hours of training on a GTX 1080Ti.
 PAPER_HOURS = {
+    "GP": 3.0,
+    "LP": 2.3,
     "MAML": 18.6,
     "Proto": 2.0,
     "HML": 7.6,

@@ -184,7 +184,8 @@ def time_to_markdown(table, rows):
         f"### {table.title}",
         "",
         "CPU time over that of Ours in the same turn: median (lowest to highest), and the ratio "
-        "of the paper's hours on a GPU.",
+        "of the paper's hours on a GPU. Of GP and LP, which have no steps, a batch of training "
+        "tasks with one of the kernels to choose from.",
         "",
         "| method | ms a step | ratio | paper |",
         "|---|---:|---:|---:|",

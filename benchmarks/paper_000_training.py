@@ -23,7 +23,7 @@ from sklearn_meta.heads import HEADS
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import collate
 from sklearn_meta.training import meta_train
-from sklearn_meta.weights import save_learner
+from sklearn_meta.weights import load_learner, save_learner
 
 #: Looks at the validation tasks in a training.
 N_LOOKS = 10
@@ -96,6 +96,12 @@ def run_cell(cell, shots, options):
     rows.to_csv(partial, index=False, float_format="%.6g")
     partial.replace(done)
     return rows
+
+
+def learner_of(cell, shots, options):
+    """The meta-trained learner of a cell, whose scores are computed, too, if they are not there."""
+    run_cell(cell, shots, options)
+    return load_learner(options.cache / name_of(cell, shots, options) / "learner.safetensors")
 
 
 def name_of(cell, shots, options):
@@ -201,6 +207,20 @@ def trained(cell, shots, data, options, folder):
         seed=cell.split,
     )
     return learner, facts
+
+
+def seconds_a_batch(cell, source, sampler, options):
+    """CPU seconds of GP or LP for a batch of training tasks, with one of the kernels to choose.
+
+    They have no steps: to choose a kernel is to predict such batches with each of them.
+    """
+    rng = np.random.default_rng(cell.split)
+    tasks = [sampler.draw(source.draw(rng), rng) for _ in range(options.batch_size)]
+    method, grid = KERNELS[cell.method.name]
+    start = time.process_time()
+    for task in tasks:
+        method(task, *grid[len(grid) // 2])
+    return time.process_time() - start
 
 
 def seconds_per_step(learner, source, sampler, cell, options):

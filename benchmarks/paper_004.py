@@ -1,8 +1,9 @@
-"""Tables 3 and 5 of paper 004 on Meta-LSTMs: text classification and sequence tagging.
+"""Tables 3 and 5 and the figures of paper 004 on Meta-LSTMs: classification and tagging.
 
     python benchmarks/paper_004.py --table 3 --parts single multi transfer
     python benchmarks/paper_004.py --table 5 --tagging crossner
     python benchmarks/paper_004.py --table curve --domains books music
+    python benchmarks/paper_004.py --table change
     python benchmarks/paper_004.py --quick
 
 benchmarks/README.md says what is measured and how to read it. Each score (data x part x model x
@@ -20,6 +21,7 @@ import pandas as pd
 import paper_004_report as report
 import torch
 from arguments import add_folder, count
+from paper_004_change import DOMAIN, figure_4
 from paper_004_peers import SharedAlone, SpreadLabels
 from results_folder import place_of
 from sklearn.base import clone
@@ -75,7 +77,7 @@ OF_TABLES = {
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--table", choices=["3", "5", "curve"], default="3", help="[3]")
+    add("--table", choices=list(COMMANDS), default="3", help="[3]")
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="of table 3 [all]")
     models = list(dict.fromkeys(model for part in PARTS.values() for model in part))
     add("--models", nargs="+", choices=models, metavar="MODEL", help="of table 3, these only")
@@ -123,12 +125,7 @@ def main(arguments=None):
     options = parse_arguments(arguments)
     torch.set_num_threads(1)  # so that no training waits for another's threads
     options.output.mkdir(parents=True, exist_ok=True)
-    if options.table == "3":
-        table_3(options)
-    elif options.table == "5":
-        table_5(options)
-    else:
-        curve(options)
+    COMMANDS[options.table](options)
 
 
 def protocol(options, domains, *names):
@@ -377,6 +374,16 @@ def curve(options):
     report.draw_curve(rows, options.output)
 
 
+def change(options):
+    """Figure 4: what a Meta-LSTM that is trained on all domains generates, word by word."""
+    train, valid = (reviews(options, split) for split in ("train", "valid"))
+    readers = {}
+    for model in ("meta_lstm", "ssp_mtl"):
+        trained = jointly(classifier(model, 0, options), train, valid, options)
+        readers[model] = trained.estimators_[DOMAIN]
+    figure_4(readers, train, valid[DOMAIN], options.output)
+
+
 def peer(method, X, options):
     if method == ENGLISH:
         return MetaLSTMClassifier(ENGLISH, max_length=options.max_length)
@@ -387,6 +394,8 @@ def peer(method, X, options):
         return SpreadLabels(words)
     return make_pipeline(words, LogisticRegression(C=10))
 
+
+COMMANDS = {"3": table_3, "5": table_5, "curve": curve, "change": change}
 
 if __name__ == "__main__":
     main()

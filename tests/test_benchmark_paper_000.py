@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_000
 import paper_000_data as data
+import paper_000_embeddings as embeddings
 import paper_000_report as report
 import paper_000_training as training
 from paper_000_grid import ABLATIONS, CLASSIFICATION, OURS, PAPER, REGRESSION, TABLES, Cell
@@ -191,14 +192,39 @@ def test_tables_in_one_command(folder, tmp_path):
 
 
 def test_figures_and_times(folder, tmp_path):
-    results = run(folder, tmp_path, "--only", "3", "6a", "--methods", "Proto", "Ours")
+    results = run(folder, tmp_path, "--only", "3", "6a", "--methods", "GP", "LP", "Proto", "Ours")
     times = pd.read_csv(results / "table_3.csv").set_index("method")
     assert times.loc["Ours", "ratio"] == 1 and times.loc["Proto", "paper"] == pytest.approx(2 / 9.9)
+    assert times.loc["LP", "paper"] == pytest.approx(2.3 / 9.9) and (times["lowest"] > 0).all()
     assert pd.read_csv(results / "figure_6a_summary.csv")["x"].nunique() == 3
     fresh = run(folder, tmp_path, "--only", "2a", "--fresh", "--methods", "w/oRes")
     assert (fresh / "table_2a_fresh.md").is_file()
     run(folder, tmp_path, "--only", "3", "--methods", "Proto")  # as ratios to Ours all the same
     assert list(pd.read_csv(results / "table_3.csv")["method"]) == ["Proto", "Ours"]
+
+
+def test_embeddings_are_drawn_and_scored(folder, tmp_path):
+    results = run(folder, tmp_path, "--only", "5", "--fresh")
+    rows = pd.read_csv(results / "figure_5_fresh.csv")
+    assert set(rows["method"]) == {"attributes", "HML", "Proto", "Ours"}
+    assert (rows.groupby(["method", "figure"]).size() == 4).all()  # --quick has four tasks
+    assert rows["silhouette"].between(-1, 1).all()
+    assert (rows["accuracy"].isna() == (rows["method"] == "attributes")).all()
+    text = (results / "figure_5_fresh.md").read_text()
+    mean = rows[(rows["method"] == "Ours") & (rows["figure"] == "spiral")].mean(numeric_only=True)
+    (line,) = (line for line in text.splitlines() if line.startswith("| Ours |"))
+    assert f"{mean['silhouette']:.3f}" in line and f"{mean['accuracy']:.3f}" in line
+    for name in ("figure_4.png", "figure_5_fresh.png"):
+        assert (results / name).stat().st_size > 0
+
+
+@pytest.mark.parametrize("kind, n_columns, n_classes", [("circle", 4, 2), ("spiral", 6, 5)])
+def test_tasks_of_embeddings_are_those_of_the_papers_figure(kind, n_columns, n_classes):
+    task = embeddings.draw_task(kind, n_columns, 0)
+    assert task.X.shape == (23 * n_classes, n_columns) and task.context.all()
+    assert (np.bincount(task.y[task.labelled]) == 3).all()
+    assert (np.bincount(task.y[~task.labelled]) == 20).all()
+    assert not np.array_equal(task.X, embeddings.draw_task(kind, n_columns, 1).X)
 
 
 def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):

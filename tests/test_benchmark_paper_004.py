@@ -14,6 +14,7 @@ pytest.importorskip("matplotlib")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_004
+import paper_004_change
 import text_speed
 import word_vectors
 
@@ -50,6 +51,10 @@ def run(folder, tmp_path, *more):
         ]
     )
     return tmp_path / "out"
+
+
+def options_of(folder):
+    return paper_004.parse_arguments(["--quick", "--folder", str(folder)])
 
 
 def test_table_3_is_computed_once(folder, tmp_path, monkeypatch):
@@ -165,6 +170,38 @@ def test_table_5_and_the_curve(folder, tmp_path):
     assert "| mean of 1 domains |" in (out / "curve.md").read_text()
     with pytest.raises(SystemExit, match="'book' is none of books, music, toys_games"):
         run(folder, tmp_path, "--table", "curve", "--domains", "book")
+
+
+def test_figure_4_looks_at_every_text_of_toys(folder, tmp_path, capsys):
+    out = run(folder, tmp_path, "--table", "change")
+    rows = pd.read_csv(out / "figure_4.csv")
+    odds = paper_004_change.log_odds(paper_004.reviews(options_of(folder), "train"))
+    # Three words a text, the first of which, "the", has no change.
+    assert set(rows["word"]) == {"toys_games", *WORDS[0], *WORDS[1]} & set(odds)
+    assert rows["text"].nunique() == 8 and np.isfinite(rows["change"]).all()
+    assert (out / "figure_4.png").stat().st_size > 1000
+    assert (out / "figure_4.md").read_text() in capsys.readouterr().out
+
+
+def test_words_have_the_log_odds_of_the_texts_that_hold_them():
+    texts = ["good good film"] * 30 + ["bad film"] * 20 + ["rare"]
+    y = np.repeat([1, 0, 1], [30, 20, 1])
+    odds = paper_004_change.log_odds({"a": (texts[:25], y[:25]), "b": (texts[25:], y[25:])})
+    assert set(odds) == {"good", "film", "bad"}
+    shares = {"good": (1 / 22, 31 / 33), "bad": (21 / 22, 1 / 33), "film": (21 / 22, 31 / 33)}
+    for word, (negative, positive) in shares.items():
+        expected = np.log(positive / (1 - positive)) - np.log(negative / (1 - negative))
+        assert odds[word] == pytest.approx(expected)
+
+
+def test_changes_are_told_by_how_much_words_speak_for_a_label():
+    rows = [("a", "w", sign * odds, odds) for odds in (0.1, 0.3, 2) for sign in (1, -1)]
+    rows += [("b", "w", odds, -odds) for odds in (0.1, 0.3, 2)]
+    told = paper_004_change.to_markdown(
+        pd.DataFrame(rows, columns=["text", "word", "log_odds", "change"])
+    )
+    assert "| 0 to 0.25 | 3 | 0.033 ± 0.067 |" in told and "| 1 to inf | 3 | 0.667" in told
+    assert "0.000 ± 1.000 over 2 texts, positive in 0.50 of them" in told
 
 
 def test_scores_of_taggers_depend_on_fine_tuning(folder, tmp_path, monkeypatch):

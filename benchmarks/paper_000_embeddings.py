@@ -1,0 +1,115 @@
+"""Figures 4 and 5 of paper 000: Circle and Spiral, and what methods make of their rows."""
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from paper_000_data import BALANCED, PLAIN
+from paper_000_grid import Cell
+from paper_000_training import attributes, learner_of
+from sklearn.manifold import TSNE
+from sklearn.metrics import silhouette_score
+
+from sklearn_meta.inspection.drawing import colours, scatter
+from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, collate
+
+#: Labelled and unlabelled rows a class of both figures.
+SHOTS, N_UNLABELLED = 3, 20
+#: Figure 5's tasks, and how many columns they have.
+N_COLUMNS = {"circle": 4, "spiral": 6}
+ATTRIBUTES = "attributes"
+
+
+def draw_task(kind, n_columns, seed):
+    """A task of which no training stream has drawn the table."""
+    rng = np.random.default_rng([2026, 5, seed])
+    table = CircleSpiral((n_columns, n_columns), SHOTS + N_UNLABELLED, kinds=(kind,)).draw(rng)
+    return EpisodeSampler((SHOTS,), N_UNLABELLED, **PLAIN, **BALANCED).draw(table, rng)
+
+
+@torch.inference_mode()
+def embedded(learner, task):
+    """Embeddings of a task's rows, flat, and the classes predicted."""
+    z, logits = learner.embed_and_predict(**collate([task])[0])
+    return z[0].flatten(1).double().numpy(), logits[0].argmax(-1).numpy()
+
+
+def run_embeddings(table, methods, data, stem, options):
+    """Train the methods as for Table 1 (a), score their embeddings, and draw two of them.
+
+    Writes, beside ``stem`` (.csv, .md, .png), figure_4.png.
+    """
+    learners = {m.name: learner_of(Cell(m, data, 0), table.shots, options) for m in methods}
+    rows = []
+    for kind, n_columns in N_COLUMNS.items():
+        for seed in range(options.n_test):
+            task = draw_task(kind, n_columns, seed)
+            where = {"figure": kind, "task": seed}
+            silhouette = silhouette_score(attributes(task), task.y)
+            rows.append(where | {"method": ATTRIBUTES, "silhouette": silhouette})
+            for name, learner in learners.items():
+                z, predicted = embedded(learner, task)
+                hit = (predicted == task.y)[~task.labelled]
+                told = {"silhouette": silhouette_score(z, task.y), "accuracy": hit.mean()}
+                rows.append(where | {"method": name} | told)
+    rows = pd.DataFrame(rows)
+    rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
+    text = to_markdown(table, rows)
+    stem.with_suffix(".md").write_text(text)
+    print(text)
+    plot_original(stem.with_name("figure_4.png"))
+    plot_embeddings(learners, stem.with_suffix(".png"))
+
+
+def to_markdown(table, rows):
+    """Mean and standard error over tasks of each figure's silhouette and accuracy."""
+    n_tasks = rows["task"].nunique()
+    lines = [
+        f"### {table.title}",
+        "",
+        f"Mean ± standard error over {n_tasks} tasks with {SHOTS} labelled and {N_UNLABELLED} "
+        "unlabelled rows a class: silhouette of the true classes, from -1 to 1, and accuracy.",
+        "",
+        "| | " + " | ".join(f"{k}, {n} columns" for k, n in N_COLUMNS.items()) + " |",
+        "|---|" + "---:|" * len(N_COLUMNS),
+    ]
+    for method in rows["method"].unique():
+        cells = [method]
+        for kind in N_COLUMNS:
+            found = rows[(rows["method"] == method) & (rows["figure"] == kind)]
+            told = [_number(found[score]) for score in ("silhouette", "accuracy")]
+            cells.append(", ".join(filter(None, told)))
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _number(scores):
+    scores = scores.dropna()
+    return f"{scores.mean():.3f} ± {scores.sem():.3f}" if len(scores) else ""
+
+
+def plot_original(path):
+    """Figure 4: the two coordinates, without any column of noise."""
+    figure = Figure(figsize=(7, 3.4), layout="constrained")
+    for ax, kind in zip(figure.subplots(1, 2), N_COLUMNS, strict=True):
+        task = draw_task(kind, 2, 0)
+        scatter(ax, task.X, task.y, task.labelled, colours(task.n_label_columns))
+        ax.set(title=kind, xticks=[], yticks=[])
+    figure.savefig(path, dpi=120)
+
+
+def plot_embeddings(learners, path):
+    """Figure 5: t-SNE of the attributes, and of each method's embeddings."""
+    figure = Figure(figsize=(2.6 * (1 + len(learners)), 5.4), layout="constrained")
+    axes = figure.subplots(len(N_COLUMNS), 1 + len(learners))
+    for line, (kind, n_columns) in zip(axes, N_COLUMNS.items(), strict=True):
+        task = draw_task(kind, n_columns, 0)
+        panels = {ATTRIBUTES: attributes(task)}
+        panels |= {name: embedded(learner, task)[0] for name, learner in learners.items()}
+        for ax, (title, points) in zip(line, panels.items(), strict=True):
+            perplexity = min(30, (len(points) - 1) / 3)
+            flat = TSNE(perplexity=perplexity, random_state=0).fit_transform(points)
+            scatter(ax, flat, task.y, task.labelled, colours(task.n_label_columns))
+            ax.set(title=title if line is axes[0] else "", xticks=[], yticks=[])
+        line[0].set_ylabel(f"{kind}, {n_columns} columns")
+    figure.savefig(path, dpi=120)
