@@ -81,10 +81,13 @@ def variant(name, **config):
     return OURS._replace(name=name, backbone_config=config)
 
 
+#: A layer is a block of each attention that there is: with one of them, twice as many layers.
+AS_DEEP = {"n_layers": 6}
+
 ABLATIONS = (
     OURS,
-    variant("ExampleAttn", attribute_attention=False),
-    variant("AttributeAttn", example_attention=False),
+    variant("ExampleAttn", attribute_attention=False, **AS_DEEP),
+    variant("AttributeAttn", example_attention=False, **AS_DEEP),
     variant("w/oObsInd", observed_indicator=False),
     variant("w/oAttLabInd", kind_indicator=False),
     variant("w/oRes", residual=False),
