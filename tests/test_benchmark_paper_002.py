@@ -180,7 +180,9 @@ def test_persistent_memory_goes_on_where_it_was():
     wiped = MemoryLearner(**names)
     wiped.load_state_dict(learner.state_dict())
     x, labels = torch.randn(2, 5, 3), torch.randint(10, (2, 5, 1))
-    torch.testing.assert_close(learner(x, labels), wiped(x, labels))
+    first = learner(x, labels)
+    torch.testing.assert_close(first, wiped(x, labels))
+    first.sum().backward()
     again = learner(x, labels)
     assert (again - wiped(x, labels)).abs().max() > 1e-4
     again.sum().backward()  # not through the batch before, whose graph is gone
@@ -188,6 +190,27 @@ def test_persistent_memory_goes_on_where_it_was():
     torch.testing.assert_close(learner(x, labels), wiped(x, labels))
     learner.train().forget()
     torch.testing.assert_close(learner(x, labels), wiped(x, labels))
+
+
+def test_all_but_the_memory_begins_anew(monkeypatch):
+    """Section 4.2.1 keeps the external memory; what the controller knows ends with the episode."""
+    config = {"n_slots": 8, "slot_size": 4, "n_reads": 2, "width": 6}
+    learner = training.PersistentMemory(inputs="vectors", n_inputs=3, backbone_config=config)
+    begun, present = [], MemoryLearner.present
+
+    def spy(self, x, previous, state=None):
+        begun.append(state)
+        return present(self, x, previous, state)
+
+    monkeypatch.setattr(MemoryLearner, "present", spy)
+    for _ in range(2):
+        learner(torch.randn(2, 5, 3), torch.randint(10, (2, 5, 1)))
+    empty = learner.backbone.empty(2)
+    for state in begun:
+        for part, of_empty in zip(state[:2], empty[:2], strict=True):
+            torch.testing.assert_close(part, of_empty)
+    memories = [torch.cat([part.flatten() for part in state.memory]) for state in begun]
+    assert not torch.equal(*memories)
 
 
 def test_tests_begin_with_an_empty_memory(folder, tmp_path):
@@ -198,6 +221,71 @@ def test_tests_begin_with_an_empty_memory(folder, tmp_path):
 
 
 # The command
+
+
+@pytest.fixture
+def split_of(monkeypatch):
+    """Which characters a source has, by its identity."""
+    splits, characters = {}, training.characters
+
+    def known(folder, split):
+        splits[id(characters(folder, split))] = split
+        return characters(folder, split)
+
+    monkeypatch.setattr(training, "characters", known)
+    return lambda source: splits[id(source)]
+
+
+@pytest.mark.parametrize("recipe, rate", [("adamw", 2e-3), ("averaged", 2e-3), ("paper", 1e-4)])
+def test_networks_train_and_are_looked_at_on_characters_of_their_own(
+    folder, tmp_path, monkeypatch, split_of, recipe, rate
+):
+    options, called = parsed(folder, tmp_path, "--recipe", recipe), {}
+
+    def stop(learner, source, sampler, *, validation_source, **settings):
+        called.update(settings, splits=[split_of(source), split_of(validation_source)])
+        raise InterruptedError
+
+    monkeypatch.setattr(training, "meta_train", stop)
+    with pytest.raises(InterruptedError):
+        training.run_cell(ONEHOT_5, MANN, 0, options)
+    assert called["splits"] == ["train", "valid"] and called["learning_rate"] == rate
+    assert called["optimizer"] == ("rmsprop" if recipe == "paper" else "adamw")
+
+
+def test_scores_are_of_test_characters_each_kind_by_its_name(
+    folder, tmp_path, monkeypatch, split_of
+):
+    (curriculum, _), drawn = TABLES["figure_4"].cells[0], []
+
+    def spy(source, sampler, n, seed):
+        drawn.append((split_of(source), sampler.n_classes, sampler.vectors.augment, n))
+        return []
+
+    monkeypatch.setattr(training, "episodes", spy)
+    monkeypatch.setattr(training, "score_classes", lambda *args: [{"exact": 0.0}])
+    options = parsed(folder, tmp_path)
+    learner = training.build(curriculum, MANN)
+    scores = training.judge_classes(curriculum, MANN, learner, 0, options)
+    assert len(scores) == len(drawn) == 2 * len(curriculum.tests)
+    assert {n for _, (n, _), _, _ in drawn} == {n for n, _ in curriculum.tests}
+    assert max(n for n, _ in curriculum.tests) == 100  # the paper's
+    for score, (split, n_classes, augment, n) in zip(scores, drawn, strict=True):
+        assert split == "test" and n_classes == (score["n_classes"],) * 2
+        assert score["drawings"] == ("augmented" if augment else "as they are")
+        assert n == -(-options.n_test // 4)
+
+
+def test_features_are_of_train_characters_and_no_pixels(folder, tmp_path, monkeypatch, split_of):
+    options, seen = parsed(folder, tmp_path), []
+    monkeypatch.setattr(training, "train", lambda module, loss, draw, *_: seen.append(draw) or [])
+    features = training.features_of(KNN_FEATURES, 0, options)
+    x = torch.rand(2, 3, training.Drawings().width)
+    assert features(x).shape == (2, 3, 32)
+    assert torch.equal(training.features_of(KNN_PIXELS, 0, options)(x), x)
+    cells = seen[0].__closure__
+    (data,) = (cell.cell_contents for cell in cells if hasattr(cell.cell_contents, "y"))
+    np.testing.assert_array_equal(data.X, training.characters(folder, "train").dataset.X)
 
 
 def test_episodes_grow_as_the_task_says():
