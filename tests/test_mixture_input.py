@@ -11,7 +11,7 @@ from test_mixture import ALL_TYPES, LEARNER, double
 
 from sklearn_meta import AmortizedGMM, learner
 from sklearn_meta.tasks import Dataset, Folder, Mixture
-from sklearn_meta.tasks.mixtures import as_point_sets
+from sklearn_meta.tasks.mixtures import MixtureSampler, as_point_sets
 
 RNG = np.random.default_rng(0)
 X_GOOD = RNG.standard_normal((30, 3)) + 4 * RNG.integers(0, 2, (30, 1))
@@ -299,6 +299,30 @@ def test_sets_of_a_collection_and_gaps(tmp_path):
         AmortizedGMM().meta_fit([gap], **quick)
     with pytest.warns(UserWarning, match="1 of 2 datasets are left out.* 'gap' has gaps"):
         AmortizedGMM().meta_fit([gap, whole], **quick)
+
+
+def test_a_folder_without_the_sets_that_are_none(tmp_path):
+    rng = np.random.default_rng(0)
+    points = pd.DataFrame(rng.normal(size=(40, 2)), columns=["a", "b"])
+    points.assign(t=["u", "v"] * 20).to_csv(tmp_path / "sound.csv", index=False)
+    points.assign(t=["u", None] * 20).to_csv(tmp_path / "gaps.csv", index=False)
+    points.assign(b="text", t="u").to_csv(tmp_path / "text.csv", index=False)
+    quick = {"max_steps": 1, "batch_size": 1, "verbose": False}
+    with pytest.warns(UserWarning, match="1 of 3 datasets are left out. Set 'text' is no set of"):
+        assert AmortizedGMM().meta_fit(Folder(tmp_path), **quick).history_
+    with pytest.warns(UserWarning, match="1 of 3 datasets"):
+        sets = as_point_sets(Folder(tmp_path))
+    assert {name: len(dataset.y) for name, dataset in sets.items()} == {"gaps": 20, "sound": 40}
+
+
+def test_a_set_of_thousands_of_columns_takes_no_more_memory_than_a_wide_one():
+    dataset = as_point_sets([np.random.default_rng(0).normal(size=(60, 3000))])["0"]
+    task = MixtureSampler(max_columns=5).draw(dataset, np.random.default_rng(0))
+    assert task.X.shape[1] == task.held_out.shape[1] == 5
+    others = [MixtureSampler(max_columns=5).draw(dataset, np.random.default_rng(i)) for i in (1, 2)]
+    assert not np.array_equal(others[0].X[0], others[1].X[0])
+    wide = {"max_steps": 1, "batch_size": 2, "verbose": False}
+    assert np.isfinite(AmortizedGMM().meta_fit([dataset], **wide).history_[-1]["train_loss"])
 
 
 def test_a_mixture_of_sources_is_read_as_its_parts_are():

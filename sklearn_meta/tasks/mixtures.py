@@ -11,7 +11,7 @@ from sklearn.utils import check_array, check_consistent_length
 from ..cells import is_missing, text_as_objects
 from .dataset import Dataset
 from .pairs import is_continuous
-from .sources import Mixture, Tables, check_source
+from .sources import Mixture, Tables, check_source, usable
 
 #: In the order of their codes in a batch.
 COVARIANCE_TYPES = ("diag", "full", "spherical")
@@ -150,6 +150,8 @@ class MixtureSampler:
     max_cells : (int, int), default=(4000, 60000)
         Range of the bound on points x components x columns of a task, drawn log-uniformly: points
         are left out above it.
+    max_columns : int, default=64
+        Columns beyond this number are left out at random: memory is quadratic in them.
     """
 
     #: What ``strata`` counts, as the history names it.
@@ -162,11 +164,13 @@ class MixtureSampler:
         other_k=0.2,
         max_components=16,
         max_cells=(4000, 60_000),
+        max_columns=64,
     ):
         self.covariance_types = tuple(covariance_types)
         self.other_k = other_k
         self.max_components = max_components
         self.max_cells = max_cells
+        self.max_columns = max_columns
 
     @staticmethod
     def check_dataset(dataset):
@@ -196,6 +200,8 @@ class MixtureSampler:
         """
         self.check_dataset(dataset)
         X = dataset.X[rng.permutation(len(dataset.X))]
+        if X.shape[1] > self.max_columns:
+            X = X[:, rng.choice(X.shape[1], self.max_columns, replace=False)]
         is_target = dataset.y.dtype.kind == "f"  # which is no component
         n_components = 1 if is_target else min(dataset.n_classes, self.max_components)
         if n_components == 1 or rng.random() < self.other_k:
@@ -273,7 +279,8 @@ def as_point_sets(datasets):
     Raises
     ------
     ValueError
-        If there is no set, or one is not a finite array of two dimensions and two points.
+        If there is no set that is a finite array of two dimensions and two points; a warning says
+        which others are left out.
     """
     check_source(datasets)
     if isinstance(datasets, Mixture):
@@ -282,7 +289,7 @@ def as_point_sets(datasets):
         return datasets
     if not isinstance(datasets, Mapping):
         datasets = {str(position): item for position, item in enumerate(datasets)}
-    return Tables({name: _point_set(str(name), item) for name, item in datasets.items()})
+    return Tables(usable(datasets, lambda name: _point_set(str(name), datasets[name])))
 
 
 def _point_set(name, item):
@@ -293,15 +300,19 @@ def _point_set(name, item):
     try:
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     except ValueError as error:
-        raise ValueError(f"Set {name!r} is no set of points: {error}") from error
+        raise ValueError(
+            f"Set {name!r} is no set of points, which are numbers in every column: {error}"
+        ) from error
     y = np.zeros(len(X)) if y is None else np.asarray(text_as_objects(y))
+    check_consistent_length(X, y)
     if (metadata or {}).get("task") == "regression" or is_continuous(y):
         y = np.zeros(len(y))  # a target is no component
     elif is_missing(y).any():
-        raise ValueError(
-            f"Set {name!r} has points without a class: leave out all classes, or none."
-        )
-    check_consistent_length(X, y)
+        if metadata is None:
+            raise ValueError(
+                f"Set {name!r} has points without a class: leave out all classes, or none."
+            )
+        X, y = X[~is_missing(y)], y[~is_missing(y)]  # of a file, the rows that have one
     largest = np.abs(X).max()
     X = X if 1e-100 < largest < 1e100 or largest == 0 else X / largest  # squares are no float64
     X = X - X.mean(0)

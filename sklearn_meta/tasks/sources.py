@@ -155,7 +155,7 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
         datasets = {str(position): item for position, item in enumerate(datasets)}
     if hasattr(datasets, "fetch"):
         datasets.fetch()  # all at once, with a progress bar, and before any process forks
-    tables = _usable(datasets, lambda name: _dataset(str(name), datasets[name], task, make))
+    tables = usable(datasets, lambda name: _dataset(str(name), datasets[name], task, make))
     return Tables(tables, retarget=retarget)
 
 
@@ -180,7 +180,7 @@ def check_draws(source):
         raise ValueError(f"{source!r} is no source: give datasets, or an object with draw(rng).")
 
 
-def _usable(names, load):
+def usable(names, load):
     """What ``load`` makes of each name, where it can; a warning says which are left out, and why.
 
     The warning points at the line that called the function which calls this one.
@@ -234,7 +234,7 @@ def suited(source, sampler):
             check(source[name])
             return source[name]
 
-        return Tables(_usable(source, checked), retarget=source.retarget)
+        return Tables(usable(source, checked), retarget=source.retarget)
     if type(source) is Mixture:
         parts = [
             suited(part, sampler) if weight else part
