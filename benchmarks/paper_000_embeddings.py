@@ -39,26 +39,30 @@ def run_embeddings(table, methods, data, stem, options):
 
     Writes, beside ``stem`` (.csv, .md, .png), figure_4.png.
     """
-    learners = {m.name: learner_of(Cell(m, data, 0), table.shots, options) for m in methods}
+    learners = {
+        (m.name, split): learner_of(Cell(m, data, split), table.shots, options)
+        for split in range(options.splits)
+        for m in methods
+    }
     rows = []
     for kind, n_columns in N_COLUMNS.items():
         for seed in range(options.n_test):
             task = draw_task(kind, n_columns, seed)
             where = {"figure": kind, "task": seed}
             silhouette = silhouette_score(attributes(task), task.y)
-            rows.append(where | {"method": ATTRIBUTES, "silhouette": silhouette})
-            for name, learner in learners.items():
+            rows.append(where | {"method": ATTRIBUTES, "split": 0, "silhouette": silhouette})
+            for (name, split), learner in learners.items():
                 z, predicted = embedded(learner, task)
                 hit = (predicted == task.y)[~task.labelled]
                 told = {"silhouette": silhouette_score(z, task.y), "accuracy": hit.mean()}
-                rows.append(where | {"method": name} | told)
+                rows.append(where | {"method": name, "split": split} | told)
     rows = pd.DataFrame(rows)
     rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
     text = to_markdown(table, rows)
     stem.with_suffix(".md").write_text(text)
     print(text)
     plot_original(stem.with_name("figure_4.png"))
-    plot_embeddings(learners, stem.with_suffix(".png"))
+    plot_embeddings(learners, options.splits, stem.with_suffix(".png"))
 
 
 def to_markdown(table, rows):
@@ -68,15 +72,16 @@ def to_markdown(table, rows):
         f"### {table.title}",
         "",
         f"Mean ± standard error over {n_tasks} tasks with {SHOTS} labelled and {N_UNLABELLED} "
-        "unlabelled rows a class: silhouette of the true classes, from -1 to 1, and accuracy.",
+        "unlabelled rows a class: silhouette of the true classes, from -1 to 1, and accuracy. A "
+        "split is another training.",
         "",
-        "| | " + " | ".join(f"{k}, {n} columns" for k, n in N_COLUMNS.items()) + " |",
-        "|---|" + "---:|" * len(N_COLUMNS),
+        "| | split | " + " | ".join(f"{k}, {n} columns" for k, n in N_COLUMNS.items()) + " |",
+        "|---|---:|" + "---:|" * len(N_COLUMNS),
     ]
-    for method in rows["method"].unique():
-        cells = [method]
+    for (method, split), group in rows.groupby(["method", "split"], sort=False):
+        cells = [method, "" if method == ATTRIBUTES else f"{split}"]
         for kind in N_COLUMNS:
-            found = rows[(rows["method"] == method) & (rows["figure"] == kind)]
+            found = group[group["figure"] == kind]
             told = [_number(found[score]) for score in ("silhouette", "accuracy")]
             cells.append(", ".join(filter(None, told)))
         lines.append("| " + " | ".join(cells) + " |")
@@ -98,18 +103,22 @@ def plot_original(path):
     figure.savefig(path, dpi=120)
 
 
-def plot_embeddings(learners, path):
-    """Figure 5: t-SNE of the attributes, and of each method's embeddings."""
-    figure = Figure(figsize=(2.6 * (1 + len(learners)), 5.4), layout="constrained")
-    axes = figure.subplots(len(N_COLUMNS), 1 + len(learners))
-    for line, (kind, n_columns) in zip(axes, N_COLUMNS.items(), strict=True):
-        task = draw_task(kind, n_columns, 0)
+def plot_embeddings(learners, n_splits, path):
+    """Figure 5: t-SNE of the attributes and of embeddings, a line for each split and task."""
+    lines = [(split, kind) for split in range(n_splits) for kind in N_COLUMNS]
+    names = list(dict.fromkeys(name for name, _ in learners))
+    size = (2.6 * (1 + len(names)), 2.7 * len(lines))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(lines), 1 + len(names))
+    for line, (split, kind) in zip(axes, lines, strict=True):
+        task = draw_task(kind, N_COLUMNS[kind], 0)
         panels = {ATTRIBUTES: attributes(task)}
-        panels |= {name: embedded(learner, task)[0] for name, learner in learners.items()}
+        panels |= {name: embedded(learners[name, split], task)[0] for name in names}
         for ax, (title, points) in zip(line, panels.items(), strict=True):
             perplexity = min(30, (len(points) - 1) / 3)
             flat = TSNE(perplexity=perplexity, random_state=0).fit_transform(points)
             scatter(ax, flat, task.y, task.labelled, colours(task.n_label_columns))
             ax.set(title=title if line is axes[0] else "", xticks=[], yticks=[])
-        line[0].set_ylabel(f"{kind}, {n_columns} columns")
+        of_split = f", split {split}" if n_splits > 1 else ""
+        line[0].set_ylabel(f"{kind}, {N_COLUMNS[kind]} columns{of_split}")
     figure.savefig(path, dpi=120)

@@ -207,7 +207,7 @@ def test_embeddings_are_drawn_and_scored(folder, tmp_path):
     results = run(folder, tmp_path, "--only", "5", "--fresh")
     rows = pd.read_csv(results / "figure_5_fresh.csv")
     assert set(rows["method"]) == {"attributes", "HML", "Proto", "Ours"}
-    assert (rows.groupby(["method", "figure"]).size() == 4).all()  # --quick has four tasks
+    assert (rows.groupby(["method", "figure"]).size() == 4).all()  # --quick: four tasks, one split
     assert rows["silhouette"].between(-1, 1).all()
     assert (rows["accuracy"].isna() == (rows["method"] == "attributes")).all()
     text = (results / "figure_5_fresh.md").read_text()
