@@ -105,6 +105,8 @@ def test_samplers_of_other_backbones_check_their_numbers():
 def test_a_single_table_is_asked_for_in_a_list():
     with pytest.raises(ValueError, match=r"must be a pair \(X, y\).*\[\(X, y\)\]"):
         small().meta_fit(IRIS, max_steps=1)
+    with pytest.raises(ValueError, match=r"\(bunch.data, bunch.target\)"):
+        small().meta_fit({"iris": load_iris()}, max_steps=1)
     with pytest.raises(ValueError, match="retarget is a probability"):
         Tables(as_source({"iris": IRIS}), retarget=2)
 

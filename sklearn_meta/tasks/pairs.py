@@ -148,6 +148,11 @@ def labels_of(y, name="dataset", metadata=None):
                 "or strings."
             ) from error
     if task == "regression" or (task is None and is_continuous(known)):
+        if known.dtype.kind in "US":
+            raise ValueError(
+                f"Dataset {name!r} has text for a target, such as {str(known.flat[0])!r}, and "
+                "regression takes numbers: leave it out, or meta-train a classifier on it."
+            )
         known = known.astype(np.float64)
         if not (np.abs(known) <= np.finfo(np.float32).max).all():
             raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")

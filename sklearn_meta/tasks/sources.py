@@ -306,9 +306,11 @@ def _dataset(name, item, task, make):
         dataset = _known_apart(name, item._replace(y=one_column(item.y)))
     else:
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+            is_bunch = isinstance(item, Mapping) and "target" in item
+            of_bunch = " Of a Bunch give (bunch.data, bunch.target)." if is_bunch else ""
             raise ValueError(
                 f"Dataset {name!r} must be a pair (X, y), got {type(item).__name__}. Of a single "
-                "table give a list: [(X, y)]."
+                f"table give a list: [(X, y)].{of_bunch}"
             )
         X, y, metadata = (*item, None)[:3]
         dataset = make(X, y, name, {"task": task, **(metadata or {})})
