@@ -61,7 +61,7 @@ def test_numbers_without_fraction_are_a_regression_target():
     same = fitted([(X, y)])
     assert same_weights(same, fitted({"0": (X, y)}))
     # Names of classes are none.
-    with pytest.raises(ValueError, match="has text for a target, such as 'a'"):
+    with pytest.raises(ValueError, match="has text for a target.*could not convert.*'a'"):
         fitted([(X, np.array(["a", "b", "c"])[y])])
 
 

@@ -148,12 +148,13 @@ def labels_of(y, name="dataset", metadata=None):
                 "or strings."
             ) from error
     if task == "regression" or (task is None and is_continuous(known)):
-        if known.dtype.kind in "US":
+        try:
+            known = known.astype(np.float64)
+        except ValueError as error:
             raise ValueError(
-                f"Dataset {name!r} has text for a target, such as {str(known.flat[0])!r}, and "
-                "regression takes numbers: leave it out, or meta-train a classifier on it."
-            )
-        known = known.astype(np.float64)
+                f"Dataset {name!r} has text for a target, and regression takes numbers ({error}): "
+                "leave it out, or meta-train a classifier on it."
+            ) from error
         if not (np.abs(known) <= np.finfo(np.float32).max).all():
             raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
         return labelled, known
