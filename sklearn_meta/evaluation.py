@@ -31,6 +31,9 @@ __all__ = ["Evaluation", "evaluate", "peers", "preparation"]
 # Mixed into everyone's probabilities: without it, one confident mistake of 1-NN is infinite.
 UNIFORM = 0.01
 
+# Numbers that would be rare as classes: a table that fails with more of them may be a regression's.
+MANY = 20
+
 
 class Evaluation(NamedTuple):
     """What :func:`evaluate` found.
@@ -250,7 +253,7 @@ def _episodes(collection, splits, random_state, failures, bar):
                     where = _where(name, split.n_shots, episode)
                     yield where, _rows(X, train), y[train], _rows(X, test), y[test]
             except Exception as error:  # a MemoryError, say, or an OverflowError
-                failures.append(_failure(_where(name, split.n_shots), error))
+                failures.append(_failure(_where(name, split.n_shots), error, _if_quantity(y)))
         bar.update()
 
 
@@ -309,8 +312,16 @@ def _where(dataset, n_shots=None, episode=None):
     return {"dataset": dataset, "n_shots": n_shots, "episode": episode, "estimator": None}
 
 
-def _failure(where, error):
-    return where | {"reason": f"{type(error).__name__}: {' '.join(str(error).split())}"}
+def _failure(where, error, hint=""):
+    return where | {"reason": f"{type(error).__name__}: {' '.join(str(error).split())}{hint}"}
+
+
+def _if_quantity(y):
+    """What to do if labels, of which there are many numbers, are none."""
+    n_values = len(np.unique(y))
+    if y.dtype.kind not in "iuf" or n_values <= MANY:
+        return ""
+    return f" Its labels are {n_values} numbers: if they are quantities, leave the table out."
 
 
 def _mean(values):

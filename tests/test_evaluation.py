@@ -118,6 +118,16 @@ def test_items_are_those_of_every_collection_or_told():
             assert not evaluate(estimators, {"wine": item}, **settings).records
 
 
+def test_a_failure_of_many_numbers_says_that_they_may_be_quantities():
+    X, settings = WINE[0][:60], {"n_shots": 1, "n_unlabelled": 4, "n_episodes": 1}
+    hours = {"hours": (X, np.arange(60) // 2), "few": (X, np.arange(60) // 3)}  # 30, and 20
+    with pytest.warns(UserWarning, match="2 failures") as told:
+        evaluate({"knows": KNeighborsClassifier(1)}, hours, **settings)
+    quantity = "Its labels are 30 numbers: if they are quantities, leave the table out."
+    assert str(told[0].message).count("if they are quantities") == 1
+    assert quantity in str(told[0].message)
+
+
 def test_labels_may_be_a_column_or_a_list_with_gaps():
     X, y = WINE
     estimators = {"knows": KNeighborsClassifier(1)}
