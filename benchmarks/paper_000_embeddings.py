@@ -118,7 +118,7 @@ def plot_embeddings(learners, n_splits, path):
             perplexity = min(30, (len(points) - 1) / 3)
             flat = TSNE(perplexity=perplexity, random_state=0).fit_transform(points)
             scatter(ax, flat, task.y, task.labelled, colours(task.n_label_columns))
-            ax.set(title=title if line is axes[0] else "", xticks=[], yticks=[])
+            ax.set(title=title, xticks=[], yticks=[])
         of_split = f", split {split}" if n_splits > 1 else ""
         line[0].set_ylabel(f"{kind}, {N_COLUMNS[kind]} columns{of_split}")
     figure.savefig(path, dpi=120)
