@@ -189,9 +189,13 @@ class OddOneOut(OfOmniglot):
         return cross_entropy(output, target)
 
     def measures(self, output, target):
-        """Means over sets: with one of eight to find, both follow from its rank."""
-        rank = 1 + (output > output.gather(1, target[:, None])).sum(1).float()
-        return {"auroc": ((8 - rank) / 7).mean().item(), "aupr": (1 / rank).mean().item()}
+        """Means over sets: with one of eight to find, both follow from its rank, ties and all."""
+        output = output.nan_to_num(nan=-torch.inf)  # of a network that diverged all are alike
+        found = output.gather(1, target[:, None])
+        above = (output > found).sum(1).float()
+        level = (output == found).sum(1) - 1
+        auroc, aupr = (7 - above - level / 2) / 7, 1 / (1 + above + level)
+        return {"auroc": auroc.mean().item(), "aupr": aupr.mean().item()}
 
 
 class Pointer(nn.Module):

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_001
 import paper_001_omniglot as omniglot
+import paper_001_report as report
 import paper_001_solids as solids
 import paper_001_training as training
 from paper_001_grid import TABLES
@@ -77,11 +78,46 @@ def test_every_method_of_the_papers_tables_is_in_the_grid(key):
         assert SetTransformer(3, 1, **method.config)(torch.randn(2, 5, 3)).shape[0] == 2
 
 
+ENCODERS = {"rFF": "rff", "rFFp-mean": "rffp_mean", "rFFp-max": "rffp_max"}
+ENCODERS |= {"SAB": "sab", "ISAB": "isab"}
+
+
+@pytest.mark.parametrize("key", TABLES)
+def test_a_method_is_what_its_name_says(key):
+    of_solids = key in ("6", "17")
+    encoders = ENCODERS | {"Set Transformer": "isab" if of_solids else "sab"}
+    plain = {"Pooling": "max" if of_solids else "mean", "Dotprod": "dotprod", "PMA": "pma"}
+    for name, config in TABLES[key].methods:
+        parts = name.split(" + ")
+        decoder = parts[1] if len(parts) > 1 else "PMA"
+        word, _, detail = decoder.rstrip(")").partition(" (")
+        assert config["encoder"] == encoders[parts[0].partition(" (")[0]]
+        poolings = ("mean", "sum", "max")
+        assert config["pooling"] == (detail if detail in poolings else plain[word])
+        if key == "8" and detail.isdigit():
+            assert config.get("n_seeds", 1) == int(detail)
+        if key == "figure_6":
+            assert f"ISAB ({config['n_inducing']})" == parts[0]
+
+
+def test_tables_are_of_their_tasks():
+    assert {key: table.task for key, table in TABLES.items()} == {
+        **{"2": "max", "8": "unique", "figure_6": "unique", "5": "odd_1", "5_three": "odd_3"},
+        **{"17": "solids_100", "6": "solids_1000"},
+    }
+
+
 # Omniglot
 
 
 def test_splits_and_rotations(folder):
     images, characters, alphabets = omniglot.load(folder)
+    with np.load(folder / "omniglot.npz") as data:
+        for split in ("valid", "test"):
+            of_file = data["images"][data["split"] == split]
+            np.testing.assert_array_equal(images[characters[split]][:, :, 0], of_file)
+        unturned = images[characters["train"][:72]][:, :, 0]
+        np.testing.assert_array_equal(unturned, data["images"][data["split"] == "train"])
     assert {k: v.shape for k, v in characters.items()} == {
         "train": (4 * 72, 20),
         "valid": (12, 20),
@@ -215,7 +251,8 @@ def test_counts_are_rates_rounded_to_the_nearest_and_down(folder, tmp_path):
     assert found["mae"] == pytest.approx(0.425, abs=1e-5)
     nll = -torch.distributions.Poisson(rate).log_prob(counts).mean()
     torch.testing.assert_close(task.loss(output, counts), nll)
-    many = torch.log(torch.expm1(rate))[:, None, None].expand(-1, 4, -1)  # four seeds
+    many = output[:, None] + torch.tensor([-1.0, 0.5, 2.0, -1.5])[:, None]  # of four seeds
+    assert many.shape == (4, 4, 1)
     torch.testing.assert_close(task.rate(many), rate)
 
 
@@ -227,6 +264,12 @@ def test_odd_ones_are_scored_as_scikit_learn_would(folder, tmp_path):
     for name, score in (("auroc", roc_auc_score), ("aupr", average_precision_score)):
         expected = np.mean([score(t, o) for t, o in zip(truth, output.numpy(), strict=True)])
         assert found[name] == pytest.approx(expected, abs=1e-6)
+    ties = output.round()  # and a network that has died says the same of all, or nothing
+    for tied in (ties, torch.zeros(30, 8), torch.full((30, 8), torch.nan)):
+        scores, found = tied.nan_to_num().numpy(), task.measures(tied, target)
+        for name, score in (("auroc", roc_auc_score), ("aupr", average_precision_score)):
+            expected = np.mean([score(t, o) for t, o in zip(truth, scores, strict=True)])
+            assert found[name] == pytest.approx(expected, abs=1e-6)
 
 
 def test_scores_of_elements_change_places_with_them():
@@ -241,12 +284,138 @@ def test_scores_of_elements_change_places_with_them():
     assert found[0].std() > 0
 
 
-def test_point_clouds_are_labelled(folder, tmp_path):
-    inputs, target = PointClouds(50).sets(np.random.default_rng(0), 40, "train")
-    assert inputs["x"].shape == (40, 50, 3) and len(target.unique()) > 8
+def test_point_clouds_are_labelled():
+    task, rng = PointClouds(50), np.random.default_rng(0)
+    inputs, target = task.sets(np.random.default_rng(0), 200, "train")
+    assert inputs["x"].shape == (200, 50, 3)
+    kinds = rng.integers(0, 16, 200)
+    assert len(solids.SOLIDS) == 16 == len(set(kinds))
+    np.testing.assert_array_equal(target, kinds)
+    for cloud, kind in zip(inputs["x"][:9], kinds):
+        drawn = solids.draw_cloud(rng, solids.SOLIDS[kind], 50)
+        np.testing.assert_array_equal(cloud, drawn.astype(np.float32))
+    logits = torch.nn.functional.one_hot(target, 16).float()
+    assert task.measures(logits, target) == {"accuracy": 1.0}
+    assert task.measures(logits.roll(1, 0), target)["accuracy"] < 0.3
+
+
+def test_a_cloud_is_turned_stretched_and_noisy():
+    turned, sizes = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        cloud = solids.draw_cloud(rng, solids.SOLIDS[0], 400)
+        covariance = np.cov(cloud.T)
+        turned.append(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
+        sizes.append(np.sqrt(np.diag(covariance)))
+    assert (
+        np.std(turned) > 0.02 and np.std(np.array(sizes) / np.mean(sizes, 0), axis=0).min() > 0.05
+    )
+    assert solids.NOISE > 0
+
+
+def test_targets_are_of_the_sets_beside_them(folder, tmp_path):
+    options = parsed(folder, tmp_path, "--end-to-end")
+    inputs, counts = UniqueCharacters(options).sets(np.random.default_rng(0), 100, "test")
+    for places, there, count in zip(inputs["x"], inputs["mask"], counts, strict=True):
+        assert len((places[there] // 20).unique()) == count
+    inputs, odd = OddOneOut(options, 1).sets(np.random.default_rng(0), 100, "test")
+    for places, i in zip(inputs["x"] // 20, odd, strict=True):
+        assert (places == places[i]).sum() == 1
+
+
+def test_sets_are_of_the_characters_of_their_split(folder, tmp_path):
+    options = parsed(folder, tmp_path, "--end-to-end")
+    _, characters, _ = omniglot.load(folder)
+    for task in (UniqueCharacters(options), OddOneOut(options, 3)):
+        for split in ("train", "valid", "test"):
+            inputs, _ = task.sets(np.random.default_rng(0), 50, split)
+            assert np.isin(inputs["x"][inputs["mask"]], characters[split]).all()
+
+
+@pytest.mark.parametrize("kind", ["max", "unique", "odd", "solids"])
+def test_a_network_is_that_of_its_method(folder, tmp_path, kind):
+    options = parsed(folder, tmp_path)
+    task = {
+        "max": MaxRegression,
+        "unique": lambda: UniqueCharacters(options),
+        "odd": lambda: OddOneOut(options, 1),
+        "solids": lambda: PointClouds(20),
+    }[kind]()
+    for config in ({"encoder": "rff", "pooling": "max"}, {"encoder": "isab", "pooling": "pma"}):
+        module = task.module(TABLES["2"].methods[0]._replace(config=config))
+        (network,) = (m for m in module.modules() if isinstance(m, SetTransformer))
+        assert {name: network.config[name] for name in config} == config
+        if kind in ("unique", "odd"):
+            inputs, _ = task.sets(np.random.default_rng(0), 3, "test")
+            expected = module.network(task.vectors[inputs["x"]], inputs["mask"])
+            torch.testing.assert_close(module(**inputs), expected)
 
 
 # The command
+
+
+class Spy(MaxRegression):
+    """Records what is asked of it."""
+
+    def __init__(self):
+        self.asked, self.modes, self.first = [], [], []
+
+    def module(self, method):
+        module = super().module(method)
+        self.first.append(next(module.parameters()).sum().item())
+        module.register_forward_hook(lambda m, *_: self.modes.append(m.training))
+        return module
+
+    def sets(self, rng, n_sets, split):
+        inputs, target = super().sets(rng, n_sets, split)
+        self.asked.append((split, n_sets, target.sum().item()))
+        return inputs, target
+
+
+def test_a_cell_is_watched_on_valid_and_scored_on_test(folder, tmp_path):
+    options, method = parsed(folder, tmp_path), TABLES["2"].methods[0]
+    options.n_valid, options.n_test, options.steps = 7, 600, 2
+    spies = [Spy(), Spy()]
+    cells = [training.run_cell(spy, method, i, options) for i, spy in enumerate(spies)]
+    splits = [split for split, *_ in spies[0].asked]
+    assert splits == ["train", "valid", "train", "valid", "test", "test"]
+    assert [n for split, n, _ in spies[0].asked if split == "test"] == [500, 100]
+    assert {n for split, n, _ in spies[0].asked if split == "valid"} == {7}
+    assert spies[0].modes == [True, False, True, False, False, False]
+    sums = [total for *_, total in spies[0].asked]
+    assert sums[1] == sums[3] and len(set(sums)) == 5  # the same look twice, nothing else
+    assert spies[0].first != spies[1].first and cells[0]["mae"] != cells[1]["mae"]
+    others = [
+        (Spy(), method._replace(config={"encoder": "rff", "pooling": "max"})),
+        (type("Other", (Spy,), {"setting": {"name": "max", "n_sets": 5}})(), method),
+    ]
+    for spy, other in others:  # none is taken for the cell that is kept
+        training.run_cell(spy, other, 0, options)
+        assert spy.asked
+
+
+def test_the_encoder_of_images_tells_cells_apart(folder, tmp_path):
+    options = parsed(folder, tmp_path)
+    vectors, digest = training.encoded_images(options.omniglot, options.encoder)
+    assert UniqueCharacters(options).setting["encoder"] == digest
+    images = omniglot.load(folder)[0][:5]
+    with torch.no_grad():
+        encoder = training.load_learner(options.encoder).encoder.eval()
+        torch.testing.assert_close(vectors[:5], encoder(images.flatten(1).float() / 255))
+
+
+def test_errors_are_of_the_mean_and_the_best_is_bold():
+    table = TABLES["2"]._replace(measures={"mae": "error"}, paper={}, lower_is_better=True)
+    rows = pd.DataFrame(
+        {"method": ["a", "a", "b", "b"], "mae": [1.0, 3.0, 4.0, 4.0]}
+        | dict.fromkeys(("steps", "cpu_seconds", "n_parameters"), 1)
+    )
+    summary = report.summarise(rows, table)
+    assert summary["mae"].tolist() == [2, 4] and summary["mae_se"].tolist() == [1, 0]
+    assert "| a | **2.0000** ± 1.0000 |" in report.to_markdown(table, summary)
+    table = table._replace(measures={"accuracy": "accuracy"}, lower_is_better=False)
+    summary = report.summarise(rows.rename(columns={"mae": "accuracy"}), table)
+    assert "| b | **4.0000** ± 0.0000 |" in report.to_markdown(table, summary)
 
 
 def test_training_learns_and_reports():
