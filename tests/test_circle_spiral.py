@@ -11,7 +11,7 @@ from sklearn_meta.tasks.circle_spiral import CircleSpiral, circle_spiral_tasks
 def test_table_has_the_papers_shape(kind, n_classes):
     widths = set()
     for seed in range(60):
-        name, X, y = dataset = CircleSpiral(kinds=(kind,)).draw(np.random.default_rng(seed))
+        name, X, y, _ = dataset = CircleSpiral(kinds=(kind,)).draw(np.random.default_rng(seed))
         widths.add(X.shape[1])
         assert name == kind and dataset.n_classes == n_classes
         assert X.dtype == np.float32 and y.dtype == np.int64
@@ -24,7 +24,7 @@ def test_table_has_the_papers_shape(kind, n_classes):
 def test_figure_separates_the_classes(kind):
     """In the two informative columns a neighbour is of the same class; a labelled few are not."""
     source = CircleSpiral(n_columns=(2, 2), n_rows_per_class=100, kinds=(kind,))
-    _, X, y = source.draw(np.random.default_rng(0))
+    _, X, y, _ = source.draw(np.random.default_rng(0))
     near = KNeighborsClassifier(1).fit(X[::2], y[::2])
     assert near.score(X[1::2], y[1::2]) > 0.95
     few = np.concatenate([np.flatnonzero(y == c)[:3] for c in np.unique(y)])
@@ -33,7 +33,7 @@ def test_figure_separates_the_classes(kind):
 
 def test_circles_are_concentric_rings_of_radius_one_to_two():
     source = CircleSpiral(n_columns=(2, 2), n_rows_per_class=2000, kinds=("circle",))
-    _, X, y = source.draw(np.random.default_rng(0))
+    _, X, y, _ = source.draw(np.random.default_rng(0))
     radius = np.linalg.norm(X, axis=1)
     inner, outer = radius[y == 0], radius[y == 1]
     assert inner.mean() / outer.mean() == pytest.approx(0.5, abs=0.02)
@@ -44,7 +44,7 @@ def test_all_columns_but_two_are_standard_noise_in_random_places():
     places = set()
     source = CircleSpiral(n_columns=(4, 4), n_rows_per_class=500, kinds=("circle",))
     for seed in range(30):
-        _, X, y = source.draw(np.random.default_rng(seed))
+        _, X, y, _ = source.draw(np.random.default_rng(seed))
         np.testing.assert_allclose(X.std(axis=0), 1, atol=0.1)
         # The outer ring varies more than the inner one, noise varies alike in both classes.
         spread = X[y == 1].std(axis=0) / X[y == 0].std(axis=0)

@@ -38,7 +38,7 @@ def semi_supervised(X, y, X_new, y_new):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_draw_is_a_sound_table(family):
-    for name, X, y in draws(150, families=(family,)):
+    for name, X, y, _ in draws(150, families=(family,)):
         assert name == f"prior-{family}"
         assert X.dtype == np.float32 and y.dtype == np.int64
         assert X.ndim == 2 and len(X) == len(y)
@@ -54,7 +54,7 @@ def test_every_draw_is_a_sound_table(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_smallest_and_widest_tables(family):
     for low, high in [(2, 2), (3, 3), (100, 100)]:
-        for _, X, y in draws(
+        for _, X, y, _ in draws(
             20, n_columns=(low, high), n_classes=(10, 10), n_rows=60, families=(family,)
         ):
             assert X.shape == (60, low)
@@ -91,7 +91,7 @@ def test_distribution_over_classes_columns_and_gaps():
 def test_missing_categories_are_missing_in_all_their_columns():
     """One-hot groups: every row has one 1 in the group, or NaN throughout."""
     found = 0
-    for _, X, _ in draws(300):
+    for _, X, *_ in draws(300):
         zero_one = np.array([np.isin(c[~np.isnan(c)], (0, 1)).all() for c in X.T])
         gap = np.isnan(X)
         for j in np.flatnonzero(zero_one & gap.any(axis=0)):
@@ -105,7 +105,7 @@ def test_missing_categories_are_missing_in_all_their_columns():
 
 def test_tables_range_from_hopeless_to_easy():
     rng = np.random.default_rng(0)
-    accuracy = [supervised(*few_shot(*table[1:], rng)) for table in draws(150, n_classes=(2, 2))]
+    accuracy = [supervised(*few_shot(*table[1:3], rng)) for table in draws(150, n_classes=(2, 2))]
     assert 0.58 < np.mean(accuracy) < 0.8
     assert np.quantile(accuracy, 0.1) < 0.58 and np.quantile(accuracy, 0.9) > 0.8
 
@@ -115,7 +115,7 @@ def test_columns_tell_the_label(family):
     """Labels are learnable in each family, and are not once they are shuffled."""
     rng = np.random.default_rng(0)
     tables = draws(40, n_classes=(2, 2), families=(family,))
-    tasks = [few_shot(X, y, rng) for _, X, y in tables]
+    tasks = [few_shot(X, y, rng) for _, X, y, _ in tables]
     accuracy = np.mean([supervised(*task) for task in tasks])
     chance = np.mean(
         [supervised(X, rng.permutation(y), X_new, y_new) for X, y, X_new, y_new in tasks]
@@ -136,7 +136,7 @@ def test_unlabelled_rows_help_on_manifolds():
 
     def drawn(family):
         tables = draws(100, families=(family,), n_classes=(2, 4))
-        return [few_shot(X, y, rng) for _, X, y in tables]
+        return [few_shot(X, y, rng) for _, X, y, _ in tables]
 
     assert gain(drawn("manifold")) > 0 > gain(drawn("linear"))
 

@@ -98,7 +98,7 @@ class ImageClasses:
             which = np.isin(self.classes, which.astype(str))
         if which.shape != (len(self),) or not which.any():
             raise ValueError(f"A mask must select one or more of the {len(self)} classes.")
-        name, _, y = self.dataset
+        name, y = self.dataset.name, self.dataset.y
         rows, codes = which[y], np.cumsum(which) - 1
         return ImageClasses(self.images[rows], codes[y[rows]], self.classes[which], name)
 
