@@ -38,7 +38,7 @@ def figure_4(readers, train, valid, folder):
         for row in changes_of(readers["meta_lstm"], text, odds)
     ]
     rows = pd.DataFrame(rows, columns=["text", "word", "log_odds", "change"])
-    rows.to_csv(folder / "figure_4.csv", index=False, float_format="%.6g")
+    rows.to_csv(folder / "figure_4.csv", index=False, float_format="%.4g")
     told = to_markdown(rows)
     (folder / "figure_4.md").write_text(told)
     print(told)
