@@ -10,7 +10,7 @@ class Method(NamedTuple):
     config: dict
 
 
-#: Wherever there is attention: layer norm in front of it, which trains more steadily.
+#: Wherever there is attention: layer norm in front of it, where the paper has it after the sums.
 NORM = "pre"
 
 
@@ -110,7 +110,7 @@ TABLES = {
         },
         lower_is_better=True,
         note="Set Transformer without layer norm; with it in front of attention its error was "
-        "0.0166 after twice as many steps (seed 0).",
+        "0.0166 (seed 0, 20,000 steps).",
     ),
     "8": Table(
         "Tables 3 and 8: counting unique characters",

@@ -29,10 +29,10 @@ class MAB(nn.Module):
         Number R of heads; divides ``width``.
     norm : {"post", "pre", "none"}, default="post"
         Layer norm after each sum, Eq. (5) and (6) as they stand with rFF one FC layer with ReLU
-        (appendix B); or in front of attention and of rFF, on the residual branches, which trains
-        more steadily; or nowhere, which keeps the scale of numbers. Without norm after the sums
-        rFF has a second, linear layer: what only ever adds positive numbers to an unnormalised
-        sum would make it drift.
+        (appendix B); or in front of attention and of rFF, on the residual branches, which is said
+        to train more steadily; or nowhere, which keeps the scale of numbers. Without norm after
+        the sums rFF has a second, linear layer: what only ever adds positive numbers to an
+        unnormalised sum would make it drift.
 
     Raises
     ------
