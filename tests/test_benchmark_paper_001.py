@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_001
+import paper_001_mixtures as mixtures
 import paper_001_omniglot as omniglot
 import paper_001_report as report
 import paper_001_solids as solids
@@ -25,6 +26,7 @@ from paper_001_tasks import MaxRegression, OddOneOut, PointClouds, Pointer, Uniq
 
 from sklearn_meta.backbones.set_transformer import SetTransformer
 from sklearn_meta.few_shot_learner import FewShotLearner
+from sklearn_meta.tasks import MixtureSets
 from sklearn_meta.weights import save_learner
 
 #: Of random weights: nothing is learned here, and that of the package takes longer.
@@ -486,3 +488,45 @@ def test_without_the_images_the_other_tables_are_made(tmp_path, capsys):
     paper_001.main([*options, "--methods", "rFF + Pooling (max)"])
     assert "8 is left out: there is no folder" in capsys.readouterr().out
     assert (tmp_path / "results" / "table_2.csv").is_file()
+
+
+# Tables 4 and 11
+
+
+def test_networks_of_mixtures_are_what_their_names_say():
+    pooling = {"Pooling": "mean", "Dotprod": "dotprod", "PMA": "pma"}
+    for name, (config, *paper) in mixtures.METHODS.items():
+        encoder, _, decoder = name.partition(" + ")
+        inducing = encoder.rstrip(")").partition(" (")[2]
+        kinds = ENCODERS | {"Set Transformer": "isab" if inducing else "sab"}
+        assert config["encoder"] == kinds[encoder.partition(" (")[0]]
+        assert config["pooling"] == pooling[decoder or "PMA"]
+        network = mixtures.DirectMixture(4, 2, width=8, **config).network
+        assert not inducing or network.config["n_inducing"] == int(inducing)
+        assert all(-3 < likelihood < -1 for likelihood in paper)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "pma"])
+def test_a_mixture_is_in_the_units_of_its_points_and_of_them_alone(pooling):
+    torch.manual_seed(0)
+    learner = mixtures.DirectMixture(4, 2, width=8, encoder="sab", pooling=pooling).eval()
+    fit, rng = mixtures.method(learner, batch=2), np.random.default_rng(0)
+    sets = [rng.normal(size=(n, 2)) * [1, 3] for n in (30, 12, 25)]
+    found, moved = fit(sets, 4), fit([points * [2, 5] + [7, -1] for points in sets], 4)
+    units = torch.tensor([2.0, 5.0], dtype=torch.float64)
+    torch.testing.assert_close(moved.log_weights, found.log_weights, atol=1e-4, rtol=0)
+    expected = found.means * units + torch.tensor([7.0, -1.0])
+    torch.testing.assert_close(moved.means, expected, atol=1e-3, rtol=0)
+    torch.testing.assert_close(
+        moved.covariances, found.covariances * units**2, atol=1e-3, rtol=1e-3
+    )
+    assert found.covariances.std(1).max() > 0
+    for i, points in enumerate(sets):  # whatever stands beside it, and is longer
+        alone = fit([points], 4)
+        torch.testing.assert_close(alone.means[0], found.means[i], atol=1e-4, rtol=0)
+
+
+def test_points_that_are_scored_are_those_that_are_read():
+    rng = np.random.default_rng(0)
+    task = mixtures.InSample(("diag",), other_k=0).draw(MixtureSets().draw(rng), rng)
+    assert task.held_out is task.X
