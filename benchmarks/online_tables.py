@@ -20,7 +20,6 @@ from few_shot_tables import Table, read_tables
 from results_folder import RESULTS
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -54,7 +53,6 @@ class KeepsRows:
 
 PEERS = {
     "LogisticRegression, all rows": lambda: KeepsRows(LogisticRegression(max_iter=1000)),
-    "RandomForest, all rows": lambda: KeepsRows(RandomForestClassifier(random_state=0)),
     "1-NN": lambda: KeepsRows(KNeighborsClassifier(1)),
     "GaussianNB": GaussianNB,
     "SGDClassifier": lambda: SGDClassifier(loss="log_loss", random_state=0),

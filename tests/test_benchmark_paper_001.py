@@ -387,6 +387,11 @@ def test_a_cell_is_watched_on_valid_and_scored_on_test(folder, tmp_path):
     sums = [total for *_, total in spies[0].asked]
     assert sums[1] == sums[3] and len(set(sums)) == 5  # the same look twice, nothing else
     assert spies[0].first != spies[1].first and cells[0]["mae"] != cells[1]["mae"]
+    alike = type("Alike", (Spy,), {"n_sets": 7})()
+    options.n_test = 7
+    training.run_cell(alike, method, 0, options)
+    totals = {split: total for split, _, total in alike.asked[::-1]}  # the first of each
+    assert len(set(totals.values())) == 3  # of as many sets, and others
     others = [
         (Spy(), method._replace(config={"encoder": "rff", "pooling": "max"})),
         (type("Other", (Spy,), {"setting": {"name": "max", "n_sets": 5}})(), method),
