@@ -106,9 +106,9 @@ def main(arguments=None):
             stem = stem.with_name(f"{stem.name}_fresh")
         if key == "3":
             run_times(table, methods, stem, options)
-        elif key == "5":
+        elif key == "5" and methods:
             run_embeddings(table, methods, data_name(table.kind, options), stem, options)
-        elif methods:
+        elif methods and key != "5":
             run_table(key, table, methods, stem, options)
 
 

@@ -259,7 +259,7 @@ def _episodes(collection, splits, random_state, failures, bar):
 
 def _labelled_rows(table):
     """Rows with a label, and the labels as an array of numbers or strings."""
-    if hasattr(table, "name"):  # a Dataset
+    if isinstance(table, tuple) and hasattr(table, "name"):  # a Dataset: its module needs torch
         table = table[1:3]
     if not isinstance(table, tuple | list) or len(table) not in (2, 3):
         raise ValueError(f"it must be a pair (X, y), got {type(table).__name__}.")

@@ -227,6 +227,13 @@ def test_tasks_of_embeddings_are_those_of_the_papers_figure(kind, n_columns, n_c
     assert not np.array_equal(task.X, embeddings.draw_task(kind, n_columns, 1).X)
 
 
+def test_figure_5_without_its_methods_is_left(folder, tmp_path):
+    results = run(folder, tmp_path, "--only", "5", "3", "--methods", "GP", "Ours")
+    assert (results / "figure_5.png").is_file()  # of Ours alone
+    other = run(folder, tmp_path / "other", "--only", "5", "3", "--methods", "GP")
+    assert not (other / "figure_5.csv").exists() and (other / "table_3.csv").is_file()
+
+
 def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):
     cell = Cell(CLASSIFICATION[3], "tables", 0)
     options = options_of(folder, cache=tmp_path, steps=None, minutes=0.001)

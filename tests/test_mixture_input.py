@@ -307,12 +307,15 @@ def test_a_folder_without_the_sets_that_are_none(tmp_path):
     points.assign(t=["u", "v"] * 20).to_csv(tmp_path / "sound.csv", index=False)
     points.assign(t=["u", None] * 20).to_csv(tmp_path / "gaps.csv", index=False)
     points.assign(b="text", t="u").to_csv(tmp_path / "text.csv", index=False)
+    points.assign(t=[0, 1, 2, np.nan] * 10).to_csv(tmp_path / "whole.csv", index=False)
+    points.assign(t=[5] + [np.nan] * 39).to_csv(tmp_path / "one.csv", index=False)
     quick = {"max_steps": 1, "batch_size": 1, "verbose": False}
-    with pytest.warns(UserWarning, match="1 of 3 datasets are left out. Set 'text' is no set of"):
+    with pytest.warns(UserWarning, match="2 of 5 .* 1 points with a label.*text. is no set"):
         assert AmortizedGMM().meta_fit(Folder(tmp_path), **quick).history_
-    with pytest.warns(UserWarning, match="1 of 3 datasets"):
+    with pytest.warns(UserWarning, match="2 of 5 datasets"):
         sets = as_point_sets(Folder(tmp_path))
-    assert {name: len(dataset.y) for name, dataset in sets.items()} == {"gaps": 20, "sound": 40}
+    found = {name: (len(dataset.y), dataset.n_classes) for name, dataset in sets.items()}
+    assert found == {"gaps": (20, 1), "sound": (40, 2), "whole": (30, 3)}
 
 
 def test_a_set_of_thousands_of_columns_takes_no_more_memory_than_a_wide_one():

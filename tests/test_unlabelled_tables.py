@@ -49,7 +49,7 @@ def test_rows_without_a_label_are_read_and_not_asked_for(kind, sizes, n, shots, 
     made = {"classes": EpisodeSampler, "targets": RegressionSampler}[kind]
     settings = {"inductive": 0, "missing": 0, "flip": False}
     if kind == "classes":
-        settings["class_subset"] = 0
+        settings |= {"class_subset": 0, "imbalanced": 0}
     task = made(shots, n_unlabelled, **settings).draw(dataset, rng)
     has_none = task.X[:, 0] > NONE
     np.testing.assert_array_equal(has_none, ~task.has_label)
@@ -57,10 +57,12 @@ def test_rows_without_a_label_are_read_and_not_asked_for(kind, sizes, n, shots, 
     rows = task.X[:, 0].tolist()
     assert len(set(rows)) == len(rows)
     # Of as many unlabelled rows as were asked for, at least half are predicted, if there are.
-    wanted = n_unlabelled * (len(sizes) if kind == "classes" else 1)
-    unlabelled = len(rows) - task.labelled.sum()
-    assert unlabelled <= wanted and has_none.sum() < unlabelled
-    assert unlabelled == wanted or has_none.sum() == n or kind == "classes"
+    groups = sizes if kind == "classes" else [sum(sizes)]
+    share = sum(sizes) / (sum(sizes) + n)
+    most = max(round(n_unlabelled * max(share, 0.5)), 1)
+    predicted = sum(min(most, size - min(shots, size - 1)) for size in groups)
+    assert (task.has_label & ~task.labelled).sum() == predicted
+    assert has_none.sum() == min(n, n_unlabelled * len(groups) - predicted)
     inputs, target = collate([task])
     asked = (target[0] != IGNORE) if kind == "classes" else ~target[0].isnan().all(-1)
     np.testing.assert_array_equal(asked, task.has_label & ~task.labelled)
@@ -159,6 +161,9 @@ def test_a_dataset_may_mark_them_in_y_or_hold_them_apart():
         np.testing.assert_array_equal(found.X, apart.X)
         np.testing.assert_array_equal(found.y, apart.y)
         assert set(found.unlabelled[:, 0]) == set(apart.unlabelled[:, 0])
+    for given_ in (Dataset("rows", X, y), apart._replace(unlabelled=apart.unlabelled.tolist())):
+        (found,) = as_source(select({"rows": given_})).values()
+        assert found.n_classes == 2 and len(found.y) == 10 and found.unlabelled.shape == (4, 2)
     targets = Dataset("rows", X, np.where(y < 0, np.nan, y).astype(np.float32))
     (found,) = as_source([targets]).values()
     np.testing.assert_array_equal(found.unlabelled, apart.unlabelled)

@@ -339,6 +339,8 @@ def _as_raw(item):
     if isinstance(item, Dataset):
         task = "regression" if item.y.dtype.kind == "f" else "classification"
         X, y = item.X, item.y
+        if y.dtype.kind == "i" and (y < 0).any():
+            y = np.where(y < 0, np.nan, y)
         if item.unlabelled is not None:
             gaps = np.full((len(item.unlabelled), *y.shape[1:]), np.nan)
             X, y = np.vstack([X, item.unlabelled]), np.concatenate([y, gaps])

@@ -156,8 +156,8 @@ class EpisodeSampler(RowSampler):
     n_unlabelled : int or (int, int), default=20
         Unlabelled rows a class, or a range from which it is drawn log-uniformly. Of a table with
         rows that have no label they are drawn from these, too, in proportion to their number, at
-        most half of them, and more where those with a label are too few; not in tasks of some of
-        the classes, since they may be of another one.
+        most half of them, and more where a class has too few with a label; not in tasks of some
+        of the classes, since they may be of another one.
 
     max_classes : int, default=10
         Classes beyond this number are left out at random. Of more than ten the backbone

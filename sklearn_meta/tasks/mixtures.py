@@ -305,14 +305,16 @@ def _point_set(name, item):
         ) from error
     y = np.zeros(len(X)) if y is None else np.asarray(text_as_objects(y))
     check_consistent_length(X, y)
+    if metadata is not None:  # of a file, the rows that have a label
+        X, y = X[~is_missing(y)], y[~is_missing(y)]
+        if len(X) < 2:
+            raise ValueError(f"Set {name!r} has {len(X)} points with a label: 2 are needed.")
     if (metadata or {}).get("task") == "regression" or is_continuous(y):
         y = np.zeros(len(y))  # a target is no component
     elif is_missing(y).any():
-        if metadata is None:
-            raise ValueError(
-                f"Set {name!r} has points without a class: leave out all classes, or none."
-            )
-        X, y = X[~is_missing(y)], y[~is_missing(y)]  # of a file, the rows that have one
+        raise ValueError(
+            f"Set {name!r} has points without a class: leave out all classes, or none."
+        )
     largest = np.abs(X).max()
     X = X if 1e-100 < largest < 1e100 or largest == 0 else X / largest  # squares are no float64
     X = X - X.mean(0)

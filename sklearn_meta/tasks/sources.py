@@ -282,11 +282,12 @@ class _Checked:
 def _known_apart(name, dataset):
     """A Dataset as it was given, with rows that have no label among its unlabelled ones."""
     X, y, unlabelled = dataset[1:]
+    unlabelled = None if unlabelled is None else np.asarray(unlabelled)
     if len(X) != len(y):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
-    if unlabelled is not None and np.shape(unlabelled)[1:] != X.shape[1:]:
+    if unlabelled is not None and unlabelled.shape[1:] != X.shape[1:]:
         raise ValueError(
-            f"Dataset {name!r}: unlabelled has shape {np.shape(unlabelled)} and X {X.shape}: they "
+            f"Dataset {name!r}: unlabelled has shape {unlabelled.shape} and X {X.shape}: they "
             "need the same columns."
         )
     if y.dtype.kind == "b":
