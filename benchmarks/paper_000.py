@@ -106,9 +106,11 @@ def main(arguments=None):
             stem = stem.with_name(f"{stem.name}_fresh")
         if key == "3":
             run_times(table, methods, stem, options)
-        elif key == "5" and methods:
+        elif not methods:
+            continue
+        elif key == "5":
             run_embeddings(table, methods, data_name(table.kind, options), stem, options)
-        elif methods and key != "5":
+        else:
             run_table(key, table, methods, stem, options)
 
 

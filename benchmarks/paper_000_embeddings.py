@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from paper_000_data import BALANCED, PLAIN
 from paper_000_grid import Cell
 from paper_000_training import attributes, learner_of
-from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
 
 from sklearn_meta.inspection.drawing import colours, scatter
+from sklearn_meta.inspection.embedding import to_two
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, collate
 
 #: Labelled and unlabelled rows a class of both figures.
@@ -115,8 +115,7 @@ def plot_embeddings(learners, n_splits, path):
         panels = {ATTRIBUTES: attributes(task)}
         panels |= {name: embedded(learners[name, split], task)[0] for name in names}
         for ax, (title, points) in zip(line, panels.items(), strict=True):
-            perplexity = min(30, (len(points) - 1) / 3)
-            flat = TSNE(perplexity=perplexity, random_state=0).fit_transform(points)
+            flat = to_two(points, "tsne", random_state=0)
             scatter(ax, flat, task.y, task.labelled, colours(task.n_label_columns))
             ax.set(title=title, xticks=[], yticks=[])
         of_split = f", split {split}" if n_splits > 1 else ""

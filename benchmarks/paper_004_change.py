@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from sklearn_meta.inspection import MetaChangeDisplay
+from sklearn_meta.inspection.meta_change import relative_changes
 
 DOMAIN = "toys_games"
 #: Words of the text that is drawn.
@@ -65,10 +66,9 @@ def changes_of(reader, text, odds):
     words = reader.words_of(text)
     if len(words) < 2:
         return
-    matrices = reader.generated_weights(words)
-    for word, before, now in zip(words[1:], matrices, matrices[1:]):
+    changes = relative_changes(reader.generated_weights(words))
+    for word, change in zip(words[1:], changes[:, 1:].T, strict=True):
         if word in odds:
-            change = (np.abs(now - before) / np.abs(before).clip(1e-12)).mean((1, 2))
             yield word, odds[word], float(np.log(change).mean())
 
 

@@ -24,7 +24,7 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
 from sklearn_meta import MetaSemiSupervisedClassifier, inspection
 from sklearn_meta.inspection import EmbeddingDisplay, UnlabelledEffectDisplay, embedding
-from sklearn_meta.inspection.embedding import _to_two
+from sklearn_meta.inspection.embedding import to_two
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,7 @@ def test_reductions_repeat_with_their_seed(wine):
     EmbeddingDisplay.from_estimator(classifier, X_new, reduction=own)
     assert not hasattr(own, "components_")  # clones were fitted
     many = np.random.default_rng(0).standard_normal((510, 60))  # of which PCA takes random parts
-    np.testing.assert_array_equal(*(_to_two(many, "pca", 3) for _ in range(2)))
+    np.testing.assert_array_equal(*(to_two(many, "pca", 3) for _ in range(2)))
 
 
 def test_reductions_are_given_the_seed_and_of_few_rows_few_neighbours(wine, monkeypatch):
@@ -168,7 +168,7 @@ def test_reductions_are_given_the_seed_and_of_few_rows_few_neighbours(wine, monk
     monkeypatch.setattr(embedding, "TSNE", fake)
     classifier = MetaSemiSupervisedClassifier().fit(X, y)
     EmbeddingDisplay.from_estimator(classifier, X_new, random_state=3)
-    _to_two(np.zeros((100, 3)), "tsne", 4)
+    to_two(np.zeros((100, 3)), "tsne", 4)
     assert given == [(41 / 3, 3), (41 / 3, 3), (30, 4)]
 
 

@@ -143,8 +143,8 @@ class EmbeddingDisplay:
         labelled[:n_context] = estimator.y_ >= 0
         prepare = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
         display = cls(
-            original=_to_two(prepare.fit_transform(rows), reduction, random_state),
-            embedding=_to_two(z, reduction, random_state),
+            original=to_two(prepare.fit_transform(rows), reduction, random_state),
+            embedding=to_two(z, reduction, random_state),
             target=target,
             labelled=labelled,
             classes=estimator.classes_,
@@ -185,8 +185,24 @@ def _embed(estimator, X):
     return rows, np.vstack([z, estimator.transform(X)]), predicted
 
 
-def _to_two(matrix, reduction, random_state):
-    """A matrix of any number of columns in two dimensions."""
+def to_two(matrix, reduction, random_state):
+    """A matrix of any number of columns in two dimensions.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_rows, n_columns)
+    reduction, random_state
+        As of :meth:`EmbeddingDisplay.from_estimator`.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, 2)
+
+    Raises
+    ------
+    ValueError
+        If the reduction is unknown, or has not two columns.
+    """
     if matrix.shape[1] == 1:  # t-SNE starts from two principal components
         matrix = np.column_stack([matrix, np.zeros(len(matrix))])
     if reduction == "tsne":

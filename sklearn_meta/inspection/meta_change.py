@@ -9,6 +9,25 @@ from .drawing import axes_of, check_matplotlib_support
 GATES = ("new input", "output gate", "input gate", "forget gate")
 
 
+def relative_changes(matrices):
+    """Mean relative change of each gate's matrix at each word, Eq. (23).
+
+    Parameters
+    ----------
+    matrices : ndarray of shape (n_words, 4, width, embedding_size + width)
+        As :meth:`sklearn_meta.MetaLSTMClassifier.generated_weights` has them.
+
+    Returns
+    -------
+    ndarray of shape (4, n_words)
+        NaN at the first word.
+    """
+    changes = np.full((4, len(matrices)), np.nan)
+    for n, (before, now) in enumerate(zip(matrices, matrices[1:]), start=1):
+        changes[:, n] = (np.abs(now - before) / np.abs(before).clip(1e-12)).mean((1, 2))
+    return changes
+
+
 class MetaChangeDisplay:
     """What is predicted after every word of a text, and how much the weights changed at it.
 
@@ -103,13 +122,9 @@ class MetaChangeDisplay:
         place = classes.index(label)
         # What stands beside the network generates nothing.
         probability = estimator._network_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
-        matrices = estimator.generated_weights(words)  # (n_words, 4, h, d + h)
-        changes = np.full((4, len(words)), np.nan)
-        for n, (before, now) in enumerate(zip(matrices, matrices[1:]), start=1):  # Eq. (23)
-            changes[:, n] = (np.abs(now - before) / np.abs(before).clip(1e-12)).mean((1, 2))
         return cls(
             words=words,
-            changes=changes,
+            changes=relative_changes(estimator.generated_weights(words)),
             log_odds=np.log(probability / (1 - probability)),
             label=label,
         ).plot(ax=ax, **kwargs)

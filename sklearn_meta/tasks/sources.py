@@ -184,6 +184,21 @@ def usable(names, load):
     """What ``load`` makes of each name, where it can; a warning says which are left out, and why.
 
     The warning points at the line that called the function which calls this one.
+
+    Parameters
+    ----------
+    names : collection
+    load : callable
+        Of a name; its OSError, ValueError or TypeError says why there is nothing.
+
+    Returns
+    -------
+    dict of str to object
+
+    Raises
+    ------
+    ValueError
+        If nothing is left, of one name or more.
     """
     tables, reasons = {}, []
     for name in names:
