@@ -257,6 +257,15 @@ def test_units_do_not_matter(task, a, b):
     assert_allclose(other, found, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("exponent", [-900, 900])
+def test_values_may_be_as_far_apart_as_float64_has_them(exponent):
+    """Their squares are beyond it; a power of two changes no bit."""
+    X, y = make_blobs(12, 4, random_state=0)
+    found = classifier(dtype="float64").fit(X, y).predict_proba(X[:5] + 1)
+    scaled = classifier(dtype="float64").fit(np.ldexp(X, exponent), y)
+    assert_array_equal(scaled.predict_proba(np.ldexp(X[:5] + 1, exponent)), found)
+
+
 @pytest.mark.parametrize("counts", [[2, 8, 3], [5, 6], [3, 2, 5, 1]])
 @pytest.mark.parametrize("n_shots", [1, 2])
 def test_every_labelled_row_is_used(counts, n_shots):

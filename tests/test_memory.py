@@ -175,6 +175,18 @@ def test_units_of_columns_and_targets_are_no_matter(stream, scale, offset):
         assert_allclose(found_std, std * scale, rtol=1e-3)
 
 
+@pytest.mark.parametrize("make", EVERY, ids=["onehot", "string", "regression"])
+@pytest.mark.parametrize("exponent", [-900, 900])
+def test_values_may_be_as_far_apart_as_float64_has_them(make, exponent):
+    """Their squares are beyond it; a power of two changes no bit."""
+    X, y = blobs()
+    found = answers(make(dtype="float64").fit(X[:30], y[:30]), X[30:])
+    target = np.ldexp(y.astype(float), exponent) if make is regressor else y
+    estimator = make(dtype="float64").fit(np.ldexp(X[:30], exponent), target[:30])
+    scaled = answers(estimator, np.ldexp(X[30:], exponent))
+    assert_array_equal(scaled, np.ldexp(found, exponent) if make is regressor else found)
+
+
 def test_labels_may_be_anything_and_columns_of_probabilities_are_sorted():
     X, y = blobs()
     names = np.array(["b", "c", "a"])[y]

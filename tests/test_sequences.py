@@ -75,6 +75,18 @@ def test_running_units_are_those_of_the_rows_so_far(X):
                 np.testing.assert_allclose(moments.scale[t, j], seen.std(), atol=1e-6 * size)
 
 
+@given(streams(), st.integers(-900, 900))
+def test_units_are_no_matter(X, exponent):
+    """A power of two changes no bit, though its square may be beyond float64."""
+    empty = Moments.empty(X.shape[1])
+    moments, scaled = running_moments(X, empty), running_moments(np.ldexp(X, exponent), empty)
+    for part in ("mean", "scale"):
+        known = np.ldexp(getattr(moments, part), exponent)
+        np.testing.assert_array_equal(getattr(scaled, part), known)
+    Z = standardise(np.ldexp(X, exponent), scaled)
+    np.testing.assert_array_equal(Z, standardise(X, moments))
+
+
 def test_standardised_values_are_bounded_and_gaps_are_means():
     X = np.array([[1e9, 5.0, np.nan], [1e9 + 1, 5.0, np.nan], [1e9 + 2, 5.0, 1.0], [1e300, 5, 2.0]])
     Z = standardise(X, running_moments(X, Moments.empty(3)))

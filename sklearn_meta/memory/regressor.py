@@ -6,7 +6,7 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from ..tasks import ProjectedColumns, TargetSequences, Vectors
-from ..tasks.running import Moments, last, running_moments, standardise
+from ..tasks.running import Moments, last, power_of_two, running_moments, standardise
 from .base import OnlineEstimator
 
 
@@ -281,4 +281,6 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             scale = np.where(moments.scale > 0, moments.scale, 1)[..., 0]
             means, deviations = means * scale + moments.mean[..., 0], deviations * scale
         mean = means.mean(0)
-        return mean, np.sqrt((deviations**2 + (means - mean) ** 2).mean(0))
+        parts = np.stack([deviations, means - mean])
+        unit = power_of_two(np.abs(parts).max((0, 1)))  # squares of targets may be beyond float64
+        return mean, np.sqrt(((parts / unit) ** 2).sum(0).mean(0)) * unit

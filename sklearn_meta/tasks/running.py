@@ -16,11 +16,15 @@ class Moments(NamedTuple):
     origin : ndarray
         First observed value of each column, NaN before: sums are of distances to it, since the
         squares of large values would drown what they vary by.
+    unit : ndarray
+        Power of two of the first distance that is not 0, NaN before: sums are in units of it,
+        since squares of distances such as 1e200 are beyond float64, and no bit is lost by it.
     count, total, squares : ndarray
         Observed cells, and sums over them.
     """
 
     origin: np.ndarray
+    unit: np.ndarray
     count: np.ndarray
     total: np.ndarray
     squares: np.ndarray
@@ -35,12 +39,14 @@ class Moments(NamedTuple):
             Ends in the number of columns.
         """
         zeros = np.zeros(shape)
-        return cls(np.full(shape, np.nan), zeros, zeros, zeros)
+        unknown = np.full(shape, np.nan)
+        return cls(unknown, unknown, zeros, zeros, zeros)
 
     @property
     def mean(self):
         """Of each column; 0 of one that was not observed."""
-        mean = np.nan_to_num(self.origin) + self.total / np.maximum(self.count, 1)
+        unit = np.nan_to_num(self.unit, nan=1)
+        mean = np.nan_to_num(self.origin) + self.total / np.maximum(self.count, 1) * unit
         # Where nothing was observed yet, the origin may be a value that is still to come.
         return np.where(self.count > 0, mean, 0)
 
@@ -50,7 +56,8 @@ class Moments(NamedTuple):
         count = np.maximum(self.count, 1)
         with np.errstate(over="ignore", invalid="ignore"):
             variance = self.squares / count - (self.total / count) ** 2
-        return np.sqrt(np.where(np.isfinite(variance), np.maximum(variance, 0), 0))
+        scale = np.sqrt(np.where(np.isfinite(variance), np.maximum(variance, 0), 0))
+        return scale * np.nan_to_num(self.unit, nan=1)
 
 
 def running_moments(X, before):
@@ -75,12 +82,26 @@ def running_moments(X, before):
     origin = np.where(np.isnan(before.origin)[..., None, :], first, before.origin[..., None, :])
     with np.errstate(over="ignore", invalid="ignore"):
         distance = np.where(observed, X - np.nan_to_num(origin), 0.0)
+        known = before.unit[..., None, :]
+        unit = np.where(np.isnan(known), unit_of(distance), known)
+        distance = distance / np.nan_to_num(unit, nan=1)
         increments = observed, distance, distance**2
         sums = [
             np.concatenate([known[..., None, :], more], -2).cumsum(-2)[..., 1:, :]
-            for known, more in zip(before[1:], increments, strict=True)
+            for known, more in zip(before[2:], increments, strict=True)
         ]
-    return Moments(origin, *sums)
+    return Moments(origin, np.broadcast_to(unit, X.shape), *sums)
+
+
+def unit_of(distance):
+    """Power of two of each column's first distance that is not 0, (..., 1, n_columns), or NaN."""
+    first = np.take_along_axis(distance, (distance != 0).argmax(-2)[..., None, :], -2)
+    return np.where(first != 0, power_of_two(first), np.nan)
+
+
+def power_of_two(x):
+    """The greatest one that is no larger than each number, whatever its sign."""
+    return np.ldexp(1.0, np.frexp(x)[1] - 1)
 
 
 def standardise(X, moments):
