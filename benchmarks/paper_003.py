@@ -7,6 +7,7 @@
     python benchmarks/paper_003.py --data symbolic --found
     python benchmarks/paper_003.py --data omniglot --paper --seeds 10
     python benchmarks/paper_003.py --coefficients
+    python benchmarks/paper_003.py --data symbolic --found --flow
     python benchmarks/paper_003.py --quick
 
 benchmarks/README.md says what is measured and how to read it. Each run (data x model x seed) is a
@@ -17,13 +18,15 @@ killed command goes on, and does nothing twice.
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
+import paper_003_flow as flow
 import paper_003_report as report
 import torch
 from arguments import add_folder, count
+from paper_003_settings import ABLATIONS, MODELS, PAPER
 from paper_003_tasks import DATA, N_FUNCTIONS, accuracy, make_learner, sampler
 from results_folder import place_of
 from sklearn.ensemble import RandomForestRegressor
@@ -35,58 +38,6 @@ from sklearn_meta.backbones.few_shot_transformer import VARIANTS
 from sklearn_meta.tasks import make_symbolic_regression
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner
-
-
-class Settings(NamedTuple):
-    """What a model is trained with."""
-
-    backbone: str
-    config: dict
-    rate: float  # where it is highest
-    schedule: str = "cosine"
-
-
-#: Models where nothing was searched. The paper's rates are for a hundred times as many steps.
-MODELS = {
-    "few_shot_transformer": Settings("few_shot_transformer", {"width": 64}, 1e-3),
-    "transformer": Settings("transformer", {"width": 64}, 1e-3),
-    "snail": Settings("snail", {"width": 32}, 1e-3),
-}
-
-#: Section 4.4: the same settings for all.
-ABLATIONS = {
-    name: Settings("few_shot_transformer", {"attention": name, "width": 64, "n_layers": 2}, 1e-3)
-    for name in VARIANTS
-}
-
-
-def of_paper(model, rate, schedule="constant", **config):
-    """Settings that the paper reports."""
-    return Settings(model, config, rate, schedule)
-
-
-#: What the paper's own search found for each data set (sections 5.2 and 5.3).
-PAPER = {
-    "omniglot": {
-        "few_shot_transformer": of_paper("few_shot_transformer", 1e-4, width=64),
-        "transformer": of_paper("transformer", 5e-3, "noam", width=32, n_layers=3),
-        "snail": of_paper("snail", 3.3e-5),
-    },
-    "mini_imagenet": {
-        "few_shot_transformer": of_paper(
-            "few_shot_transformer", 1e-5, "noam", width=128, n_layers=3, dropout=0.1
-        ),
-        "transformer": of_paper("transformer", 4e-7, width=64),
-        "snail": of_paper("snail", 1.186e-4),
-    },
-    "symbolic": {
-        "few_shot_transformer": of_paper(
-            "few_shot_transformer", 3.5e-7, width=32, n_layers=3, dropout=0.1
-        ),
-        "transformer": of_paper("transformer", 1e-6, width=64, n_layers=3, dropout=0.1),
-        "snail": of_paper("snail", 2.5e-6),
-    },
-}
 
 #: Options that a score depends on, beside those of the model.
 PROTOCOL = ("batch_size", "n_test", "n_functions", "n_filters")
@@ -109,6 +60,7 @@ def parse_arguments(arguments=None):
     add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="[all]")
     add("--ablations", action="store_true", help="A1 to A8 in place of the models")
     add("--search", type=count, metavar="N", help="search settings of each model by N trials")
+    add("--flow", action="store_true", help="gradients of each part, and what is lost without it")
     add("--coefficients", action="store_true", help="weights of networks to coefficients (A.1.4)")
     add("--seeds", type=count, default=3, help="runs of each model [%(default)s]; 10 in the paper")
     add("--max-steps", type=count, default=5000, help="of each run [%(default)s]")
@@ -147,6 +99,10 @@ def parse_arguments(arguments=None):
         parser.error("--found has the settings of a search: leave out --ablations and --dropout")
     if options.paper and (options.found or options.search or options.dropout):
         parser.error("--paper has settings of its own: leave out --found, --search and --dropout")
+    if options.flow and (options.search or options.weights or options.coefficients):
+        parser.error("--flow trains: leave out --search, --weights and --coefficients")
+    if options.flow and "snail" in options.models and not options.ablations:
+        options.models = [m for m in options.models if m != "snail"]  # it has other parts
     if (options.paper or options.found) and (options.weights or options.coefficients):
         parser.error("--weights and --coefficients train no model: leave out --paper and --found")
     return options
@@ -164,16 +120,22 @@ def main(arguments=None):
         file = options.output / "weights.csv"
         pd.DataFrame(scores).to_csv(file, index=False, float_format="%.6g")
         return
+    flows = []
     for name in options.data:
         data = DATA[name](options)
         if options.search:
             search(name, data, options)
             continue
-        models = settings_of(name, options)
+        models = {m: overridden(s, options) for m, s in settings_of(name, options).items()}
+        if options.flow:
+            flows += flow_of(name, data, models, options)
+            continue
         for seed in range(options.seeds):
             for model in models:
                 run(name, data, model, models[model], seed, options)
-    if not options.search:
+    if options.flow:
+        flow.write(flows, options.output)
+    elif not options.search:
         report.write(options.output)
 
 
@@ -192,23 +154,18 @@ def settings_of(name, options):
     return {m: known[m] for m in options.models}
 
 
+def overridden(settings, options):
+    """With what --dropout and --n-latent say, of which SNAIL has neither."""
+    given = {"dropout": options.dropout, "n_latent": options.n_latent}
+    if settings.backbone == "snail":
+        return settings
+    return settings._replace(config=settings.config | {k: v for k, v in given.items() if v})
+
+
 def run(name, data, model, settings, seed, options):
     """Train a model from a seed, unless that was done, and add its scores to runs.csv."""
     file = options.output / "runs.csv"
-    given = {"dropout": options.dropout, "n_latent": options.n_latent}
-    if settings.backbone != "snail":
-        settings = settings._replace(config=settings.config | {k: v for k, v in given.items() if v})
-    told = {"rate": settings.rate, **settings.config}
-    if settings.schedule != "cosine":  # rows of before there were others do not name it
-        told["schedule"] = settings.schedule
-    key = {
-        "data": label_of(name, options),
-        "model": model,
-        "seed": seed,
-        "steps": options.max_steps,
-        "config": json.dumps(told, sort_keys=True),
-        "protocol": json.dumps(protocol(options)),
-    }
+    key = key_of(name, model, settings, seed, options)
     done = pd.read_csv(file).to_dict("records") if file.exists() else []
     if any(all(row[k] == v for k, v in key.items()) for row in done):
         return
@@ -226,6 +183,35 @@ def run(name, data, model, settings, seed, options):
         row[split], row[f"{split}_se"] = scores
     print(f"{key['data']} {model} seed {seed}: valid {row['valid']:.4f}, test {row['test']:.4f}")
     pd.DataFrame([*done, row]).to_csv(file, index=False, float_format="%.6g")
+
+
+def flow_of(name, data, models, options):
+    """Rows of each run and part; trainings are kept under the cache for the next command."""
+    rows = []
+    for seed in range(options.seeds):
+        for model, settings in models.items():
+            key = key_of(name, model, settings, seed, options)
+            told = {"settings": settings, "seed": seed, "folder": folder_of(options, key)}
+            trained = partial(train, data=data, options=options, **told)
+            learner = make_learner(data, settings.backbone, settings.config, seed)
+            found = flow.measure(learner, data, trained, options.n_test, options.orders)
+            rows += [{**key, **row} for row in found]
+    return rows
+
+
+def key_of(name, model, settings, seed, options):
+    """What tells a run from others."""
+    told = {"rate": settings.rate, **settings.config}
+    if settings.schedule != "cosine":  # rows of before there were others do not name it
+        told["schedule"] = settings.schedule
+    return {
+        "data": label_of(name, options),
+        "model": model,
+        "seed": seed,
+        "steps": options.max_steps,
+        "config": json.dumps(told, sort_keys=True),
+        "protocol": json.dumps(protocol(options)),
+    }
 
 
 def protocol(options):

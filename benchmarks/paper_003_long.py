@@ -18,8 +18,8 @@ from pathlib import Path
 import pandas as pd
 import torch
 from arguments import add_folder, count
-from paper_003 import of_paper
 from paper_003_report import curves
+from paper_003_settings import of_paper
 from paper_003_tasks import SIDE, episodes, make_learner, omniglot
 from results_folder import place_of
 from safetensors import safe_open

@@ -55,7 +55,14 @@ def check_settings(given):
                 f"callbacks must be skorch callbacks, such as EarlyStopping(), or pairs of a name "
                 f"and one, got {one!r}."
             )
-        callback = callback() if isinstance(callback, type) else callback
+        kind = callback if isinstance(callback, type) else type(callback)
+        # It would put another run's history in the place of this one's.
+        if "LoadInitState" in (base.__name__ for base in kind.__mro__):
+            raise ValueError(
+                "callbacks must not hold LoadInitState: give the weights to begin with as "
+                "backbone, or the same checkpoint_dir to go on with a run."
+            )
+        callback = callback() if callback is kind else callback
         monitor = str(getattr(callback, "monitor", ""))
         if given["validation_source"] is None and monitor.startswith("valid_"):
             raise ValueError(

@@ -18,6 +18,7 @@ pytest.importorskip("optuna")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_003
+import paper_003_flow as flow
 import paper_003_long
 import paper_003_report as report
 from paper_003_tasks import DATA, Data, Fixed, accuracy, encoded, make_learner, sampler, symbolic
@@ -168,6 +169,105 @@ def test_weights_are_scored_as_they_are(tmp_path, folder):
     assert not (tmp_path / "out/runs.csv").exists()
     with pytest.raises(SystemExit, match="omniglot_few_shot cannot read --data symbolic"):
         paper_003.main(arguments(tmp_path, folder, "--weights", name))
+
+
+def test_gradient_flow_is_of_every_layer_and_run(tmp_path, folder, monkeypatch):
+    monkeypatch.setitem(paper_003.QUICK, "seeds", 2)
+    told = arguments(tmp_path, folder, "--data", "symbolic", "--flow")
+    for more in (["--search", "1"], ["--coefficients"], ["--weights", "omniglot_few_shot"]):
+        with pytest.raises(SystemExit):
+            paper_003.main([*told, *more])
+    paper_003.main(told)
+    rows = pd.read_csv(tmp_path / "out/flow.csv")
+    assert rows.groupby("model")["seed"].nunique().to_dict() == {
+        "few_shot_transformer": 2,
+        "transformer": 2,
+    }
+    parts = {model: runs["part"].unique().tolist() for model, runs in rows.groupby("model")}
+    own = ["values", "attention weights", "feed-forward"]
+    assert parts["few_shot_transformer"] == [f"layer 1, {name}" for name in own]
+    own = ["queries", "keys", "values", "feed-forward"]
+    assert parts["transformer"] == [f"layer 1, {name}" for name in own]
+    assert (rows[["gradient_before", "gradient_after", "moved"]] > 0).all(axis=None)
+    hidden = rows["part"].str.contains("feed-forward") | rows["model"].eq("few_shot_transformer")
+    assert rows["idle_units"].notna().to_list() == hidden.to_list()
+    assert (tmp_path / "out/flow.png").stat().st_size > 1000
+    assert not (tmp_path / "out/runs.csv").exists()
+    paper_003.main(told)  # from the checkpoints
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out/flow.csv"), rows)
+
+
+def told_apart():
+    """Rows that say what they are, behind a layer that hands them on, and their data."""
+    rows = np.repeat(np.eye(8, dtype=np.float32), 6, axis=0)
+    dataset = Fixed(Dataset("x", rows, np.repeat(np.arange(8), 6)))
+    data = Data({"train": dataset, "valid": dataset}, {}, None, Vectors(8))
+    data.learner.update(inputs="vectors", n_inputs=8)
+    learner = make_learner(data, "few_shot_transformer", {"width": 8, "n_latent": 16}, 0).eval()
+    with torch.no_grad():
+        learner.backbone.embedding.weight.copy_(10 * torch.eye(8))
+        learner.backbone.embedding.bias.zero_()
+    return learner, data
+
+
+def test_what_is_lost_where_a_part_says_the_same_of_everything():
+    """Of a network that reads its input by one part alone, that part is all there is."""
+    learner, data = told_apart()
+    layer = learner.backbone.layers[0]
+    with torch.no_grad():
+        for part in (layer.attention.values, layer.attention.weights):
+            for parameter in part.parameters():
+                parameter.mul_(1e-3)
+        first, _, second = layer.feed_forward
+        first.weight.copy_(torch.cat([torch.eye(8), -torch.eye(8)]))
+        first.bias.copy_(torch.cat([torch.zeros(8), torch.full((8,), -100.0)]))  # never active
+        second.weight.copy_(torch.cat([-2 * torch.eye(8), torch.eye(8)], 1))
+        second.bias.zero_()
+    rows = flow.measure(learner, data, lambda learner: None, n_test=100)
+    rows = pd.DataFrame(rows).set_index("part")
+    assert (rows["accuracy"] == 1).all() and (rows["moved"] == 0).all()
+    assert (rows["gradient_before"] == rows["gradient_after"]).all()
+    kept = rows["accuracy_held"]
+    assert kept["layer 1, values"] == kept["layer 1, attention weights"] == 1
+    assert rows.loc["layer 1, feed-forward", "idle_units"] == 0.5
+    sizes = {name: part for name, part in flow.parts_of(learner.backbone).items()}
+    for name, n_parameters in rows["n_parameters"].items():
+        assert n_parameters == sum(p.numel() for p in sizes[name].parameters())
+
+
+def test_gradients_are_those_of_the_loss():
+    learner, data = told_apart()
+    batches = [
+        (learner.head.loss(learner(**inputs), target), list(part.parameters()))
+        for inputs, target in flow.episodes(data, "train", flow.N_EPISODES)
+        for part in [learner.backbone.layers[0].feed_forward]
+    ]
+    ratios = []
+    for loss, weights in batches:
+        gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, weights)])
+        ratios.append(gradient.norm() / torch.cat([w.flatten() for w in weights]).norm())
+    found = flow.gradients(learner, data)["layer 1, feed-forward"]
+    assert found == pytest.approx(torch.stack(ratios).mean().item(), rel=1e-4)
+    assert all(p.grad is None or not p.grad.any() for p in learner.parameters())
+
+
+def test_a_part_that_is_held_says_its_usual_output():
+    learner, data = told_apart()
+    part = learner.backbone.layers[0].attention.values
+    usual, _ = flow.usual_outputs(learner, data, 100)
+    told, seen = usual["layer 1, values"], []
+    hook = part.register_forward_hook(lambda m, _, out: seen.append(out))
+    inputs = [inputs for inputs, _ in flow.episodes(data, "valid", 100)]
+    with torch.inference_mode():
+        for each in inputs:
+            learner(**each)
+        hook.remove()
+        assert torch.cat(seen).mean(0).sub(told).abs().max() < 1e-5
+        with flow.held(part, told):
+            first, again = (learner.backbone.layers[0](x * torch.ones(3, 6, 8)) for x in (1.0, 2.0))
+            assert part(torch.randn(3, 6, 8)).equal(told.expand(3, -1, -1))
+        assert not part(torch.randn(3, 6, 8)).equal(told.expand(3, -1, -1))
+    assert not first.equal(again)  # the rest of the layer still reads
 
 
 def test_coefficients_of_functions_not_seen(tmp_path, folder):

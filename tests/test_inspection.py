@@ -184,6 +184,31 @@ def test_every_class_has_a_colour_of_its_own(n_classes):
     assert len({to_rgba(key.get_color()) for key in keys}) == n_classes
 
 
+@pytest.mark.parametrize("n_classes", [14, 30, 31, 80])
+def test_many_classes_leave_room_for_the_panels(n_classes, recwarn):
+    points, classes = np.random.default_rng(0).normal(size=(n_classes, 2)), np.arange(n_classes)
+    names = np.array([f"class {i}" for i in classes])
+    shown = {"original": points, "embedding": points, "target": classes}
+    display = EmbeddingDisplay(**shown, labelled=classes > 3, classes=names, predicted=True).plot()
+    display.figure_.canvas.draw()
+    assert not recwarn.list  # of axes that have no room left
+    key = display.ax_[1].get_legend()
+    inside, whole = key.get_window_extent(), display.figure_.bbox
+    assert inside.y0 >= 0 and inside.y1 <= whole.y1 and inside.x1 <= whole.x1
+    assert all(ax.get_window_extent().width > whole.width / 4 for ax in display.ax_)
+    named = key.legend_handles[:-2]
+    _, circles = scatters(display.ax_[1])
+    colour = dict(zip(names[4:], circles.get_facecolors(), strict=True))
+    for handle in named:
+        if (label := handle.get_label()) in colour:
+            np.testing.assert_allclose(colour[label], to_rgba(handle.get_color()))
+    title = key.get_title().get_text()
+    if n_classes <= 30:
+        assert [handle.get_label() for handle in named] == names.tolist() and not title
+    else:
+        assert 10 <= len(named) <= 30 and title == f"some of {n_classes} classes"
+
+
 def test_embedding_of_a_frame_with_categories_gaps_and_one_column():
     rng = np.random.default_rng(0)
     y = np.arange(20) % 2

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.datasets import load_iris
-from skorch.callbacks import Callback, EarlyStopping
+from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LoadInitState
 from skorch.history import History
 
 from sklearn_meta import (
@@ -373,6 +373,13 @@ def test_what_is_no_source_says_what_to_give(datasets, told):
 def test_what_is_no_part_of_a_mixture_is_told():
     with pytest.raises(ValueError, match="None is no source: give datasets"):
         Mixture([None])
+
+
+@pytest.mark.parametrize("load", [LoadInitState, LoadInitState(Checkpoint(dirname="elsewhere"))])
+def test_weights_of_another_run_are_no_callback(load):
+    """It would be trained to the end, and the history of the other run in its place."""
+    with pytest.raises(ValueError, match="LoadInitState: give the weights to begin with as backbo"):
+        small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[("begin", load)])
 
 
 def test_a_callback_of_validation_needs_some():

@@ -1,6 +1,11 @@
 """What the pictures of tasks share: their axes, colours, markers and legend."""
 
+import math
+
 import numpy as np
+
+#: Classes that a legend names, and its entries in one column: more are higher than a figure.
+MOST_NAMED, MOST_IN_A_COLUMN = 30, 16
 
 
 def check_matplotlib_support(caller):
@@ -58,15 +63,24 @@ def scatter(ax, points, target, labelled, colours):
 
 
 def legend(ax, classes, unlabelled="unlabelled"):
-    """Colours of the classes and the two markers, beside the axes."""
+    """Colours of the classes and the two markers, beside the axes.
+
+    Of many classes some are named, one after an equal number of others: colours are in order.
+    """
     from matplotlib.lines import Line2D
 
+    step = math.ceil(len(classes) / MOST_NAMED)
     keys = [
         Line2D([], [], marker="s", linestyle="", color=colour, label=str(label))
-        for label, colour in zip(classes, colours(len(classes)))
+        for label, colour in list(zip(classes, colours(len(classes))))[::step]
     ]
     for label, marker in (("labelled", "o"), (unlabelled, "x")):
         keys.append(Line2D([], [], marker=marker, linestyle="", color="0.35", label=label))
-    beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    n_columns = math.ceil(len(keys) / MOST_IN_A_COLUMN)
+    beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5), "ncols": n_columns}
+    if n_columns > 1:
+        beside |= {"fontsize": "small", "columnspacing": 0.5, "handletextpad": 0}
+    if step > 1:
+        beside["title"] = f"some of {len(classes)} classes"
     for text in ax.legend(handles=keys, **beside, frameon=False).get_texts():
         text.set_parse_math(False)  # "$0 - $50" is a label, no formula
