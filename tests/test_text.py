@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
@@ -34,6 +36,7 @@ from sklearn_meta.tasks.texts import (
 from sklearn_meta.tasks.word_vectors import read_word_vectors, with_vectors
 from sklearn_meta.text import base as text_base
 from sklearn_meta.text import classifier as text_classifier
+from sklearn_meta.text.transfer import odds
 from sklearn_meta.text_learner import TextLearner
 from sklearn_meta.training import meta_train
 
@@ -122,6 +125,33 @@ def test_a_new_task_begins_as_the_nearest_of_the_same_labels(learned):
     rare = np.where(np.arange(40) % 8, "no", "yes")  # the commonest label is right more often
     assert clone(learned).set_params(**one_step).fit(X, rare).begun_as_ is None
     assert MetaLSTMClassifier(**QUICK | one_step).fit(X, y).begun_as_ is None
+
+
+@given(
+    n_right=st.integers(0, 12),
+    n_wrong=st.integers(0, 12),
+    chance=st.floats(0.2, 0.95),
+)
+def test_odds_of_a_task_are_those_of_its_right_labels(n_right, n_wrong, chance):
+    """By adding up over shares above chance, each as likely."""
+    n = n_right + n_wrong
+    found = odds(n_right / max(n, 1), n, chance)
+    shares = chance + (1 - chance) * (np.arange(20_000) + 0.5) / 20_000
+    likelihoods = (shares / chance) ** n_right * ((1 - shares) / (1 - chance)) ** n_wrong
+    assert found == pytest.approx(likelihoods.mean(), rel=1e-3)
+
+
+def test_a_new_task_begins_as_none_that_few_labels_do_not_speak_for(learned):
+    """Labels of the same names that mean something else are right half of the time and more."""
+    X, y = reviews(10, "toy")
+    one_step = {"max_epochs": 1, "batch_size": 40, "learning_rate": 1e-9, "wide": False}
+    told = learned.estimators_["film"]._network_proba(X).argmax(1)
+    for n_right, begins in ((6, False), (10, True)):
+        labels = np.array(["no", "yes"])[np.where(np.arange(10) < n_right, told, 1 - told)]
+        own = copy.deepcopy(learned.learner_)
+        own.tasks = {"book": ["a", "b"], "film": ["no", "yes"]}
+        estimator = MetaLSTMClassifier(own, **one_step).fit(X, labels)
+        assert (estimator.begun_as_ == "film") is begins
 
 
 def test_a_new_task_does_not_begin_as_one_that_tells_the_contrary(learned):

@@ -107,7 +107,7 @@ class MetaLSTMClassifier(
         Its linear model; None without ``wide``.
     begun_as_ : str or None
         The task of ``meta_fit`` as which that of ``fit`` began: of those with the very same labels
-        the one that tells most of them right, if these are more than the commonest label has.
+        the one that tells most of them right, if these are too many for labels of other meaning.
         Absent before ``fit``.
     history_ : skorch.history.History
         Losses of ``meta_fit``; absent if that was not called.

@@ -6,6 +6,7 @@ from inspect import signature
 
 import numpy as np
 import torch
+from scipy.special import betaincc, betaln, xlog1py, xlogy
 from torch import nn
 
 from ..seeding import seeded
@@ -73,8 +74,10 @@ def warn_of_kept_settings(estimator, learner):
 def begin_as_nearest(learner, known, task, random_state):
     """Let the one task of a learner begin as that of ``known`` that tells its labels best.
 
-    Those of the very same labels are compared, and random weights are kept if none tells more
-    texts right than the commonest label does.
+    Those of the very same labels are compared. Labels such as 0 and 1 may mean something else in
+    each task, so random weights are kept unless the labelled texts speak for the known ones: the
+    best of these tells more texts right than the commonest label does, and :func:`odds` of all of
+    them are above one in the mean, as they are where one of them is as likely to be meant as none.
 
     Parameters
     ----------
@@ -97,17 +100,46 @@ def begin_as_nearest(learner, known, task, random_state):
     )
     # Of each label, the mean share of a text's words, as `_score` has it of those told right.
     counts = [np.bincount(np.atleast_1d(t), minlength=len(labels)) for t in compared.targets]
-    scores = {None: _rounded(np.mean([count / count.sum() for count in counts], 0).max())}
-    for place, (name, others) in enumerate(known.tasks.items()):
-        if others == labels:
-            scores[name] = _score(known, place, compared)
-    nearest = max(scores, key=scores.get)
-    if nearest is not None:
-        place = list(known.tasks).index(nearest)
-        for backbone, of_known in zip(learner.backbones, known.backbones):
-            backbone.private[0].load_state_dict(of_known.private[place].state_dict())
-        learner.heads[0].load_state_dict(known.heads[place].state_dict())
+    commonest = _rounded(np.mean([count / count.sum() for count in counts], 0).max())
+    scores = {
+        name: _score(known, place, compared)
+        for place, (name, others) in enumerate(known.tasks.items())
+        if others == labels
+    }
+    nearest = max(scores, key=scores.get, default=None)
+    if nearest is None or scores[nearest] <= commonest:
+        return None
+    n_labels = sum(np.size(target) for target in compared.targets)
+    if np.mean([odds(score, n_labels, commonest) for score in scores.values()]) <= 1:
+        return None
+    place = list(known.tasks).index(nearest)
+    for backbone, of_known in zip(learner.backbones, known.backbones):
+        backbone.private[0].load_state_dict(of_known.private[place].state_dict())
+    learner.heads[0].load_state_dict(known.heads[place].state_dict())
     return nearest
+
+
+def odds(score, n_labels, chance):
+    """How much likelier a share of right labels is of a task that is meant than of one that is not.
+
+    Of one that is not each label is right with the probability ``chance``; of one that is, with
+    one of which nothing is known but that it is greater: any is as likely.
+
+    Parameters
+    ----------
+    score, chance : float in [0, 1]
+        ``chance`` below 1.
+    n_labels : int
+
+    Returns
+    -------
+    float
+        The ratio of both likelihoods.
+    """
+    n_right, n_wrong = score * n_labels, (1 - score) * n_labels
+    above = np.log(max(betaincc(n_right + 1, n_wrong + 1, chance), np.finfo(float).tiny))
+    meant = betaln(n_right + 1, n_wrong + 1) + above - np.log1p(-chance)
+    return float(np.exp(meant - xlogy(n_right, chance) - xlog1py(n_wrong, -chance)))
 
 
 def _score(learner, place, task):
