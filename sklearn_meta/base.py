@@ -94,8 +94,8 @@ class MetaEstimator(BaseEstimator):
         max_steps : int, default=20000
             Steps of ``batch_size`` tasks each; above ``eval_every`` rounded up to a multiple of it.
         n_shots : int or sequence of int, default=None
-            Labelled rows, of a classifier for each class; one of them is drawn for each task. None
-            is (1, 3, 5, 10) for a classifier and (5, 10, 15, 20, 40) for a regressor.
+            Labelled rows, of a classifier in each class; one of them for each task, which has all
+            rows but one at most. None is (1, 3, 5, 10), of a regressor (5, 10, 15, 20, 40).
         n_unlabelled : int or (int, int), default=None
             Unlabelled rows, of a classifier for each class, or the range to draw it from. None is
             20 for a classifier and (20, 100) for a regressor.

@@ -153,8 +153,8 @@ def evaluate(
         :class:`~sklearn_meta.model_selection.Transductive`. See :func:`peers`.
     collection : mapping of str to (X, y), RawTable or Dataset
         The tables, such as a :class:`sklearn_meta.tasks.Folder`, loaded one by one in this
-        process; workers are sent the rows of their episodes. Rows whose label is missing or -1
-        are left out.
+        process; workers are sent the rows of their episodes. Rows whose label is missing are left
+        out, and those of label -1, unless the metadata's "task" is "classification".
     n_shots : int or sequence of int, default=(1, 3, 5)
         Labelled rows a class; each is evaluated apart.
     n_unlabelled : int, default=20
@@ -264,19 +264,27 @@ def _labelled_rows(table):
     if not isinstance(table, tuple | list) or len(table) not in (2, 3):
         raise ValueError(f"it must be a pair (X, y), got {type(table).__name__}.")
     X, y, metadata = (*table, None)[:3]
-    y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
-    check_consistent_length(X, y)
-    known = [
-        not is_missing_value(label) and str(label) not in ("-1", "-1.0") for label in y.tolist()
-    ]
+    column = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
+    check_consistent_length(X, column)
+    task = (metadata or {}).get("task")
+    unlabelled = () if task == "classification" else ("-1", "-1.0")
+    known = [not is_missing_value(v) and str(v) not in unlabelled for v in column.tolist()]
     rows = np.flatnonzero(known)
-    y = y[rows]
+    y = column[rows]
     if y.dtype == object:
         y = y.astype(str) if any(isinstance(v, str) for v in y) else np.array(y.tolist())
-    if (metadata or {}).get("task") == "regression" or type_of_target(y) == "continuous":
+    if task == "regression" or type_of_target(y) == "continuous":
         raise ValueError("its target is continuous, and classes are needed.")
     if len(np.unique(y)) < 2:
-        raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.")
+        hint = ""
+        if any(str(label) in unlabelled for label in column.tolist()):
+            hint = (
+                " Rows of label -1 are left out: where it is a class say so by "
+                "(X, y, {'task': 'classification'})."
+            )
+        raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.{hint}")
+    if np.isin(y.astype(str), ["-1", "-1.0"]).any():  # which estimators take for no label
+        y = np.unique(y, return_inverse=True)[1]
     return _rows(X if hasattr(X, "shape") else np.asarray(text_as_objects(X)), rows), y
 
 

@@ -225,7 +225,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         if n_unlabelled := without_gaps(as_cells(y))[1].sum():
             raise ValueError(
                 f"{n_unlabelled} of the targets to be scored are missing (NaN): leave them out, or "
-                "cross-validate with cv=SemiSupervisedKFold() of sklearn_meta.model_selection."
+                "cross-validate with cv=SemiSupervisedKFold() of sklearn_meta.model_selection. "
+                "Train sets, which learning_curve scores, too, have such rows by any splitter."
             )
         return super().score(X, y, sample_weight)
 

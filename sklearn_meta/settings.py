@@ -56,11 +56,16 @@ def check_settings(given):
                 f"and one, got {one!r}."
             )
         kind = callback if isinstance(callback, type) else type(callback)
-        # It would put another run's history in the place of this one's.
-        if "LoadInitState" in (base.__name__ for base in kind.__mro__):
+        kinds = [base.__name__ for base in kind.__mro__]
+        if "LoadInitState" in kinds:  # another run's history would stand in the place of this one's
             raise ValueError(
                 "callbacks must not hold LoadInitState: give the weights to begin with as "
                 "backbone, or the same checkpoint_dir to go on with a run."
+            )
+        if "EpochScoring" in kinds and getattr(callback, "use_caching", False):
+            raise ValueError(
+                "EpochScoring cannot keep the targets of batches of tasks, which are of many "
+                "shapes: give it use_caching=False."
             )
         callback = callback() if callback is kind else callback
         monitor = str(getattr(callback, "monitor", ""))

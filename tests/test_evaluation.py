@@ -276,6 +276,26 @@ def test_rows_without_label_are_left_out(seen, missing):
     assert sorted(labels) == ["a", "a", "b", "b"]
 
 
+@pytest.mark.parametrize("labels", [(-1, 0, 1), ("-1", "0", "1"), (-1.0, 1.0)])
+def test_minus_one_is_a_class_where_the_metadata_say_so(labels):
+    """Estimators are given numbers in its place: to some of them it is no label."""
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < len(labels)], y[y < len(labels)]
+    told, estimators = {"task": "classification"}, {"1-NN": peers()["1-NN"]}
+    settings = {"n_shots": 3, "n_unlabelled": 5, "n_episodes": 3}
+    found = evaluate(estimators, {"iris": (X, np.array(labels)[y], told)}, **settings)
+    assert found.records == evaluate(estimators, {"iris": (X, y)}, **settings).records
+
+
+def test_rows_that_are_left_out_are_told_where_a_class_is_missing():
+    X, y = load_iris(return_X_y=True)
+    signs = np.where(y > 0, 1, -1)
+    with pytest.warns(UserWarning, match="1 class, and.* -1 are left out: where it is a class say"):
+        evaluate({"1-NN": peers()["1-NN"]}, {"iris": (X, signs)}, n_shots=1)
+    with pytest.warns(UserWarning, match=r"1 class, and at least 2 are needed\.$"):
+        evaluate({"1-NN": peers()["1-NN"]}, {"iris": (X, signs * 0)}, n_shots=1)
+
+
 def test_preparation_imputes_encodes_and_standardises():
     X, _ = mixed_table()
     prepared = preparation().fit_transform(X)

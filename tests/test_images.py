@@ -6,11 +6,14 @@ import shutil
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
 from PIL import Image
 
+from sklearn_meta.tasks import Drawings
 from sklearn_meta.tasks.images import ImageClasses, Pictures, load_cifar_fs, load_mini_imagenet
 
 seeds = st.integers(0, 2**32 - 1)
@@ -158,6 +161,16 @@ def test_augmentation_mirrors_about_half_of_the_images_left_right():
 def test_rows_that_are_other_images_are_refused(X):
     with pytest.raises(ValueError, match=r"X must be uint8 of shape \(n, 75\).*size and channels"):
         Pictures(5)(X, np.zeros(2, int), None)
+
+
+def test_pixels_may_be_in_a_frame():
+    """As fetch_openml gives them."""
+    X = np.random.default_rng(0).integers(0, 256, (3, 75)).astype(np.uint8)
+    assert_array_equal(Pictures(5)(pd.DataFrame(X)), Pictures(5)(X))
+    with pytest.raises(ValueError, match=r"X must be uint8 of shape \(n, 75\), got int64"):
+        Pictures(5)(X.astype(np.int64).tolist())
+    drawings = Drawings(5, augment=False)
+    assert_array_equal(drawings(pd.DataFrame(X[:, :25])), drawings(X[:, :25], None, None))
 
 
 # The layouts. Each writer takes {split: {class: [images]}}, and writes in that order.

@@ -390,6 +390,11 @@ def test_settings_of_meta_fit_are_all_there():
 # evaluate and info
 
 
+def test_evaluate_refuses_a_device_before_it_begins(here, capsys):
+    assert call("evaluate", "tables", *QUICK, "--device", "gpu") == 1
+    assert "device='gpu' cannot be used here" in capsys.readouterr().err
+
+
 def test_evaluate_tells_what_failed(here, capsys):
     (here / "spoilt").mkdir()
     (here / "spoilt" / "bad.parquet").write_bytes(b"PAR1")

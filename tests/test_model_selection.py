@@ -224,6 +224,8 @@ def test_a_row_with_one_of_two_targets_is_in_no_test_set():
         ([1.0, 2.0, np.nan, np.nan, np.nan, np.nan], "n_splits=5 greater than"),
         ([1.0, 2.0, 3.0, np.inf, 4.0, 5.0], "y contains infinity"),
         (list("abcdef"), "could not convert|dtype='numeric'"),
+        (np.arange(6).astype("datetime64[D]"), "y must be numbers, got datetime64"),
+        (None, "needs y, of which NaN marks unlabelled rows"),
     ],
 )
 def test_folds_of_a_regression_refuse(y, message):

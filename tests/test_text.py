@@ -475,8 +475,9 @@ def test_word_vectors_of_both_formats(tmp_path):
     words, vectors = ["bad", "good"], np.array([[1.0, 2, 3], [4, 5, 6]], dtype=np.float32)
     (tmp_path / "glove.txt").write_text("bad 1 2 3\ngood 4 5 6\n")
     (tmp_path / "word2vec.txt").write_text("2 3\nbad 1 2 3\ngood 4 5 6\n")
+    (tmp_path / "nameless.txt").write_text("3 3\nbad 1 2 3\n 7 8 9\ngood 4 5 6\n")
     np.savez(tmp_path / "vectors.npz", words=words, vectors=vectors)
-    for name in ("glove.txt", "word2vec.txt", "vectors.npz"):
+    for name in ("glove.txt", "word2vec.txt", "nameless.txt", "vectors.npz"):
         found = read_word_vectors(tmp_path / name)
         assert found[0] == words
         assert_array_equal(found[1], vectors)

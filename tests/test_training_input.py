@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.datasets import load_iris
-from skorch.callbacks import Callback, Checkpoint, EarlyStopping, LoadInitState
+from skorch.callbacks import Callback, Checkpoint, EarlyStopping, EpochScoring, LoadInitState
 from skorch.history import History
 
 from sklearn_meta import (
@@ -380,6 +380,17 @@ def test_weights_of_another_run_are_no_callback(load):
     """It would be trained to the end, and the history of the other run in its place."""
     with pytest.raises(ValueError, match="LoadInitState: give the weights to begin with as backbo"):
         small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[("begin", load)])
+
+
+def test_a_score_that_keeps_targets_of_batches_says_what_to_do():
+    def score(net, X, y):
+        return 1.0
+
+    once = {"validation_datasets": {"iris": IRIS}, "max_steps": 1, "verbose": False}
+    with pytest.raises(ValueError, match="many shapes: give it use_caching=False"):
+        small().meta_fit({"iris": IRIS}, callbacks=[EpochScoring(score)], **once)
+    own = EpochScoring(score, name="own", use_caching=False)
+    assert small().meta_fit({"iris": IRIS}, callbacks=[own], **once).history_[-1, "own"] == 1
 
 
 def test_a_callback_of_validation_needs_some():

@@ -55,8 +55,10 @@ def run(args):
     if unknown := set(chosen) - set(known):
         args.parser.error(f"no peers {sorted(unknown)}: choose from {','.join(known)} or none")
     from .. import MetaSemiSupervisedClassifier
+    from ..devices import usable_device
     from ..weights import available_weights, load_learner
 
+    usable_device(args.device)
     collection, estimators = open_collection(args.collection, args), {}
     for weights in args.weights or ["default"]:
         # An error now rather than one for each task.

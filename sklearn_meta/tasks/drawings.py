@@ -69,6 +69,7 @@ class Drawings:
             If rows of ``X`` are no square pictures, or no bytes, or augmentation has no
             ``classes`` or ``rng``.
         """
+        X = np.asarray(X)
         if X.dtype != np.uint8:  # of ink that is 1 hardly anything would be left
             raise ValueError(
                 f"X must be uint8, ink being 255, got {X.dtype}: give np.uint8(255 * X), if "

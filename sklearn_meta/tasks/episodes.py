@@ -151,7 +151,8 @@ class EpisodeSampler(RowSampler):
     Parameters
     ----------
     n_shots : int or sequence of int, default=(1, 3, 5, 10)
-        Labelled rows a class; one of them is drawn for each task.
+        Labelled rows a class; one of them is drawn for each task, of which a class of fewer rows
+        has all but one.
 
     n_unlabelled : int or (int, int), default=20
         Unlabelled rows a class, or a range from which it is drawn log-uniformly. Of a table with

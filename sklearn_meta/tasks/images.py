@@ -158,6 +158,7 @@ class Pictures:
         ValueError
             If ``X`` has another shape or type, or augmentation has no ``rng``.
         """
+        X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.width or X.dtype != np.uint8:
             raise ValueError(
                 f"X must be uint8 of shape (n, {self.width}), got {X.dtype} of {X.shape}: give "

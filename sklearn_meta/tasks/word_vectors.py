@@ -58,7 +58,7 @@ def _of_arrays(path):
 
 def _of_lines(path):
     """Words and numbers of a text; a word may hold blanks, as some of GloVe do, and no number."""
-    words, rows, size, counts = [], [], None, None
+    words, rows, size, counts, n_nameless = [], [], None, None, 0
     with open(path, encoding="utf-8-sig", errors="replace") as lines:
         for i, line in enumerate(lines, 1):
             fields = line.rstrip().split(" ")
@@ -72,6 +72,7 @@ def _of_lines(path):
                 raise ValueError(f"{path}, line {i}: {len(fields) - 1} numbers, and {size} before.")
             word, row = fields[:-size], _as_row(fields[-size:])
             if size and row is not None and word == [""]:
+                n_nameless += 1
                 continue
             if not size or row is None or _as_row(word[1:]) is not None:
                 raise ValueError(
@@ -81,7 +82,8 @@ def _of_lines(path):
             words.append(" ".join(word).rstrip(" "))
             rows.append(row)
     vectors = np.stack(rows) if rows else np.zeros((0, 0), np.float32)
-    if counts is not None and counts != vectors.shape:
+    held = [(n, vectors.shape[1]) for n in (len(words), len(words) + n_nameless)]
+    if counts is not None and counts not in held:
         raise ValueError(
             f"{path} announces {counts[0]} words with {counts[1]} numbers each and holds "
             f"{len(words)} with {vectors.shape[1]}: fetch it again, or remove its first line."
