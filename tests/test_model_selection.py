@@ -225,7 +225,6 @@ def test_a_row_with_one_of_two_targets_is_in_no_test_set():
         ([1.0, 2.0, 3.0, np.inf, 4.0, 5.0], "y contains infinity"),
         (list("abcdef"), "could not convert|dtype='numeric'"),
         (np.arange(6).astype("datetime64[D]"), "y must be numbers, got datetime64"),
-        (None, "needs y, of which NaN marks unlabelled rows"),
     ],
 )
 def test_folds_of_a_regression_refuse(y, message):
@@ -233,6 +232,11 @@ def test_folds_of_a_regression_refuse(y, message):
         list(SemiSupervisedKFold().split(np.zeros((6, 1)), y))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         list(SemiSupervisedKFold().split(np.zeros((7, 1)), y))
+
+
+def test_folds_of_a_regression_need_targets():
+    with pytest.raises(ValueError, match="needs y: targets, NaN where there is none"):
+        list(SemiSupervisedKFold().split(np.zeros((6, 1)), None))
 
 
 @pytest.mark.parametrize(

@@ -166,15 +166,11 @@ class SemiSupervisedKFold(KFold):
             numbers from -1 on, and no NaN.
         """
         if y is None:
-            raise ValueError(
-                "SemiSupervisedKFold.split needs y, of which NaN marks unlabelled rows."
-            )
+            raise ValueError("SemiSupervisedKFold.split needs y: targets, NaN where there is none.")
         check_consistent_length(X, y)
         y = np.asarray(y)
         if y.dtype.kind in "mM":
-            raise ValueError(
-                f"y must be numbers, got {y.dtype}: give (y - y[0]) / np.timedelta64(1, 'D')."
-            )
+            raise ValueError(f"y must be numbers, got {y.dtype}: give days, say, since the first.")
         if y.dtype == object:  # None and pandas' NA are no numbers to scikit-learn
             cells = [np.nan if is_missing_value(value) else value for value in y.ravel()]
             y = np.array(cells, dtype=object).reshape(y.shape)
