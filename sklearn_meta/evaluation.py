@@ -273,7 +273,8 @@ def _labelled_rows(table):
     y = column[rows]
     if y.dtype == object:
         y = y.astype(str) if any(isinstance(v, str) for v in y) else np.array(y.tolist())
-    if task == "regression" or type_of_target(y) == "continuous":
+    fractions = type_of_target(y) == "continuous"
+    if task == "regression" or (fractions and task != "classification"):
         raise ValueError("its target is continuous, and classes are needed.")
     if len(np.unique(y)) < 2:
         hint = ""
@@ -283,7 +284,8 @@ def _labelled_rows(table):
                 "(X, y, {'task': 'classification'})."
             )
         raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.{hint}")
-    if np.isin(y.astype(str), ["-1", "-1.0"]).any():  # which estimators take for no label
+    # Estimators take -1 for no label, and fractions for a target.
+    if fractions or np.isin(y.astype(str), ["-1", "-1.0"]).any():
         y = np.unique(y, return_inverse=True)[1]
     return _rows(X if hasattr(X, "shape") else np.asarray(text_as_objects(X)), rows), y
 

@@ -72,6 +72,15 @@ def test_a_folder_is_read_by_its_index(indexed):
         train["one"]
 
 
+def test_an_index_may_have_blanks_after_its_commas(indexed):
+    index = indexed / "index.csv"
+    folder = Folder(indexed)
+    known, families = [folder[name][2] for name in folder], folder.families
+    index.write_text(index.read_text().replace(",", ", "))
+    assert list(Folder(indexed)) == list(INDEX["name"]) and Folder(indexed).families == families
+    assert [Folder(indexed)[name][2] for name in folder] == known
+
+
 ARFF = """@relation t
 @attribute a numeric
 @attribute c {x,y,'z z'}

@@ -276,8 +276,8 @@ def test_rows_without_label_are_left_out(seen, missing):
     assert sorted(labels) == ["a", "a", "b", "b"]
 
 
-@pytest.mark.parametrize("labels", [(-1, 0, 1), ("-1", "0", "1"), (-1.0, 1.0)])
-def test_minus_one_is_a_class_where_the_metadata_say_so(labels):
+@pytest.mark.parametrize("labels", [(-1, 0, 1), ("-1", "0", "1"), (-1.0, 1.0), (0.25, 0.75, 1.5)])
+def test_minus_one_and_fractions_are_classes_where_the_metadata_say_so(labels):
     """Estimators are given numbers in its place: to some of them it is no label."""
     X, y = load_iris(return_X_y=True)
     X, y = X[y < len(labels)], y[y < len(labels)]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,25 @@ def test_interrupted_meta_fit_goes_on(here):
     assert call(*meta_fit_prior("whole.safetensors", *settings)) == 0
     half, whole = ((here / f"{name}.safetensors").read_bytes() for name in ("half", "whole"))
     assert half == whole
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [(None, "nothing is saved yet"), ("new", "nothing is saved yet"), ("begun", "to go on")],
+)
+def test_an_interrupted_meta_fit_says_whether_it_can_go_on(tmp_path, capsys, folder, expected):
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "checkpoint.safetensors").touch()
+    chosen = folder and tmp_path / folder
+    args = Namespace(checkpoint_dir=chosen, parser=Namespace(prog="sklearn-meta meta-fit"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit, match="130"), meta_fit._interruptible(args):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert expected in capsys.readouterr().err
 
 
 def test_a_meta_fit_in_the_background_of_a_script_is_not_interrupted():

@@ -224,7 +224,6 @@ def test_a_row_with_one_of_two_targets_is_in_no_test_set():
         ([1.0, 2.0, np.nan, np.nan, np.nan, np.nan], "n_splits=5 greater than"),
         ([1.0, 2.0, 3.0, np.inf, 4.0, 5.0], "y contains infinity"),
         (list("abcdef"), "could not convert|dtype='numeric'"),
-        (np.arange(6).astype("datetime64[D]"), "y must be numbers, got datetime64"),
     ],
 )
 def test_folds_of_a_regression_refuse(y, message):
@@ -232,6 +231,18 @@ def test_folds_of_a_regression_refuse(y, message):
         list(SemiSupervisedKFold().split(np.zeros((6, 1)), y))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         list(SemiSupervisedKFold().split(np.zeros((7, 1)), y))
+
+
+@pytest.mark.parametrize("kind", ["datetime64[D]", "timedelta64[s]"])
+def test_dates_are_split_as_the_numbers_they_are(kind):
+    y = np.arange(9)
+    dates = y.astype(kind)
+    dates[2] = "NaT"
+    cv = SemiSupervisedKFold(3, random_state=0)
+    expected = cv.split(y, np.where(y == 2, np.nan, y))
+    for found, told in zip(cv.split(y, dates), expected, strict=True):
+        for rows, others in zip(found, told, strict=True):
+            np.testing.assert_array_equal(rows, others)
 
 
 def test_folds_of_a_regression_need_targets():

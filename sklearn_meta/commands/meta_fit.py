@@ -18,7 +18,7 @@ from pathlib import Path
 import sklearn_meta
 
 from ..distributed import is_first_process
-from ..folders import check_writable, expanded
+from ..folders import CHECKPOINT, check_writable, expanded
 from .arguments import (
     COLLECTIONS,
     FILTERS,
@@ -276,7 +276,9 @@ def _interruptible(args):
     def end(signum, frame):
         if os.getpid() != own:  # a process that prepares tasks
             raise SystemExit(130)
-        again = "run the same command again to go on" if args.checkpoint_dir else "nothing is saved"
+        folder = args.checkpoint_dir
+        saved = folder is not None and (expanded(folder) / CHECKPOINT).is_file()
+        again = "run the same command again to go on" if saved else "nothing is saved yet"
         print(f"\n{args.parser.prog}: interrupted; {again}", file=sys.stderr)
         raise SystemExit(130)
 

@@ -169,8 +169,8 @@ class SemiSupervisedKFold(KFold):
             raise ValueError("SemiSupervisedKFold.split needs y: targets, NaN where there is none.")
         check_consistent_length(X, y)
         y = np.asarray(y)
-        if y.dtype.kind in "mM":
-            raise ValueError(f"y must be numbers, got {y.dtype}: give days, say, since the first.")
+        if y.dtype.kind in "mM":  # dates, of which estimators make numbers
+            y = np.where(np.isnat(y), np.nan, y.astype(np.int64))
         if y.dtype == object:  # None and pandas' NA are no numbers to scikit-learn
             cells = [np.nan if is_missing_value(value) else value for value in y.ravel()]
             y = np.array(cells, dtype=object).reshape(y.shape)

@@ -144,15 +144,15 @@ class Folder(Mapping):
             import pandas as pd
         except ImportError as error:
             raise _to_install(file, error) from error
-
+        like = {"index_col": False, "skipinitialspace": True}  # "name, task", too
         try:
-            index = pd.read_csv(file, index_col=False)
+            index = pd.read_csv(file, **like)
         except ValueError as error:  # empty, no text, or not as many cells in each row
             raise ValueError(f"{file} is no CSV with a row for each table: {error}.") from error
         for key in ("name", *wanted):
             if key not in index:
                 raise ValueError(f"{file} has no column {key!r}.")
-        as_text = pd.read_csv(file, index_col=False, dtype=str, keep_default_na=False)
+        as_text = pd.read_csv(file, **like, dtype=str, keep_default_na=False)
         for key in {"name", "id", "split", "task", "family"} & set(index):  # one may be called "NA"
             index[key] = as_text[key]
         index = index[as_text.ne("").any(axis=1)]  # a spreadsheet ends in rows of empty cells
