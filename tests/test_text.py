@@ -141,6 +141,13 @@ def test_odds_of_a_task_are_those_of_its_right_labels(n_right, n_wrong, chance):
     assert found == pytest.approx(likelihoods.mean(), rel=1e-3)
 
 
+def test_odds_of_very_many_words_are_numbers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert 1e100 < odds(0.97, 100_000, 0.9) < np.inf
+        assert odds(0.9, 100_000, 0.97) < 1e-100
+
+
 def test_a_new_task_begins_as_none_that_few_labels_do_not_speak_for(learned):
     """Labels of the same names that mean something else are right half of the time and more."""
     X, y = reviews(10, "toy")
