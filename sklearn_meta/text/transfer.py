@@ -137,8 +137,10 @@ def odds(score, n_labels, chance):
         The ratio of both likelihoods.
     """
     n_right, n_wrong = score * n_labels, (1 - score) * n_labels
-    above = np.log(max(betaincc(n_right + 1, n_wrong + 1, chance), np.finfo(float).tiny))
-    meant = betaln(n_right + 1, n_wrong + 1) + above - np.log1p(-chance)
+    above = betaincc(n_right + 1, n_wrong + 1, chance)
+    if above == 0:  # far fewer are right
+        return 0.0
+    meant = betaln(n_right + 1, n_wrong + 1) + np.log(above) - np.log1p(-chance)
     ratio = meant - xlogy(n_right, chance) - xlog1py(n_wrong, -chance)
     return float(np.exp(min(ratio, 700.0)))  # of the words of long texts it is beyond float64
 
