@@ -146,13 +146,15 @@ def write(rows, folder):
     rows.to_csv(folder / "flow.csv", index=False, float_format="%.4g")
     lines, groups = [], rows.groupby(["data", "model"], sort=False)
     figure = Figure(figsize=(8, 3.2 * len(groups)), layout="constrained")
-    for (key, runs), axes in zip(groups, figure.subplots(len(groups), 2, squeeze=False)):
+    panels = figure.subplots(len(groups), 2, squeeze=False, sharex="col")
+    for (key, runs), axes in zip(groups, panels):
         n_runs = runs["seed"].nunique()
         means = runs.groupby("part", sort=False).mean(numeric_only=True)
         title = f"{', '.join(key)}, {n_runs} run{'s' if n_runs > 1 else ''}"
         lines += [f"## {title}", "", f"Accuracy on `valid`: {means['accuracy'].iloc[0]:.4f}", ""]
         lines += to_markdown(means) + [""]
         draw(means, axes, title)
+    panels[0, 0].legend(loc="lower left", fontsize="small")
     (folder / "flow.md").write_text("\n".join(lines))
     figure.savefig(folder / "flow.png", dpi=100)
     print("\n".join(lines))
@@ -182,7 +184,6 @@ def draw(means, axes, title):
         axes[0].plot(means[name], places, "o", label=label)
     axes[0].set(xscale="log", xlabel="norm of gradient / of weights", title=title)
     axes[0].set_yticks(places, means.index)
-    axes[0].legend()
     axes[1].barh(places, means["accuracy"] - means["accuracy_held"])
     axes[1].set(xlabel="accuracy lost where the output is held")
     axes[1].set_yticks(places, [])
