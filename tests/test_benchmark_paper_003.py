@@ -173,6 +173,7 @@ def test_weights_are_scored_as_they_are(tmp_path, folder):
 
 def test_gradient_flow_is_of_every_layer_and_run(tmp_path, folder, monkeypatch):
     monkeypatch.setitem(paper_003.QUICK, "seeds", 2)
+    monkeypatch.setattr(flow, "N_EPISODES", 50)
     told = arguments(tmp_path, folder, "--data", "symbolic", "--flow")
     for more in (["--search", "1"], ["--coefficients"], ["--weights", "omniglot_few_shot"]):
         with pytest.raises(SystemExit):
