@@ -101,8 +101,10 @@ def parse_arguments(arguments=None):
         parser.error("--paper has settings of its own: leave out --found, --search and --dropout")
     if options.flow and (options.search or options.weights or options.coefficients):
         parser.error("--flow trains: leave out --search, --weights and --coefficients")
-    if options.flow and "snail" in options.models and not options.ablations:
-        options.models = [m for m in options.models if m != "snail"]  # it has other parts
+    if options.flow:  # SNAIL has other parts
+        options.models = [m for m in options.models if m != "snail"]
+        if not options.models:
+            parser.error("--flow looks at the networks of transformers, which SNAIL has not")
     if (options.paper or options.found) and (options.weights or options.coefficients):
         parser.error("--weights and --coefficients train no model: leave out --paper and --found")
     return options

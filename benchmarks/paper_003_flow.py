@@ -13,6 +13,9 @@ from sklearn_meta.backbones.few_shot_transformer import DeepAttention
 #: Episodes of the gradients, by 50 at a time.
 N_EPISODES = 1000
 
+#: What tells a row of flow.csv from others.
+RUN_AND_PART = ["data", "model", "seed", "steps", "config", "protocol", "part"]
+
 
 def parts_of(backbone):
     """Networks of the layers of a FewShotTransformer by name, from the first to the last."""
@@ -50,6 +53,7 @@ def norm(tensors):
 
 
 def weights_of(part):
+    """Its parameters as they are now, a list of tensors."""
     return [p.detach().clone() for p in part.parameters()]
 
 
@@ -141,16 +145,22 @@ def measure(learner, data, train, n_test, n_orders=1):
 
 
 def write(rows, folder):
-    """flow.csv has a row for each run and part, flow.md and flow.png their means over runs."""
+    """flow.csv has a row for each run and part, flow.md and flow.png their means over runs.
+
+    Rows of other runs that are there, of another command, stay.
+    """
+    file = folder / "flow.csv"
     rows = pd.DataFrame(rows)
-    rows.to_csv(folder / "flow.csv", index=False, float_format="%.4g")
-    lines, groups = [], rows.groupby(["data", "model"], sort=False)
+    if file.exists():
+        rows = pd.concat([pd.read_csv(file), rows]).drop_duplicates(RUN_AND_PART, keep="last")
+    rows.to_csv(file, index=False, float_format="%.4g")
+    lines, groups = [], rows.groupby(["data", "model", "steps"], sort=False)
     figure = Figure(figsize=(8, 3.2 * len(groups)), layout="constrained")
     panels = figure.subplots(len(groups), 2, squeeze=False, sharex="col")
-    for (key, runs), axes in zip(groups, panels):
+    for ((data, model, steps), runs), axes in zip(groups, panels):
         n_runs = runs["seed"].nunique()
         means = runs.groupby("part", sort=False).mean(numeric_only=True)
-        title = f"{', '.join(key)}, {n_runs} run{'s' if n_runs > 1 else ''}"
+        title = f"{data}, {model}, {steps} steps, {n_runs} run{'s' if n_runs > 1 else ''}"
         lines += [f"## {title}", "", f"Accuracy on `valid`: {means['accuracy'].iloc[0]:.4f}", ""]
         lines += to_markdown(means) + [""]
         draw(means, axes, title)

@@ -196,6 +196,11 @@ def test_gradient_flow_is_of_every_layer_and_run(tmp_path, folder, monkeypatch):
     assert not (tmp_path / "out/runs.csv").exists()
     paper_003.main(told)  # from the checkpoints
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out/flow.csv"), rows)
+    flow.write(rows.assign(data="other").to_dict("records"), tmp_path / "out")
+    both = pd.read_csv(tmp_path / "out/flow.csv")
+    assert both.groupby("data").size().to_dict() == {"other": len(rows), "symbolic": len(rows)}
+    with pytest.raises(SystemExit):
+        paper_003.main([*told, "--models", "snail"])
 
 
 def told_apart():
@@ -231,9 +236,9 @@ def test_what_is_lost_where_a_part_says_the_same_of_everything():
     kept = rows["accuracy_held"]
     assert kept["layer 1, values"] == kept["layer 1, attention weights"] == 1
     assert rows.loc["layer 1, feed-forward", "idle_units"] == 0.5
-    sizes = {name: part for name, part in flow.parts_of(learner.backbone).items()}
+    parts = flow.parts_of(learner.backbone)
     for name, n_parameters in rows["n_parameters"].items():
-        assert n_parameters == sum(p.numel() for p in sizes[name].parameters())
+        assert n_parameters == sum(p.numel() for p in parts[name].parameters())
 
 
 def test_gradients_are_those_of_the_loss():

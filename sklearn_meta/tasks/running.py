@@ -82,8 +82,8 @@ def running_moments(X, before):
     origin = np.where(np.isnan(before.origin)[..., None, :], first, before.origin[..., None, :])
     with np.errstate(over="ignore", invalid="ignore"):
         distance = np.where(observed, X - np.nan_to_num(origin), 0.0)
-        known = before.unit[..., None, :]
-        unit = np.where(np.isnan(known), unit_of(distance), known)
+        unit = before.unit[..., None, :]
+        unit = np.where(np.isnan(unit), unit_of(distance), unit)
         distance = distance / np.nan_to_num(unit, nan=1)
         increments = observed, distance, distance**2
         sums = [
