@@ -103,7 +103,7 @@ class MetaEstimator(BaseEstimator):
             Tasks a step.
         learning_rate : float, default=1e-3
             Its peak; it warms up and falls along a cosine. A head's kernels and penalties learn
-            at thirty times this rate where AdamW begins with random weights.
+            at thirty times this rate where weights begin at random, but with "muon".
         optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
             "muon", at 5e-3, made the default weights for regression; see
             :class:`sklearn_meta.optimizers.MuonAdamW`.

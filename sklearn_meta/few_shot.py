@@ -135,7 +135,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         ------
         ValueError
             If there is one class only, rows have another length than the weights read, or a cell
-            is infinite.
+            is infinite or none is observed.
         """
         X, y = self._rows(X, y, reset=True)
         check_classes(y)

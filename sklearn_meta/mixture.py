@@ -250,8 +250,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         """Meta-train the network on held-out likelihood of many sets of points.
 
         Each task is half of the points of a set, read with the number of its components, or a
-        random one where they are not known, and with this estimator's ``covariance_type``; the
-        other half is scored. Eq. (15) of paper 001 scores the
+        random one in a fifth of the tasks and wherever they are not known, and with this
+        estimator's ``covariance_type``; the other half is scored. Eq. (15) of paper 001 scores the
         points that were read instead, and so rewards overfitting.
 
         Parameters

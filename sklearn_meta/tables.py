@@ -79,7 +79,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         ndarray of shape (n_rows, n_embedding)
             ``n_embedding`` is the number of columns after one-hot encoding times the channels of
             an attribute: of the default weights 17 for classes (8 of the prototypes' network, 9 of
-            the process's) and 9 for targets; of more than ten classes twice that.
+            the process's), 9 for targets and 8 for outliers; of more than ten classes twice that.
         """
         check_is_fitted(self)
         X = self._table(X)

@@ -232,7 +232,8 @@ def test_a_source_distribution_holds_what_its_tests_need():
     needed = {ROOT / name for name in ("CHANGELOG.md", "constraints.txt", "Makefile")}
     assert all(path.is_file() for path in needed)
     for folder, pattern in (
-        *(("tests", "*.py"), ("benchmarks", "*.py"), ("examples", "*.py")),
+        *(("tests", "*.py"), ("tests", "*.json")),
+        *(("benchmarks", "*.py"), ("examples", "*.py")),
         *(("docs", "*.md"), ("benchmarks", "*.md"), ("benchmarks/results", "*.csv")),
     ):
         needed |= (paths := set((ROOT / folder).rglob(pattern)))

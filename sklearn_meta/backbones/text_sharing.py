@@ -215,7 +215,8 @@ class StackedSharedOnly(Stacked):
     """SSP-MTL whose private LSTM reads what the shared one says, and no words.
 
     Eq. (7) has both. The text beside it has this one, and so has the count of Table 3: 1,411K
-    parameters are of it (1,410,032 with output layers, at 200 inputs), where Eq. (7) has 2,690,032.
+    parameters are of it (1,410,032 with output layers, at 200 inputs and with one bias a gate, of
+    which torch has two), where Eq. (7) has 2,690,032.
     """
 
     def _read_by_private(self, words, said):

@@ -28,7 +28,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         ``partial_fit``, they come in the order that they are in.
     memory : {"wipe", "persistent"}, default="wipe"
         Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
-        with the same network, members and ``random_state``, an int.
+        with the same network, dtype, members and ``random_state``, an int.
     chunk_size : int, default=256
         Rows predicted at a time at most, which bounds memory and changes no answer.
     device : str, default="auto"
