@@ -22,7 +22,7 @@ import paper_004_report as report
 import torch
 from arguments import add_folder, count
 from paper_004_change import DOMAIN, figure_4
-from paper_004_peers import SharedAlone, SpreadLabels
+from paper_004_peers import SharedAlone, SpreadLabels, linear_alone
 from results_folder import place_of
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -38,8 +38,8 @@ TF_IDF = "TF-IDF, LogisticRegression"
 #: After the name of a network: with the linear models beside it, which the paper does not have.
 WIDE = ", wide"
 
-#: Of these the one that tasks share, without a network.
-SHARED = "shared linear model"
+#: Of these the one that tasks share, and those of taggers, without a network.
+SHARED, LINEAR_TAGGER = "shared linear model", "linear CRF"
 
 #: Models of each part of table 3.
 PARTS = {
@@ -61,6 +61,13 @@ METHODS = (*TRANSFER, ENGLISH, "LSTM", *LINEAR)
 
 #: Of the tagging sets: what is tagged.
 TAGGING = {"brown_pos": "pos", "conll2002": "ner", "crossner": "ner", "wnut17": "ner"}
+
+#: Taggers of each part of table 5. Beside those with linear models, these are scored alone.
+TAGGERS = {
+    "single": ["lstm", "meta_lstm", "lstm" + WIDE, "meta_lstm" + WIDE],
+    "multi": ["ssp_mtl_shared_only"]
+    + [w + e for e in ("", WIDE) for w in ("ssp_mtl", "meta_lstm")],
+}
 
 #: Of each optimiser: rates of classifiers and of taggers. Adagrad's is the paper's.
 RATES = {"adamw": (2e-3, 4e-3), "adagrad": (0.1, 0.1)}
@@ -279,7 +286,7 @@ def n_parameters(learner):
 
 
 def table_5(options):
-    """Tagging: LSTM and Meta-LSTM with a CRF, each domain alone and all jointly."""
+    """Tagging: networks and linear models with a CRF, each domain alone and all jointly."""
     scores = Scores(options.output / "table_5.csv")
     settings = ["spelling_size"]
     # Rows of before do not name these.
@@ -295,10 +302,7 @@ def table_5(options):
         )
         valid = {name: of_known_labels(*valid[name], train[name][1]) for name in train}
         for seed in range(options.seeds):
-            for part, model in (
-                *(("single", m) for m in ("lstm", "meta_lstm")),
-                *(("multi", m) for m in ("ssp_mtl_shared_only", "ssp_mtl", "meta_lstm")),
-            ):
+            for part, model in ((part, m) for part, models in TAGGERS.items() for m in models):
                 key = {"data": dataset, "part": part, "model": model, "seed": seed}
                 key["protocol"] = settings
                 left = scores.missing(key, [n for n in train if n in test])
@@ -309,8 +313,12 @@ def table_5(options):
                     of_train, of_valid = ({n: d[n] for n in names} for d in (train, valid))
                     estimator = tagger(model, seed, options)
                     jointly(estimator, of_train, of_valid, options)
-                    told = {n: estimator.estimators_[n].score(*test[n]) for n in names if n in left}
-                    scores.add(key, told)
+                    found = {n: estimator.estimators_[n] for n in names if n in left}
+                    scores.add(key, {n: one.score(*test[n]) for n, one in found.items()})
+                    alone = key | {"model": LINEAR_TAGGER}
+                    if model.endswith(WIDE) and (names := scores.missing(alone, found)):
+                        told = {n: linear_alone(found[n]).score(*test[n]) for n in names}
+                        scores.add(alone, told)
     report.write_table_5(pd.DataFrame(scores.rows), options.output / "table_5.md")
 
 
@@ -323,7 +331,8 @@ def of_known_labels(X, y, trained):
 
 def tagger(model, seed, options):
     return MetaLSTMTagger(
-        model,
+        model.removesuffix(WIDE),
+        wide=model.endswith(WIDE),
         word_vectors=options.word_vectors,
         meta_width=30,
         spelling_size=options.spelling_size,

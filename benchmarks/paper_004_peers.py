@@ -1,11 +1,14 @@
 """Peers of benchmarks/paper_004.py that are no estimators of scikit-learn as they stand."""
 
+import copy
 import warnings
 
 import numpy as np
+import torch
 from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta.tasks.texts import tokens_of
+from sklearn_meta.text.tagger import decoded
 from sklearn_meta.wide import fit_shared
 
 
@@ -39,3 +42,15 @@ class SpreadLabels:
             warnings.simplefilter("ignore")  # rows that no label reaches, or no convergence
             spreading.fit(Z, np.concatenate([self.y, np.full(len(X), -1)]))
         return float(np.mean(spreading.transduction_[len(self.X) :] == y))
+
+
+def linear_alone(tagger):
+    """A tagger without its network: the linear CRF that stood beside it."""
+    alone = copy.copy(tagger)
+
+    def predict(X):
+        scores = map(torch.from_numpy, tagger.linear_.scores(X))
+        return [tagger.classes_[tags].tolist() for tags in decoded(tagger.linear_.crf, scores)]
+
+    alone.predict = predict
+    return alone

@@ -13,8 +13,11 @@ from .backbones.text_sharing import TEXT_BACKBONES
 from .heads import HEADS
 from .sizes import check_integers
 from .wide import SharedLinear
+from .wide_tagging import SharedTags
 
-TASKS = ("text_classification", "text_tagging")
+#: Of each task, what linear models share that stand beside the network.
+WIDE = {"text_classification": SharedLinear, "text_tagging": SharedTags}
+TASKS = tuple(WIDE)
 
 #: Factors on the rate of a tagger's Meta-LSTM, and of P and B of what it generates: where all of
 #: P D(z) Q moves by whole steps of AdamW, a tagger learns more slowly than with an LSTM.
@@ -49,7 +52,8 @@ class TextLearner(nn.Module):
     backbone_config : dict, optional
         Keyword arguments of the backbone.
     wide : dict, optional
-        Keyword arguments of :class:`sklearn_meta.wide.SharedLinear`; the network does not read it.
+        Keyword arguments of :class:`sklearn_meta.wide.SharedLinear`, of a tagger of
+        :class:`sklearn_meta.wide_tagging.SharedTags`; the network does not read it.
 
     Raises
     ------
@@ -100,7 +104,7 @@ class TextLearner(nn.Module):
         self.backbones = nn.ModuleList(
             TEXT_BACKBONES[backbone](n_inputs, **config) for _ in range(directions)
         )
-        self.wide = None if wide is None else SharedLinear(**wide)
+        self.wide = None if wide is None else WIDE[task](**wide)
         self.heads = nn.ModuleList()
         self.tasks = {}
         for name, labels in (tasks or {}).items():

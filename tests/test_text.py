@@ -928,7 +928,7 @@ def test_tagger_knows_names_by_their_capitals():
     y = [["B-PER" if named else "O" for named in row] for row in drawn]
     new = [["Carl", "walks"], ["Dora", "of", "Emil", "swims"]]
     tags = [["B-PER", "O"], ["B-PER", "O", "B-PER", "O"]]
-    spelled = MetaLSTMTagger(**QUICK | {"max_epochs": 10}, random_state=0)
+    spelled = MetaLSTMTagger(**QUICK | {"max_epochs": 10}, wide=False, random_state=0)
     assert spelled.fit(X, y).predict(new) == tags
     assert clone(spelled).set_params(spelling_size=0).fit(X, y).predict(new) != tags
 

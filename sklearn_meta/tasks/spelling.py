@@ -17,7 +17,7 @@ N_NUMBERS = 2**13
 
 
 @lru_cache(2**16)
-def spelling(word):
+def spelling_features(word):
     """Features of a word's spelling, those of Huang, Xu and Yu (2015) in the main.
 
     Its shape says where it has capitals, small letters, digits and other signs; repeated kinds are
@@ -29,16 +29,32 @@ def spelling(word):
 
     Returns
     -------
-    tuple of int
-        ``N_FEATURES`` numbers below ``N_NUMBERS``, the same on every machine.
+    tuple of str
+        ``N_FEATURES`` of them.
     """
     kinds = (
         "A" if c.isupper() else "a" if c.isalpha() else "0" if c.isdigit() else c for c in word
     )
     small = word.lower()
-    features = ["".join(kind for kind, _ in groupby(kinds))]
-    features += [f"{n}<{small[:n]}" for n in PREFIXES]
-    features += [f"{n}>{small[-n:]}" for n in SUFFIXES]
+    shape = "".join(kind for kind, _ in groupby(kinds))
+    prefixes = [f"{n}<{small[:n]}" for n in PREFIXES]
+    return (shape, *prefixes, *(f"{n}>{small[-n:]}" for n in SUFFIXES))
+
+
+@lru_cache(2**16)
+def spelling(word):
+    """The features of a word's spelling as numbers.
+
+    Parameters
+    ----------
+    word : str
+
+    Returns
+    -------
+    tuple of int
+        ``N_FEATURES`` numbers below ``N_NUMBERS``, the same on every machine.
+    """
+    features = spelling_features(word)
     return tuple(zlib.crc32(feature.encode("utf-8", "replace")) % N_NUMBERS for feature in features)
 
 

@@ -1,13 +1,22 @@
 """Labels of words: MetaLSTMTagger (paper 004, experiment II)."""
 
+import copy
 from numbers import Integral
 
 import numpy as np
+import torch
 from sklearn.base import _fit_context
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval
+from torch.nn.utils.rnn import pad_sequence
 
 from ..tasks.texts import check_texts, is_list
+from ..wide_tagging import fit_own, fit_shared_tags
 from .base import TextEstimator
+from .transfer import odds
+
+#: Weight of the linear model's scores where the network's is one; chosen on validation splits.
+LINEAR = 0.5
 
 
 class MetaLSTMTagger(TextEstimator):
@@ -26,6 +35,12 @@ class MetaLSTMTagger(TextEstimator):
         Length of a vector that is read beside each word's own and tells how it is spelled: where
         it has capitals, digits and other signs, and its first and last letters, as in Huang, Xu
         and Yu (2015). 0 leaves it out.
+    wide : bool, default=True
+        Whether linear-chain CRFs of words, their spelling and their neighbours stand beside the
+        network (:mod:`sklearn_meta.wide_tagging`): half of their scores is added to its own.
+        ``meta_fit`` trains one of all tasks' sentences, which tells of a label what it is in any of
+        them; that of each task, and that of the new one in ``fit``, begins with it. False is a
+        network alone, as the paper's is.
     max_length : int, default=500
         Words of a sentence that are read; the rest gets "O", or the first of the labels.
     learning_rate : float, default=4e-3
@@ -45,6 +60,8 @@ class MetaLSTMTagger(TextEstimator):
         Losses of ``fit``; absent before it.
     begun_as_ : str or None
         As of :class:`MetaLSTMClassifier`; absent before ``fit``.
+    linear_ : sklearn_meta.wide_tagging.LinearTags or None
+        Its linear model; None without ``wide``.
 
     Notes
     -----
@@ -71,8 +88,11 @@ class MetaLSTMTagger(TextEstimator):
     _task = "text_tagging"
     _default_head = "crf"
     _parameter_constraints = TextEstimator._parameter_constraints | {
-        "spelling_size": [Interval(Integral, 0, None, closed="left")]
+        "spelling_size": [Interval(Integral, 0, None, closed="left")],
+        "wide": ["boolean"],
     }
+    _fitted = (*TextEstimator._fitted, "linear_")
+    linear_ = None  # with wide=False
 
     def __init__(
         self,
@@ -84,6 +104,7 @@ class MetaLSTMTagger(TextEstimator):
         meta_width=40,
         rank=40,
         spelling_size=50,
+        wide=True,
         lowercase=True,
         min_df=2,
         max_words=25_000,
@@ -118,10 +139,14 @@ class MetaLSTMTagger(TextEstimator):
             verbose=verbose,
         )
         self.spelling_size = spelling_size
+        self.wide = wide
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
         """Learn one task.
+
+        For sentences that ``meta_fit`` was given take ``estimators_``: what tasks share in ``wide``
+        has seen their labels, so that a ``fit`` on them trusts it too much.
 
         Parameters
         ----------
@@ -142,7 +167,18 @@ class MetaLSTMTagger(TextEstimator):
         """
         self._forget()  # a fit that fails leaves nothing of the one before
         y = self._checked_labels(X, y)
-        return self._fit(X, y, self._labels_of(y))
+        self._fit(X, y, self._labels_of(y))
+        self.linear_ = None
+        if self.wide:
+            try:
+                labels, read = self.classes_.tolist(), self._read_by_linear(X)
+                tags = self._targets(y, labels)
+                known = _known_tags(self.module_.wide, labels, read, tags)
+                self.linear_ = fit_own(read, tags, len(labels), known)
+            except BaseException:  # interrupted with the network alone, it would pass for fitted
+                self._forget()
+                raise
+        return self
 
     def predict(self, X):
         """Labels of the words of each sentence: the most probable sequence (Viterbi).
@@ -162,12 +198,17 @@ class MetaLSTMTagger(TextEstimator):
 
         def what(module, inputs):
             told = module(**inputs, task=self._task_place)
-            tags = told.head.crf.decode(told.scores, told.mask).cpu().numpy()
-            return [row[row >= 0] for row in tags]
+            return [row[known] for row, known in zip(told.scores.double().cpu(), told.mask.cpu())]
 
         X = X if isinstance(X, str) else list(X)
         self._check_sentences(X)
-        told = self._tell(X, what)
+        scores, crf = self._tell(X, what), self.module_.heads[self._task_place].crf
+        if self.linear_ is not None:
+            crf = _added(crf, self.linear_.crf)
+            linear = map(torch.from_numpy, self.linear_.scores(self._read_by_linear(X)))
+            # The network reads a word where there is none.
+            scores = [a + LINEAR * b if len(b) else a for a, b in zip(scores, linear)]
+        told = decoded(crf, scores)
         labels = self.classes_.tolist()
         usual = "O" if "O" in labels else labels[0]
         found = []
@@ -215,6 +256,26 @@ class MetaLSTMTagger(TextEstimator):
             return float(f1_score(y, told, zero_division=0))
         pairs = [pair for a, b in zip(y, told) for pair in zip(a, b)]
         return float(np.mean([a == b for a, b in pairs]))
+
+    def _of_each_task(self, learner, read):
+        fitted = super()._of_each_task(learner, read)
+        if not self.wide:
+            return fitted
+        tasks = {}
+        for name, (tokens, y) in read.items():
+            labels = learner.tasks[name]
+            tasks[name] = self._read_by_linear(tokens), self._targets(y, labels), labels
+        learner.wide = fit_shared_tags(tasks)
+        for name, (sentences, tags, labels) in tasks.items():
+            linear = learner.wide.of_labels(labels)
+            if len(tasks) > 1:
+                linear = fit_own(sentences, tags, len(labels), linear)
+            fitted[name].linear_ = linear
+        return fitted
+
+    def _read_by_linear(self, X):
+        """Words of the sentences that are read."""
+        return [sentence[: self.max_length] for sentence in self._tokens(X)]
 
     def _backbone_config(self):
         config = super()._backbone_config()
@@ -281,3 +342,44 @@ class MetaLSTMTagger(TextEstimator):
             raise ValueError(f"Label {unknown[0]!r} is not one of those that were trained.")
         # A sentence of no words is read as one unknown word, whose label is any.
         return [np.array([number[label] for label in tags[: self.max_length]] or [0]) for tags in y]
+
+
+def _known_tags(shared, labels, sentences, tags):
+    """What is known of a new task's labels, if its words speak for it; a LinearTags or None.
+
+    Labels of one name may mean something else in each task, as 0 and 1 do.
+    """
+    known = None if shared is None else shared.of_labels(labels)
+    if known is None:
+        return None
+    told = decoded(known.crf, map(torch.from_numpy, known.scores(sentences)))
+    told, tags = np.concatenate(told), np.concatenate([t for t, s in zip(tags, sentences) if s])
+    chance = np.bincount(tags).max() / len(tags)
+    share = (told == tags).mean()
+    return known if share > chance and odds(share, len(tags), chance) > 1 else None
+
+
+def _added(crf, other):
+    """A CRF, in double precision, of the network's scores and those of the linear model."""
+    both = copy.deepcopy(crf).double()
+    with torch.no_grad():
+        for parameter, more in zip(both.parameters(), other.parameters()):
+            parameter += LINEAR * more
+    return both
+
+
+def decoded(crf, scores):
+    """The best tags of each sentence by its words' scores (T, C), a list of int arrays."""
+    scores = list(scores)
+    order = sorted(range(len(scores)), key=lambda i: len(scores[i]))
+    told = {}
+    for batch in gen_batches(len(order), 256):
+        of_batch = [scores[i] for i in order[batch]]
+        lengths = torch.tensor([len(row) for row in of_batch])
+        mask = torch.arange(max(lengths.max(), 1)) < lengths[:, None]
+        padded = pad_sequence(of_batch, batch_first=True)
+        if not padded.shape[1]:  # of no words at all
+            padded = padded.new_zeros(len(lengths), 1, crf.n_tags)
+        tags = crf.decode(padded, mask).numpy()
+        told.update((i, row[row >= 0]) for i, row in zip(order[batch], tags))
+    return [told[i] for i in range(len(scores))]
