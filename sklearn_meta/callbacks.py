@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 from collections import defaultdict
+from contextlib import suppress
 
 import numpy as np
 from skorch.callbacks import Callback
@@ -118,6 +119,7 @@ class CSVLog(Callback):
     ----------
     path : path
         Written anew after each epoch and in the end, a resumed run's earlier epochs included.
+        Where the disk is full it warns, and the run goes on.
     """
 
     def __init__(self, path):
@@ -141,10 +143,13 @@ class CSVLog(Callback):
                 writer.writerows(rows)
             os.replace(partial, path)
         except OSError as error:  # which names no file where a disk is full
-            partial.unlink(missing_ok=True)
-            raise OSError(
-                f"CSVLog: {path} cannot be written ({error}): make room on the disk."
-            ) from error
+            with suppress(OSError):  # a disk may have become one to read from
+                partial.unlink(missing_ok=True)
+            warnings.warn(  # hours of training are worth more than a log
+                f"CSVLog: {path} cannot be written ({error}): make room on the disk. Training goes "
+                "on, and the log is written anew after the next epoch.",
+                stacklevel=2,
+            )
 
     def on_train_end(self, net, **kwargs):
         """A kill may have come between the last checkpoint and its line here."""

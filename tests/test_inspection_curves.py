@@ -297,6 +297,21 @@ def test_lines_are_those_of_the_history(request, name, score, shots, rows):
     assert losses.get_xlabel() == scores.get_xlabel() == "steps"
 
 
+def test_a_log_may_stay_a_frame(regressor):
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = pd.read_csv(regressor.log)
+    expected = MetaLearningCurveDisplay.from_history(frame.to_dict("records"))
+    for log in (frame, pa.Table.from_pandas(frame)):
+        display = MetaLearningCurveDisplay.from_history(log)
+        assert_array_equal(display.train_loss, expected.train_loss)
+        assert_array_equal(display.scores[5], expected.scores[5])
+    for history in ({"train_loss": 1.0}, [1.0, 2.0]):
+        with pytest.raises(ValueError, match="must be a dict for each epoch, or a frame"):
+            MetaLearningCurveDisplay.from_history(history)
+
+
 def test_a_log_shows_what_the_history_shows(regressor):
     pd = pytest.importorskip("pandas")
     rows = pd.read_csv(regressor.log).to_dict("records")

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_diabetes, load_iris, make_moons
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.mixture import GaussianMixture
@@ -140,6 +141,25 @@ def test_effect_needs_numeric_columns(moons, dtype):
         show_effect(semi_supervised(), frame, y)
     whole = frame.assign(digits=frame["digits"].astype(int))
     assert show_effect(semi_supervised(), whole, y, grid_resolution=3).names == ("digits", "x")
+
+
+def test_effect_reads_frames_of_other_libraries(moons):
+    import pyarrow as pa
+
+    X, y = moons
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    by_name = make_pipeline(
+        ColumnTransformer([("scaled", StandardScaler(), ["b", "a"])]), semi_supervised()
+    )
+    expected, found = (
+        show_effect(by_name, table, y, grid_resolution=5)
+        for table in (frame, pa.Table.from_pandas(frame))
+    )
+    assert found.names == ("a", "b")
+    assert_array_equal(found.with_unlabelled, expected.with_unlabelled)
+    text = frame.assign(b=frame["b"].astype(str))
+    with pytest.raises(ValueError, match=r"numeric columns to be drawn, but \['b'\] are not"):
+        show_effect(semi_supervised(), pa.Table.from_pandas(text), y)
 
 
 def test_effect_needs_a_classifier(moons):

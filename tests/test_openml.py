@@ -458,3 +458,14 @@ def test_without_openml_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "openml", None)
     with pytest.raises(ImportError, match=r"pip install 'sklearn_meta\[openml\]'"):
         OpenMLCollection(99)
+
+
+def test_where_openml_finds_no_place_for_its_settings_the_error_says_what_to_set(
+    monkeypatch, tmp_path
+):
+    """As on a cluster whose homes are read-only: it makes a folder when it is imported."""
+    (tmp_path / "openml.py").write_text("raise OSError(30, 'Read-only file system', '.config')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "openml")
+    with pytest.raises(OSError, match=r"settings \(.*Read-only.*\): set XDG_CONFIG_HOME and XDG_C"):
+        OpenMLCollection(99)

@@ -5,6 +5,7 @@ import re
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from ..cells import in_pandas
 from .drawing import axes_of, check_matplotlib_support, line_style
 
 #: What a line of each stratum is called: ``stratum`` of a sampler says what its numbers count.
@@ -119,11 +120,12 @@ class MetaLearningCurveDisplay:
 
         Parameters
         ----------
-        history : skorch.history.History or sequence of dict
+        history : skorch.history.History, DataFrame or sequence of dict
             One dict an epoch with ``train_loss`` and, as far as there are any,
             ``train_batch_count`` (steps of the epoch; without it epochs are counted),
             ``valid_loss`` and scores such as ``valid_accuracy_5_shots``, of all epochs the same
-            one. The rows of :class:`sklearn_meta.callbacks.CSVLog` as numbers do as well.
+            one; or a frame of them, such as what :func:`pandas.read_csv` makes of a
+            :class:`sklearn_meta.callbacks.CSVLog`.
         ax, **kwargs
             As in :meth:`from_estimator`.
 
@@ -134,12 +136,18 @@ class MetaLearningCurveDisplay:
         Raises
         ------
         ValueError
-            If there is no epoch.
+            If there is no epoch, or an epoch is no dict.
         """
         check_matplotlib_support(f"{cls.__name__}.from_history")
-        epochs = list(history)
+        frame = in_pandas(history)
+        epochs = frame.to_dict("records") if hasattr(frame, "iloc") else list(history)
         if not epochs:
             raise ValueError("The history holds no epoch: nothing was trained.")
+        if not all(hasattr(epoch, "get") for epoch in epochs):
+            raise ValueError(
+                "The history must be a dict for each epoch, or a frame with a row for each, got "
+                f"{type(history).__name__}."
+            )
 
         def column(name):
             return np.array([epoch.get(name, np.nan) for epoch in epochs], dtype=float)

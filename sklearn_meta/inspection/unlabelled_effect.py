@@ -8,6 +8,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_consistent_length
 
+from ..cells import in_pandas
 from ..model_selection.splitters import encode_labels
 from ..model_selection.transductive import Transductive, innermost, refuse_mark_as_class
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
@@ -126,6 +127,7 @@ class UnlabelledEffectDisplay:
         if not is_classifier(estimator):
             raise TypeError(f"The estimator must be a classifier, got {estimator!r}.")
         check_scalar(grid_resolution, "grid_resolution", Integral, min_val=2)
+        X = in_pandas(X)
         check_consistent_length(X, y)
         if issparse(X):
             check_array(X, input_name="X")  # which refuses it

@@ -22,12 +22,19 @@ def installed_openml():
     ------
     ImportError
         If version 0.15 is not installed; the others are configured in other ways.
+    OSError
+        If there is no place for the settings that it makes when it is imported.
     """
     try:
         import openml
     except ImportError as error:
         raise ImportError(
             "OpenMLCollection needs the package openml: pip install 'sklearn_meta[openml]'."
+        ) from error
+    except OSError as error:
+        raise OSError(
+            f"The package openml cannot make a folder for its settings ({error}): set "
+            "XDG_CONFIG_HOME and XDG_CACHE_HOME to folders that can be written."
         ) from error
     if not openml.__version__.startswith("0.15."):
         raise ImportError(
