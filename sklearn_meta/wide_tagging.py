@@ -271,13 +271,15 @@ def _learn(X, tags, n_tags, offsets=None, begun=None):
         beside = 0.0 if offsets is None else offsets[rows]
         batches.append((X[rows], X[rows].T.tocsr(), lengths[batch], beside))
     # The score of the true tags is linear: the counts of all that it is the sum of.
-    of_coef = X.T @ np.eye(n_tags)[np.concatenate(tags)]
+    places = np.concatenate(tags)
+    true = csr_array((np.ones(len(places)), (np.arange(len(places)), places)), (X.shape[0], n_tags))
+    of_coef = (X.T @ true).toarray()
     start, transitions, end = np.zeros(n_tags), np.zeros((n_tags, n_tags)), np.zeros(n_tags)
     for told in tags:
         start[told[0]] += 1
         np.add.at(transitions, (told[:-1], told[1:]), 1)
         end[told[-1]] += 1
-    # A feature has a weight for the tags it was seen with, a tenth of all where they are many.
+    # A feature has a weight for the tags it was seen with alone: 2 to 15 pairs of a hundred.
     seen = of_coef > 0
     ends = np.cumsum([seen.sum(), n_tags, n_tags**2])
     counts = np.concatenate([of_coef[seen], start, transitions.ravel(), end])
