@@ -45,7 +45,7 @@ class SpreadLabels:
 
 
 def linear_alone(tagger):
-    """A tagger without its network: the linear CRF that stood beside it."""
+    """A tagger without its network: the linear CRF beside it, which reads sentences whole."""
     alone = copy.copy(tagger)
 
     def predict(X):

@@ -12,13 +12,12 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.utils import gen_batches
 from torch import nn
 
 from .heads.crf import LinearChainCRF
+from .linear_crf import learn
 from .tasks.spelling import spelling_features
 
 #: Words before and behind that are read, and of these those whose spelling is read, too.
@@ -26,15 +25,6 @@ WINDOW, SPELLED = 2, 1
 
 #: Features that are read, the most frequent ones.
 MAX_FEATURES = 200_000
-
-#: Of the sum of squares of all weights, in the loss; chosen on a validation split.
-PENALTY = 0.1
-
-#: Steps of L-BFGS at most.
-MAX_STEPS = 100
-
-#: Sentences of like length that are read at a time.
-BATCH = 256
 
 #: What a CRF has beside the scores of words.
 OF_CRF = ("start", "transitions", "end")
@@ -75,18 +65,28 @@ class SharedTags(nn.Module):
     labels : sequence of str or int
         Of all tasks; those of the same name are one.
     n_weights : int
-        How many pairs of a feature and a label have a weight that is not zero.
+        How many pairs of a feature and a label have a weight.
+
+    Raises
+    ------
+    ValueError
+        If a feature or a label is there twice, or weights that are loaded are of pairs that are
+        not there.
     """
 
     def __init__(self, features, labels, n_weights):
         super().__init__()
         self.features, self.labels = list(features), list(labels)
+        for what, names in (("features", self.features), ("labels", self.labels)):
+            if not names or len({(type(name), str(name)) for name in names}) < len(names):
+                raise ValueError(f"A shared linear CRF needs {what}, each of them once.")
         self.register_buffer("starts", torch.zeros(len(self.features) + 1, dtype=torch.int32))
         self.register_buffer("places", torch.zeros(n_weights, dtype=torch.int32))
         self.register_buffer("weights", torch.zeros(n_weights))
         n = len(self.labels)
         for name, shape in zip(OF_CRF, [(n,), (n, n), (n,)]):
             self.register_buffer(name, torch.zeros(shape))
+        self.register_load_state_dict_post_hook(_check_places)
 
     @cached_property
     def _vectorizer(self):
@@ -176,10 +176,11 @@ class LinearTags:
 
 
 def fit_own(sentences, tags, n_tags, begun=None):
-    """The linear CRF of one task: the least loss, which is convex.
+    """The linear CRF of one task: the least loss, or what ``MAX_STEPS`` bring of it.
 
-    The loss is the negative log-likelihood of the sentences' tags and ``PENALTY`` times the sum of
-    the squares of all weights, or of what they differ by from those that it begins with.
+    The loss, which is convex, is the negative log-likelihood of the sentences' tags and ``PENALTY``
+    times the sum of the squares of all weights, or of what they differ by from those that it begins
+    with.
 
     Parameters
     ----------
@@ -193,10 +194,9 @@ def fit_own(sentences, tags, n_tags, begun=None):
     -------
     LinearTags
     """
-    offsets = crf = None
-    if begun is not None:
-        offsets, crf = begun.scores(sentences), begun.crf
-    return LinearTags(*_fitted(sentences, tags, n_tags, offsets, crf), begun)
+    offsets = None if begun is None else begun.scores(sentences)
+    part = sentences, tags, np.arange(n_tags), offsets
+    return LinearTags(*_fitted([part], n_tags, begun), begun)
 
 
 def fit_shared_tags(tasks):
@@ -212,15 +212,12 @@ def fit_shared_tags(tasks):
     SharedTags
     """
     union = list(dict.fromkeys(label for *_, labels in tasks.values() for label in labels))
-    sentences, tags, offsets = [], [], []
-    for of_task, told, labels in tasks.values():
-        places = np.array([union.index(label) for label in labels])
-        possible = np.full(len(union), -np.inf)
-        possible[places] = 0.0
-        sentences += of_task
-        tags += [places[numbers] for numbers in told]
-        offsets += [np.broadcast_to(possible, (len(words), len(union))) for words in of_task]
-    vectorizer, coef, crf = _fitted(sentences, tags, len(union), offsets)
+    number = {label: i for i, label in enumerate(union)}
+    parts = [
+        (sentences, tags, np.array([number[label] for label in labels]), None)
+        for sentences, tags, labels in tasks.values()
+    ]
+    vectorizer, coef, crf = _fitted(parts, len(union))
     shared = SharedTags(vectorizer.get_feature_names_out().tolist(), union, coef.nnz)
     shared.starts.copy_(torch.from_numpy(coef.indptr))
     shared.places.copy_(torch.from_numpy(coef.indices))
@@ -238,16 +235,28 @@ def _read(sentences):
     return (features for sentence in sentences for features in features_of(sentence))
 
 
-def _fitted(sentences, tags, n_tags, offsets=None, begun=None):
-    """A vectorizer of features, their weights (n_features, n_tags), and a CRF beside them."""
-    order = [i for i in np.argsort([-len(words) for words in sentences]) if sentences[i]]
+def _fitted(parts, n_tags, begun=None):
+    """A vectorizer of features, their weights (n_features, n_tags), and a CRF beside them.
+
+    Each part is of sentences, the numbers of their tags among its own, the places of these among
+    all, and scores that are added, or None.
+    """
+    ordered = []
+    for sentences, tags, places, offsets in parts:
+        order = [i for i in np.argsort([-len(words) for words in sentences]) if sentences[i]]
+        if order:
+            rows = [[part[i] for i in order] for part in (sentences, tags)]
+            ordered.append((*rows, places, offsets and np.concatenate([offsets[i] for i in order])))
     vectorizer = _vectorizer(max_features=MAX_FEATURES)
-    X = vectorizer.fit_transform(_read(sentences[i] for i in order))
-    if offsets is not None:
-        offsets = np.concatenate([offsets[i] for i in order])
-    begun = None if begun is None else [getattr(begun, name).numpy() for name in OF_CRF]
-    coef, *of_crf = _learn(X, [np.asarray(tags[i]) for i in order], n_tags, offsets, begun)
-    return vectorizer, csr_array(coef), _crf(*of_crf)
+    X = vectorizer.fit_transform(_read(words for sentences, *_ in ordered for words in sentences))
+    ends = np.cumsum([sum(map(len, sentences)) for sentences, *_ in ordered])
+    read = [
+        (X[end - sum(map(len, sentences)) : end], [np.asarray(told) for told in tags], *rest)
+        for end, (sentences, tags, *rest) in zip(ends, ordered)
+    ]
+    first = None if begun is None else [getattr(begun.crf, name).numpy() for name in OF_CRF]
+    coef, *of_crf = learn(read, n_tags, first)
+    return vectorizer, coef, _crf(*of_crf)
 
 
 def _crf(*parameters):
@@ -257,116 +266,11 @@ def _crf(*parameters):
     return crf
 
 
-def _learn(X, tags, n_tags, offsets=None, begun=None):
-    """Weights of features (F, C), and of a CRF: start (C,), transitions (C, C), end (C,).
-
-    ``X`` and ``offsets`` have a row for each word of sentences that are sorted by length, the
-    longest first.
-    """
-    lengths = np.array([len(told) for told in tags])
-    batches = []
-    for batch in gen_batches(len(tags), BATCH):
-        first = lengths[: batch.start].sum()
-        rows = slice(first, first + lengths[batch].sum())
-        beside = 0.0 if offsets is None else offsets[rows]
-        batches.append((X[rows], X[rows].T.tocsr(), lengths[batch], beside))
-    # The score of the true tags is linear: the counts of all that it is the sum of.
-    places = np.concatenate(tags)
-    true = csr_array((np.ones(len(places)), (np.arange(len(places)), places)), (X.shape[0], n_tags))
-    of_coef = (X.T @ true).toarray()
-    start, transitions, end = np.zeros(n_tags), np.zeros((n_tags, n_tags)), np.zeros(n_tags)
-    for told in tags:
-        start[told[0]] += 1
-        np.add.at(transitions, (told[:-1], told[1:]), 1)
-        end[told[-1]] += 1
-    # A feature has a weight for the tags it was seen with alone: 2 to 15 pairs of a hundred.
-    seen = of_coef > 0
-    ends = np.cumsum([seen.sum(), n_tags, n_tags**2])
-    counts = np.concatenate([of_coef[seen], start, transitions.ravel(), end])
-
-    def parts(weights):
-        of_seen, *of_crf = np.split(weights, ends)
-        coef = np.zeros(seen.shape)
-        coef[seen] = of_seen
-        of_crf[1] = of_crf[1].reshape(n_tags, n_tags)
-        if begun is not None:
-            of_crf = [more + first for more, first in zip(of_crf, begun)]
-        return coef, *of_crf
-
-    def loss_and_gradient(weights):
-        coef, *of_crf = parts(weights)
-        loss, of_coef, of_others = 0.0, np.zeros(seen.shape), 0.0
-        for X, transposed, lengths, beside in batches:
-            log_partition, marginals, *others = expectations(X @ coef + beside, lengths, *of_crf)
-            loss += log_partition
-            of_coef += transposed @ marginals
-            of_others += np.concatenate([part.ravel() for part in others])
-        expected = np.concatenate([of_coef[seen], of_others])
-        penalty, of_penalty = PENALTY * weights @ weights, 2 * PENALTY * weights
-        return loss - counts @ weights + penalty, expected - counts + of_penalty
-
-    found = minimize(
-        loss_and_gradient,
-        np.zeros(len(counts)),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": MAX_STEPS},
-    )
-    return parts(found.x)
-
-
-def expectations(scores, lengths, start, transitions, end):
-    """What a CRF expects of sentences: their log partition, and its gradient.
-
-    As :class:`sklearn_meta.heads.crf.LinearChainCRF` has it, by products of matrices in place of
-    sums of logarithms, which is many times faster: for weights that a penalty keeps small.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_words, n_tags)
-        Of the words of all sentences, one after the other; ``-inf`` forbids a tag.
-    lengths : int array of shape (n_sentences,)
-        Words of each, 1 or more, the greatest first.
-    start, transitions, end : ndarray of shape (n_tags,), (n_tags, n_tags) and (n_tags,)
-
-    Returns
-    -------
-    log_partition : float
-        The sum over the sentences.
-    marginals : ndarray of shape (n_words, n_tags)
-        Its gradient by the scores: the probability of each tag of each word.
-    of_start, of_transitions, of_end : ndarrays
-        Its gradients by the others: how often each is expected.
-    """
-    first = np.cumsum(lengths) - lengths
-    last = first + lengths - 1
-    peaks = scores.max(1, keepdims=True)
-    likely, follow = np.exp(scores - peaks), np.exp(transitions)
-    n_words = [int((lengths > t).sum()) for t in range(lengths[0])]  # t words on, of so many
-    behind, scales = np.empty_like(likely), np.empty(len(likely))
-    message = np.broadcast_to(np.exp(start), (len(lengths), len(start)))
-    for t, n in enumerate(n_words):
-        rows = first[:n] + t
-        message = message[:n] * likely[rows]
-        scales[rows] = message.sum(1)
-        message = message / scales[rows, None]  # else it would vanish
-        behind[rows] = message
-        message = message @ follow
-    ending = behind[last] @ np.exp(end)
-    log_partition = peaks.sum() + np.log(scales).sum() + np.log(ending).sum()
-
-    ahead, of_transitions = np.empty_like(likely), np.zeros_like(transitions)
-    ahead[last] = np.exp(end) / ending[:, None]
-    for t in range(len(n_words) - 1, 0, -1):
-        rows = first[: n_words[t]] + t
-        coming = likely[rows] * ahead[rows] / scales[rows, None]
-        of_transitions += behind[rows - 1].T @ coming
-        ahead[rows - 1] = coming @ follow.T
-    marginals = behind * ahead
-    return (
-        log_partition,
-        marginals,
-        marginals[first].sum(0),
-        of_transitions * follow,
-        marginals[last].sum(0),
-    )
+def _check_places(shared, _):
+    """Refuse weights of pairs that are not there: reading them would read beside the memory."""
+    starts, places = shared.starts, shared.places
+    whole = starts[0] == 0 and starts[-1] == len(places) and bool((starts.diff() >= 0).all())
+    if not whole or ((places < 0) | (places >= len(shared.labels))).any():
+        raise ValueError(
+            "The weights of the shared linear CRF are of features or labels beyond it."
+        )

@@ -14,18 +14,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from sklearn_meta import MetaLSTMTagger, wide_tagging
+from sklearn_meta import MetaLSTMTagger, linear_crf, wide_tagging
 from sklearn_meta.heads.crf import LinearChainCRF
+from sklearn_meta.linear_crf import PENALTY, expectations
 from sklearn_meta.tasks import load_tagging
 from sklearn_meta.text import tagger as tagger_module
 from sklearn_meta.text.tagger import LINEAR, decoded
-from sklearn_meta.wide_tagging import (
-    PENALTY,
-    expectations,
-    features_of,
-    fit_own,
-    fit_shared_tags,
-)
+from sklearn_meta.wide_tagging import features_of, fit_own, fit_shared_tags
 
 TINY = {"embedding_size": 4, "width": 4, "meta_width": 2, "rank": 2, "max_epochs": 1, "min_df": 1}
 NAMES = ["Ann", "Ben", "Cleo", "Dan"]
@@ -104,10 +99,55 @@ def test_neither_order_nor_batches_nor_sentences_of_no_words_matter(lengths, see
         assert_array_equal(linear.scores([words])[0], scores)
     order = np.random.default_rng(seed).permutation(len(X))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wide_tagging, "BATCH", 2)
+        patch.setattr(linear_crf, "BATCH", 2)
         other = fit_own([X[i] for i in order], [tags[i] for i in order], 2).scores(X)
     for a, b in zip(together, other):
         assert_allclose(a, b, atol=1e-3)
+
+
+def test_neither_long_sentences_nor_great_scores_are_too_much():
+    rng = np.random.default_rng(0)
+    for length, scale in ((5000, 1.0), (20, 300.0)):
+        scores, field = scale * rng.normal(size=(length, 3)), LinearChainCRF(3).double()
+        parts = [rng.normal(size=shape) for shape in ((3,), (3, 3), (3,))]
+        for name, part in zip(("start", "transitions", "end"), parts):
+            getattr(field, name).data.copy_(torch.from_numpy(part))
+        log_partition, marginals, *_ = expectations(scores, np.array([length]), *parts)
+        expected = field.log_partition(*padded([scores])).item()
+        assert_allclose(log_partition, expected, rtol=1e-10)
+        expected = field.marginals(*padded([scores]))[0].detach()
+        assert_allclose(marginals, expected, atol=1e-8)
+
+
+def masked_loss(shared, tasks):
+    """The loss of what tasks share: by the field of all labels, of which a task has some."""
+    linear, total = shared.of_labels(shared.labels), 0.0
+    for X, tags, labels in tasks.values():
+        places = [shared.labels.index(label) for label in labels]
+        forbidden = np.full(len(shared.labels), -np.inf)
+        forbidden[places] = 0.0
+        scores, mask = padded([row + forbidden for row in linear.scores(X)])
+        true = padded([np.array(places)[row] for row in tags])[0]
+        total -= linear.crf.log_likelihood(scores, true, mask).sum().item()
+    squares = sum((p**2).sum().item() for p in linear.crf.parameters())
+    return total + PENALTY * (squares + (linear.coef.data**2).sum())
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), seeds)
+def test_no_weights_near_by_are_better_for_all_tasks(lengths, seed):
+    tasks = {
+        "a": (*random_sentences(lengths, 2, seed), ["O", "PER"]),
+        "b": (*random_sentences(lengths, 3, seed + 1), ["x", "PER", "O"]),
+        "c": (*random_sentences([2], 1, seed + 2), ["alone"]),
+    }
+    shared = fit_shared_tags(tasks)
+    least, rng = masked_loss(shared, tasks), np.random.default_rng(seed)
+    for _ in range(4):
+        moved = copy.deepcopy(shared)
+        for name in ("weights", "start", "transitions", "end"):
+            buffer = getattr(moved, name)
+            buffer += 1e-2 * torch.from_numpy(rng.normal(size=buffer.shape)).float()
+        assert masked_loss(moved, tasks) > least - 1e-4
 
 
 def test_what_is_read_of_a_word():
@@ -181,6 +221,27 @@ def test_shared_tags_survive_copies_pickles_and_their_config():
     assert not list(shared.parameters())  # nothing that training could move
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "value"),
+    [("places", 0, 2**30), ("places", 0, -1), ("starts", 5, 2**30), ("starts", 0, 1)],
+)
+def test_weights_beyond_the_features_are_refused_before_they_are_read(tmp_path, name, place, value):
+    """They would be read beside the memory: the process would die."""
+    meta = MetaLSTMTagger(**TINY, random_state=0)
+    tasks = {"a": labelled(20), "b": labelled(20, 1)}
+    meta.meta_fit(tasks, max_steps=1, verbose=False)
+    getattr(meta.learner_.wide, name)[place] = value
+    path = meta.save_pretrained(tmp_path / "damaged")
+    with pytest.raises(ValueError, match="of features or labels beyond it"):
+        MetaLSTMTagger(path, **TINY).fit(*labelled(5))
+
+
+def test_features_and_labels_are_there_once():
+    for features, labels in ((["a", "a"], ["O"]), (["a"], ["O", "O"]), ([], ["O"])):
+        with pytest.raises(ValueError, match="each of them once"):
+            wide_tagging.SharedTags(features, labels, 0)
+
+
 # In the tagger
 
 
@@ -238,6 +299,17 @@ def test_a_new_task_hears_known_ones_where_its_words_speak_for_them(tmp_path):
     assert meta.fit(*few).linear_.begun is not None
     assert meta.linear_.scores([["Ben"]])[0].argmax() == meta.classes_.tolist().index("B-PER")
     assert clone(meta).fit(*swapped).linear_.begun is None
+    # Four words right of six, where the commonest label has three: that may be chance.
+    barely = (
+        [["Ann", "Ben", "sees", "a", "the", "Ann"]],
+        [["B-PER", "O", "O", "B-PER", "O", "B-PER"]],
+    )
+    known = meta.learner_.wide.of_labels(["B-PER", "O"])
+    (told,) = decoded(known.crf, map(torch.from_numpy, known.scores(barely[0])))
+    assert told.tolist() == [0, 0, 1, 1, 1, 0]
+    assert clone(meta).fit(*barely).linear_.begun is None
+    # A sentence of no words speaks neither for it nor against it.
+    assert clone(meta).fit([*few[0], []], [*few[1], []]).linear_.begun is not None
     assert clone(meta).set_params(wide=False).fit(*few).linear_ is None
     # From weights on disk, too.
     path = meta.save_pretrained(tmp_path / "known")

@@ -39,8 +39,9 @@ class MetaLSTMTagger(TextEstimator):
         Whether linear-chain CRFs of words, their spelling and their neighbours stand beside the
         network (:mod:`sklearn_meta.wide_tagging`): half of their scores is added to its own.
         ``meta_fit`` trains one of all tasks' sentences, which tells of a label what it is in any of
-        them; that of each task, and that of the new one in ``fit``, begins with it. False is a
-        network alone, as the paper's is.
+        them; that of each of several tasks begins with it, and that of a new one in ``fit``, if
+        its words speak for it. Their time goes with the number of labels. False is a network
+        alone, as the paper's is.
     max_length : int, default=500
         Words of a sentence that are read; the rest gets "O", or the first of the labels.
     learning_rate : float, default=4e-3

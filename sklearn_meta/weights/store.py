@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import reprlib
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -247,11 +248,15 @@ def _load(path):
         learner.load_state_dict(state)
     except Exception as error:  # an edited card may ask an architecture for anything
         raise ValueError(
-            f"{path} does not fit the architecture its card names ({config}): {error}"
+            f"{path} does not fit the architecture its card names ({_SHORT.repr(config)}): {error}"
         ) from error
     learner.card = card
     return learner.eval().requires_grad_(False)
 
+
+# A config may hold all words of a language.
+_SHORT = reprlib.Repr()
+_SHORT.maxdict, _SHORT.maxstring = 20, 60
 
 _load_once = lru_cache(maxsize=None)(_load)
 
