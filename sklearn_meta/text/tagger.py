@@ -70,7 +70,7 @@ class MetaLSTMTagger(TextEstimator):
     (``backbone="lstm"``), a little more on one of four and a little less on another. Where several
     tasks are learned jointly, ``"ssp_mtl"`` is ahead of both. With a few hundred sentences 20
     epochs are too short for any of them: raise ``max_epochs`` until it is 800 mini-batches or more.
-    The linear models are worth 2 to 8 points of F1 beside each of them, and cost one where new
+    The linear models are worth 1 to 8 points of F1 beside each of them, and cost one where new
     sentences are of another kind than the labelled ones: there set ``wide=False``.
 
     References
