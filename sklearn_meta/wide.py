@@ -77,7 +77,27 @@ def _shared_linear():
     return OneVsRestClassifier(make_pipeline(_NaiveBayesWeights(), _linear()))
 
 
-class SharedLinear(nn.Module):
+class SharedModel(nn.Module):
+    """Weights that tasks share, of words or features that a ``_counts`` looks up."""
+
+    #: Names of the lists that nothing changes, which copies share.
+    constants = ()
+
+    def __getstate__(self):
+        """Without what was kept: it is made of the constants."""
+        return {k: v for k, v in super().__getstate__().items() if k != "_counts"}
+
+    def __deepcopy__(self, memo):
+        """A copy of the weights; what nothing changes is not copied."""
+        for name in self.constants:
+            memo[id(getattr(self, name))] = getattr(self, name)
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied._counts = self._counts
+        return copied
+
+
+class SharedLinear(SharedModel):
     """Logistic regression for each set of labels that tasks have, of all texts with them.
 
     Parameters
@@ -87,6 +107,8 @@ class SharedLinear(nn.Module):
     labels : sequence of sequences
         The sets, of which each has one score, or of three labels and more one a label.
     """
+
+    constants = ("ngrams",)
 
     def __init__(self, ngrams, labels):
         super().__init__()
@@ -110,18 +132,6 @@ class SharedLinear(nn.Module):
     def _counts(self):
         """Of n-grams in texts: kept, since to look 100,000 of them up takes longer than to read."""
         return CountVectorizer(analyzer=words_and_few_together, vocabulary=self.ngrams)
-
-    def __getstate__(self):
-        """Without what was kept: it is made of the n-grams."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_counts"}
-
-    def __deepcopy__(self, memo):
-        """A copy of the weights; the n-grams, which nothing changes, are not copied."""
-        memo[id(self.ngrams)] = self.ngrams
-        copied = memo[id(self)] = type(self).__new__(type(self))
-        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        copied._counts = self._counts
-        return copied
 
     def scores(self, tokens):
         """What the linear models say of texts.

@@ -1,24 +1,24 @@
 """The wide part of taggers: linear-chain CRFs of words, their spelling and their neighbours.
 
 Vectors and what composes them are learned from few sentences slowly; what single words, their ends
-and the words beside them say of a label, a linear model learns at once. The scores of both are
-added, the "wide and deep" of H.-T. Cheng et al. (2016). A linear CRF was the usual tagger before
-networks (J. Lafferty et al., 2001). Tasks share one of all their sentences, from whose weights each
-task's own differ as little as may be (H. Daume III, 2007; C. Chelba and A. Acero, 2004).
+and the words beside them say of a label, a linear model learns at once. Its scores are added to
+the network's, the "wide and deep" of H.-T. Cheng et al. (2016). A linear CRF was the usual tagger
+before networks (J. Lafferty et al., 2001). Tasks share one of all their sentences, from whose
+weights each task's own differ as little as may be (H. Daume III, 2007; C. Chelba and A. Acero,
+2004).
 """
 
-import copy
 from functools import cached_property
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
-from torch import nn
 
 from .heads.crf import LinearChainCRF
 from .linear_crf import learn
 from .tasks.spelling import spelling_features
+from .wide import SharedModel
 
 #: Words before and behind that are read, and of these those whose spelling is read, too.
 WINDOW, SPELLED = 2, 1
@@ -56,7 +56,7 @@ def features_of(sentence):
     return found
 
 
-class SharedTags(nn.Module):
+class SharedTags(SharedModel):
     """A linear CRF for the labels of several tasks, of all their sentences.
 
     Parameters
@@ -74,6 +74,8 @@ class SharedTags(nn.Module):
         not there.
     """
 
+    constants = ("features", "labels")
+
     def __init__(self, features, labels, n_weights):
         super().__init__()
         self.features, self.labels = list(features), list(labels)
@@ -89,22 +91,9 @@ class SharedTags(nn.Module):
         self.register_load_state_dict_post_hook(_check_places)
 
     @cached_property
-    def _vectorizer(self):
+    def _counts(self):
         """Of the features: kept, since to look all of them up takes longer than to read."""
         return _vectorizer(vocabulary=self.features)
-
-    def __getstate__(self):
-        """Without what was kept: it is made of the features."""
-        return {k: v for k, v in super().__getstate__().items() if k != "_vectorizer"}
-
-    def __deepcopy__(self, memo):
-        """A copy of the weights; features and labels, which nothing changes, are not copied."""
-        for part in (self.features, self.labels):
-            memo[id(part)] = part
-        copied = memo[id(self)] = type(self).__new__(type(self))
-        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        copied._vectorizer = self._vectorizer
-        return copied
 
     @property
     def config(self):
@@ -113,7 +102,7 @@ class SharedTags(nn.Module):
         return {"features": self.features, "labels": self.labels, "n_weights": n_weights}
 
     def of_labels(self, labels):
-        """The model of the labels of one task, of which at least one is known.
+        """What is known of the labels of one task.
 
         Parameters
         ----------
@@ -136,7 +125,7 @@ class SharedTags(nn.Module):
         pick = np.zeros((shape[1], len(labels)))
         pick[there, known] = 1.0
         of_crf = own["start"] @ pick, pick.T @ own["transitions"] @ pick, own["end"] @ pick
-        return LinearTags(self._vectorizer, weights @ csr_array(pick), _crf(*of_crf))
+        return LinearTags(self._counts, weights @ csr_array(pick), _crf(*of_crf))
 
 
 class LinearTags:

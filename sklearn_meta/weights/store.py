@@ -21,6 +21,10 @@ from . import hub
 
 FOLDER = Path(__file__).parent
 
+# How errors show a config, which may hold all words of a language.
+_SHORT = reprlib.Repr()
+_SHORT.maxdict, _SHORT.maxstring = 20, 60
+
 #: What the two files of a folder or a hub repository are called: the card is fetched first.
 CARD, WEIGHTS = "model.json", "model.safetensors"
 
@@ -253,10 +257,6 @@ def _load(path):
     learner.card = card
     return learner.eval().requires_grad_(False)
 
-
-# A config may hold all words of a language.
-_SHORT = reprlib.Repr()
-_SHORT.maxdict, _SHORT.maxstring = 20, 60
 
 _load_once = lru_cache(maxsize=None)(_load)
 
