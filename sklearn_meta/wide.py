@@ -34,6 +34,24 @@ AS_MANY = 20
 #: Least probability of a label, by models of known tasks: no single text shall decide.
 FLOOR = 0.02
 
+#: The network's part in probabilities, and the texts of which it has half of that.
+NETWORK, FOR_HALF = 1 / 3, 1000
+
+
+def network_share(n_texts):
+    """The network's part in probabilities: from few texts it learns less than a linear model.
+
+    Parameters
+    ----------
+    n_texts : int
+        That it has learned from.
+
+    Returns
+    -------
+    float
+    """
+    return NETWORK * n_texts / (n_texts + FOR_HALF)
+
 
 def words_and_few_together(text):
     """What a linear model reads of a text, a list of words."""

@@ -26,6 +26,9 @@ WINDOW, SPELLED = 2, 1
 #: Features that are read, the most frequent ones.
 MAX_FEATURES = 200_000
 
+#: Weight of the linear scores where the network's is one, of many sentences; and how many are few.
+LINEAR, FEW = 0.5, 400
+
 #: What a CRF has beside the scores of words.
 OF_CRF = ("start", "transitions", "end")
 
@@ -54,6 +57,21 @@ def features_of(sentence):
                 features += [f"{j - i} {feature}" for feature in spelled[j]]
         found.append(features)
     return found
+
+
+def linear_weight(n_sentences):
+    """Weight of the linear scores: from few sentences a network learns less than they do.
+
+    Parameters
+    ----------
+    n_sentences : int
+        That both have learned from.
+
+    Returns
+    -------
+    float
+    """
+    return LINEAR * (1 + FEW / (n_sentences + FEW))
 
 
 class SharedTags(SharedModel):

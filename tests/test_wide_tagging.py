@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from seqeval.metrics import f1_score
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -19,7 +20,7 @@ from sklearn_meta.heads.crf import LinearChainCRF
 from sklearn_meta.linear_crf import PENALTY, expectations
 from sklearn_meta.tasks import load_tagging
 from sklearn_meta.text import tagger as tagger_module
-from sklearn_meta.text.tagger import LINEAR, decoded
+from sklearn_meta.text.tagger import decoded
 from sklearn_meta.wide_tagging import features_of, fit_own, fit_shared_tags
 
 TINY = {"embedding_size": 4, "width": 4, "meta_width": 2, "rank": 2, "max_epochs": 1, "min_df": 1}
@@ -259,7 +260,7 @@ def total(tags, scores, fields):
     return of_words
 
 
-def test_half_of_the_linear_scores_are_added_to_the_networks():
+def test_the_linear_scores_are_added_to_the_networks_by_their_weight():
     X, y = labelled(40)
     tagger = MetaLSTMTagger(**TINY, random_state=0).fit(X, y)
     new, _ = labelled(60, 1, names=["Eve", "Ann", "the"])
@@ -269,12 +270,13 @@ def test_half_of_the_linear_scores_are_added_to_the_networks():
     assert alone.predict(new) == network.predict(new) and network.linear_ is None
 
     module, linear = copy.deepcopy(tagger.module_).double().eval(), tagger.linear_
-    fields = [(1.0, module.heads[0].crf), (LINEAR, linear.crf)]
+    weight = 0.5 + 0.5 * 400 / (40 + 400)
+    fields = [(1.0, module.heads[0].crf), (weight, linear.crf)]
     found = []
     for words, of_linear in zip(tagger._numbers(module, new), linear.scores(new)):
         with torch.no_grad():
             told = module(torch.from_numpy(words)[None], torch.tensor([len(words)]), 0).scores[0]
-        scores = told.numpy() + LINEAR * of_linear
+        scores = told.numpy() + weight * of_linear
         ranked = {tags: total(tags, scores, fields) for tags in np.ndindex(*[2] * len(scores))}
         found.append(tagger.classes_[list(max(ranked, key=ranked.get))].tolist())
     assert tagger.predict(new) == found
@@ -328,8 +330,25 @@ def test_known_tasks_have_linear_models_that_begin_with_the_shared_one():
     assert meta.estimators_["a"].score(*labelled(30, 5)) > 0.9  # the network has seen 32 sentences
     alone = clone(meta).meta_fit({"a": tasks["a"]}, max_steps=2, verbose=False)
     assert alone.estimators_["a"].linear_.begun is None
+    weights = [e._weight for e in (alone.estimators_["a"], *meta.estimators_.values())]
+    assert weights == [0.5 + 200 / (n + 400) for n in (40, 80, 80)]
     plain = clone(meta).set_params(wide=False).meta_fit(tasks, max_steps=2, verbose=False)
     assert plain.learner_.wide is None and plain.estimators_["a"].linear_ is None
+
+
+def test_of_a_few_sentences_alone_it_tells_no_less_than_its_linear_model():
+    """By default: twenty epochs of five sentences would be twenty steps."""
+    few, (X, y) = labelled(5), labelled(60, 1)
+    tagger = MetaLSTMTagger(**{**TINY, "max_epochs": "auto"}, random_state=0).fit(*few)
+    assert len(tagger.fit_history_[0]["batches"]) == 200
+    linear = tagger.linear_
+    told = decoded(linear.crf, map(torch.from_numpy, linear.scores(X)))
+    alone = [tagger.classes_[tags].tolist() for tags in told]
+    assert tagger.score(X, y) >= f1_score(y, alone) > 0.5
+    more = clone(tagger).set_params(batch_size=1).fit(*labelled(11))
+    assert len(more.fit_history_[0]["batches"]) == 220
+    with pytest.raises(ValueError, match="'max_epochs' parameter"):
+        clone(tagger).set_params(max_epochs="all").fit(*few)
 
 
 def test_interrupted_before_its_linear_model_it_is_not_fitted(monkeypatch):

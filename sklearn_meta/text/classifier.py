@@ -18,11 +18,8 @@ from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
 from ..cells import is_missing, text_as_objects, whole_labels
 from ..tasks.texts import check_texts, tokens_of
-from ..wide import KnownTasks, OwnLinear, fit_shared
+from ..wide import NETWORK, KnownTasks, OwnLinear, fit_shared, network_share
 from .base import TextEstimator
-
-#: The network's part in probabilities where linear models stand beside it; by a validation split.
-NETWORK = 1 / 3
 
 
 class MetaLSTMClassifier(
@@ -58,11 +55,12 @@ class MetaLSTMClassifier(
         What a text is told by: the highest value of every hidden unit over its words, or, as in
         the paper, the hidden state after its last word.
     wide : bool, default=True
-        Whether logistic regression on the TF-IDF of words, pairs and triples reads texts, too: two
-        thirds of a probability are its own, one the network's. It also reads what linear models of
-        the tasks of ``meta_fit`` say, one for each set of labels; where these tell the labelled
-        texts, and there are few, they have a say beside both (see
-        :class:`sklearn_meta.wide.KnownTasks`). False is a network alone, as the paper's is.
+        Whether logistic regression on the TF-IDF of words, pairs and triples reads texts, too. Of
+        a probability the network has a third where it began as that of a known task; where it
+        learned from n texts alone, n / (n + 1000) of a third. The rest is of logistic regression,
+        which also reads what linear models of the tasks of ``meta_fit`` say, one for each set of
+        labels; where these tell the labelled texts, and there are few, they have a say beside both
+        (see :class:`sklearn_meta.wide.KnownTasks`). False is a network alone, as the paper's is.
     lowercase : bool, default=True
         Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
         out. Weights that were meta-trained keep their own.
@@ -139,7 +137,7 @@ class MetaLSTMClassifier(
         "pooling": [StrOptions(set(POOLINGS))],
         "wide": ["boolean"],
     }
-    _fitted = (*TextEstimator._fitted, "linear_", "_known")
+    _fitted = (*TextEstimator._fitted, "linear_", "_known", "_share")
     linear_ = _known = None  # with wide=False
 
     def __init__(
@@ -223,6 +221,7 @@ class MetaLSTMClassifier(
                 labels = self.classes_.tolist()
                 numbers = self._targets(y, labels)
                 self.linear_ = OwnLinear(tokens, numbers, scores)
+                self._share = network_share(len(X)) if self.begun_as_ is None else NETWORK
                 if scores is not None:
                     self._known = KnownTasks(self.module_.wide, labels, numbers, scores)
             except BaseException:  # interrupted with the network alone, it would pass for fitted
@@ -261,7 +260,7 @@ class MetaLSTMClassifier(
         if self.linear_ is None:
             return told
         tokens, scores = self._read_by_linear(tokens)
-        own = NETWORK * told + (1 - NETWORK) * self.linear_.predict_proba(tokens, scores)
+        own = self._share * told + (1 - self._share) * self.linear_.predict_proba(tokens, scores)
         if self._known is None:
             return own
         return self._known.beside(own, self.module_.wide.probabilities(scores))
@@ -369,8 +368,9 @@ class MetaLSTMClassifier(
             tokens = tokens_of(tokens, self.lowercase)
             tasks[name] = (tokens, np.array(self._targets(y, labels)), labels)
         learner.wide, scores = fit_shared(tasks, self._seed)
+        share = network_share(sum(len(tokens) for tokens, *_ in tasks.values()))
         for name, (tokens, y, _) in tasks.items():
-            fitted[name].linear_ = OwnLinear(tokens, y, scores[name])
+            fitted[name].linear_, fitted[name]._share = OwnLinear(tokens, y, scores[name]), share
         return fitted
 
     def _read_by_linear(self, X):

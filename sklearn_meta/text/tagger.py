@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from sklearn.base import _fit_context
 from sklearn.utils import gen_batches
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch.nn.utils.rnn import pad_sequence
 
 from ..tasks.texts import check_texts, is_list
-from ..wide_tagging import fit_own, fit_shared_tags
+from ..wide_tagging import fit_own, fit_shared_tags, linear_weight
 from .base import TextEstimator
 from .transfer import odds
 
-#: Weight of the linear model's scores where the network's is one; chosen on validation splits.
-LINEAR = 0.5
+#: What "auto" is: these epochs, and not fewer mini-batches.
+N_EPOCHS, LEAST_STEPS = 20, 200
 
 
 class MetaLSTMTagger(TextEstimator):
@@ -37,7 +37,8 @@ class MetaLSTMTagger(TextEstimator):
         and Yu (2015). 0 leaves it out.
     wide : bool, default=True
         Whether linear-chain CRFs of words, their spelling and their neighbours stand beside the
-        network (:mod:`sklearn_meta.wide_tagging`): half of their scores is added to its own.
+        network (:mod:`sklearn_meta.wide_tagging`): half of their scores is added to its own, and
+        where both have learned from few sentences up to the whole.
         ``meta_fit`` trains one of all tasks' sentences, which tells of a label what it is in any of
         them; that of each of several tasks begins with it, and that of a new one in ``fit``, if
         its words speak for it. Their time goes with the number of labels. False is a network
@@ -46,7 +47,10 @@ class MetaLSTMTagger(TextEstimator):
         Words of a sentence that are read; the rest gets "O", or the first of the labels.
     learning_rate : float, default=4e-3
         The Meta-LSTM learns at 0.3 of it, P and B of Eq. (13)-(14) at a tenth.
-    dropout, max_epochs, batch_size, optimizer, device, random_state, verbose
+    max_epochs : int or "auto", default="auto"
+        Of ``fit``, and of ``meta_fit`` unless it is told otherwise. "auto" is 20, or more where
+        texts are so few that 20 are less than 200 mini-batches: these it is then.
+    dropout, batch_size, optimizer, device, random_state, verbose
         As of :class:`MetaLSTMClassifier`.
 
     Attributes
@@ -68,8 +72,8 @@ class MetaLSTMTagger(TextEstimator):
     -----
     On the sets at hand the Meta-LSTM labels as many spans right as an LSTM for each task
     (``backbone="lstm"``), a little more on one of four and a little less on another. Where several
-    tasks are learned jointly, ``"ssp_mtl"`` is ahead of both. With a few hundred sentences 20
-    epochs are too short for any of them: raise ``max_epochs`` until it is 800 mini-batches or more.
+    tasks are learned jointly, ``"ssp_mtl"`` is ahead of both. With a hundred sentences or
+    two each of them gains by more epochs than "auto" is, up to 800 mini-batches.
     The linear models are worth 1 to 8 points of F1 beside each of them, and cost one where new
     sentences are of another kind than the labelled ones: there set ``wide=False``.
 
@@ -91,10 +95,11 @@ class MetaLSTMTagger(TextEstimator):
     _task = "text_tagging"
     _default_head = "crf"
     _parameter_constraints = TextEstimator._parameter_constraints | {
+        "max_epochs": [*TextEstimator._parameter_constraints["max_epochs"], StrOptions({"auto"})],
         "spelling_size": [Interval(Integral, 0, None, closed="left")],
         "wide": ["boolean"],
     }
-    _fitted = (*TextEstimator._fitted, "linear_")
+    _fitted = (*TextEstimator._fitted, "linear_", "_weight")
     linear_ = None  # with wide=False
 
     def __init__(
@@ -113,7 +118,7 @@ class MetaLSTMTagger(TextEstimator):
         max_words=25_000,
         max_length=500,
         dropout=0.5,
-        max_epochs=20,
+        max_epochs="auto",
         batch_size=16,
         learning_rate=4e-3,
         optimizer="adamw",
@@ -178,6 +183,7 @@ class MetaLSTMTagger(TextEstimator):
                 tags = self._targets(y, labels)
                 known = _known_tags(self.module_.wide, labels, read, tags)
                 self.linear_ = fit_own(read, tags, len(labels), known)
+                self._weight = linear_weight(len(X))
             except BaseException:  # interrupted with the network alone, it would pass for fitted
                 self._forget()
                 raise
@@ -207,10 +213,10 @@ class MetaLSTMTagger(TextEstimator):
         self._check_sentences(X)
         scores, crf = self._tell(X, what), self.module_.heads[self._task_place].crf
         if self.linear_ is not None:
-            crf = _added(crf, self.linear_.crf)
+            crf = _added(crf, self.linear_.crf, self._weight)
             linear = map(torch.from_numpy, self.linear_.scores(self._read_by_linear(X)))
             # The network reads a word where there is none.
-            scores = [a + LINEAR * b if len(b) else a for a, b in zip(scores, linear)]
+            scores = [a + self._weight * b if len(b) else a for a, b in zip(scores, linear)]
         told = decoded(crf, scores)
         labels = self.classes_.tolist()
         usual = "O" if "O" in labels else labels[0]
@@ -269,16 +275,22 @@ class MetaLSTMTagger(TextEstimator):
             labels = learner.tasks[name]
             tasks[name] = self._read_by_linear(tokens), self._targets(y, labels), labels
         learner.wide = fit_shared_tags(tasks)
+        n_sentences = sum(len(sentences) for sentences, *_ in tasks.values())
         for name, (sentences, tags, labels) in tasks.items():
             linear = learner.wide.of_labels(labels)
             if len(tasks) > 1:
                 linear = fit_own(sentences, tags, len(labels), linear)
-            fitted[name].linear_ = linear
+            fitted[name].linear_, fitted[name]._weight = linear, linear_weight(n_sentences)
         return fitted
 
     def _read_by_linear(self, X):
         """Words of the sentences that are read."""
         return [sentence[: self.max_length] for sentence in self._tokens(X)]
+
+    def _n_steps(self, tasks, n_epochs):
+        if n_epochs == "auto":
+            return max(super()._n_steps(tasks, N_EPOCHS), LEAST_STEPS)
+        return super()._n_steps(tasks, n_epochs)
 
     def _backbone_config(self):
         config = super()._backbone_config()
@@ -362,12 +374,12 @@ def _known_tags(shared, labels, sentences, tags):
     return known if share > chance and odds(share, len(tags), chance) > 1 else None
 
 
-def _added(crf, other):
+def _added(crf, other, weight):
     """A CRF, in double precision, of the network's scores and those of the linear model."""
     both = copy.deepcopy(crf).double()
     with torch.no_grad():
         for parameter, more in zip(both.parameters(), other.parameters()):
-            parameter += LINEAR * more
+            parameter += weight * more
     return both
 
 
