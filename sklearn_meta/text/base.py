@@ -138,7 +138,7 @@ class TextEstimator(MetaEstimator):
             The same names, to see in ``history_`` how training goes.
         max_steps : int, default=None
             Mini-batches; beyond ``eval_every``, rounded up to a multiple of it. None is
-            as many as ``max_epochs`` epochs of all texts make.
+            as many as ``max_epochs`` epochs of all tasks' texts make.
         eval_every : int, default=200
             Steps between validations, and between checkpoints.
         patience : int, default=None

@@ -56,7 +56,7 @@ class MetaLSTMClassifier(
         the paper, the hidden state after its last word.
     wide : bool, default=True
         Whether logistic regression on the TF-IDF of words, pairs and triples reads texts, too. Of
-        a probability the network has a third where it began as that of a known task; where it
+        a probability the network has a third where other tasks were learned before; where it
         learned from n texts alone, n / (n + 1000) of a third. The rest is of logistic regression,
         which also reads what linear models of the tasks of ``meta_fit`` say, one for each set of
         labels; where these tell the labelled texts, and there are few, they have a say beside both
@@ -221,7 +221,7 @@ class MetaLSTMClassifier(
                 labels = self.classes_.tolist()
                 numbers = self._targets(y, labels)
                 self.linear_ = OwnLinear(tokens, numbers, scores)
-                self._share = network_share(len(X)) if self.begun_as_ is None else NETWORK
+                self._share = NETWORK if hasattr(self, "learner_") else network_share(len(X))
                 if scores is not None:
                     self._known = KnownTasks(self.module_.wide, labels, numbers, scores)
             except BaseException:  # interrupted with the network alone, it would pass for fitted
