@@ -375,7 +375,7 @@ def test_an_unknown_name_lists_those_there_are(wrong, tmp_path, monkeypatch):
 
 def test_names_of_weights_by_task():
     assert available_weights("regression") == ["default_regression"]
-    assert available_weights("text_tagging") == []
+    assert available_weights("text_tagging") == ["english_names"]
     tasks = {load_learner(name).task for name in available_weights()}
     assert sorted(n for task in tasks for n in available_weights(task)) == available_weights()
 
