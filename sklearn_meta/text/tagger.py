@@ -75,7 +75,7 @@ class MetaLSTMTagger(TextEstimator):
     On the sets at hand the Meta-LSTM labels as many spans right as an LSTM for each task
     (``backbone="lstm"``), a little more on one of four and a little less on another. Where several
     tasks are learned jointly, ``"ssp_mtl"`` is ahead of both.
-    The linear models are worth 1 to 9 points of F1 beside each of them, and cost one where new
+    The linear models are worth 1 to 8 points of F1 beside each of them, and cost one where new
     sentences are of another kind than the labelled ones: there set ``wide=False``.
 
     References
