@@ -11,14 +11,11 @@ labels alone. Run again after a kill, it goes on.
 """
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 import torch
-from arguments import add_folder, count
 from paper_004 import of_known_labels
-from recipe import save
-from torch import nn
+from recipe import add_text_arguments, save
 from word_vectors import glove
 
 from sklearn_meta import MetaLSTMTagger
@@ -40,17 +37,9 @@ LEAST_WEIGHT = 0.05
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add_folder(parser, "--texts", "text", "folder of the tagging sets")
-    add("--output", type=Path, default="english_names.safetensors", help="[%(default)s]")
-    add("--checkpoint-dir", type=Path, default="checkpoints/english_names", help="[%(default)s]")
-    add("--log", help="CSV file of the losses")
-    add("--backbone", default="ssp_mtl", help="[%(default)s]")
-    add("--n-words", type=count, default=20_000, help="size of the vocabulary [%(default)s]")
-    add("--max-steps", type=count, default=1500, help="[%(default)s]")
-    add("--batch-size", type=count, default=16, help="[%(default)s]")
-    add("--learning-rate", type=float, default=4e-3, help="[%(default)s]")
-    add("--seed", type=int, default=0)
+    parser.add_argument("--backbone", default="ssp_mtl", help="[%(default)s]")
+    settings = {"n_words": 20_000, "max_steps": 1500, "learning_rate": 4e-3}
+    add_text_arguments(parser, "english_names", "the tagging sets", **settings)
     return parser.parse_args(arguments)
 
 
@@ -94,27 +83,19 @@ def meta_fitted(tasks, args, **settings):
     )
     tagger.meta_fit(tasks, max_steps=args.max_steps, **settings)
     learner = tagger.learner_
-    learner.tasks, learner.heads = {}, nn.ModuleList()
-    for backbone in learner.backbones:
-        backbone.private = nn.ModuleList()
+    learner.forget_tasks()
     learner.wide = without_small_weights(learner.wide)
     return tagger
 
 
 def without_small_weights(wide):
     """Shared linear CRFs of fewer features: of those with a weight that is worth its place."""
-    counts, labels = wide.starts.diff(), torch.arange(len(wide.features))
-    of_feature = labels.repeat_interleave(counts)
-    kept = wide.weights.abs() >= LEAST_WEIGHT
-    features, n_weights = of_feature[kept].unique_consecutive(return_counts=True)
-    named = [wide.features[i] for i in features.tolist()]
-    smaller = SharedTags(named, wide.labels, int(kept.sum()))
-    for name, buffer in smaller.named_buffers():
-        buffer.copy_(getattr(wide, name) if name not in ("starts", "places", "weights") else buffer)
-    smaller.starts[1:] = n_weights.cumsum(0)
-    smaller.places.copy_(wide.places[kept])
-    smaller.weights.copy_(wide.weights[kept])
-    return smaller
+    coef = wide.coef
+    coef.data[np.abs(coef.data) < LEAST_WEIGHT] = 0.0
+    coef.eliminate_zeros()
+    kept = np.flatnonzero(np.diff(coef.indptr))
+    features = [wide.features[i] for i in kept]
+    return SharedTags.of_weights(features, wide.labels, coef[kept], wide)
 
 
 def main(arguments=None):

@@ -8,11 +8,9 @@ product is positive. Word vectors are of the same texts. Run again after a kill,
 """
 
 import argparse
-from pathlib import Path
 
 import numpy as np
-from arguments import add_folder
-from recipe import save
+from recipe import add_text_arguments, save
 from scipy.sparse import csr_array
 from sklearn.decomposition import TruncatedSVD
 
@@ -40,17 +38,10 @@ WINDOW, SMOOTHING = 5, 0.75
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
-    add_folder(parser, "--texts", "text", "folder of nltk_sentiment.parquet")
-    add("--output", type=Path, default="english_reviews.safetensors", help="[%(default)s]")
-    add("--checkpoint-dir", type=Path, default="checkpoints/english_reviews", help="[%(default)s]")
-    add("--log", help="CSV file of the losses")
-    add("--n-words", type=int, default=12_000, help="size of the vocabulary [%(default)s]")
     add("--embedding-size", type=int, default=100, help="of word vectors [%(default)s]")
     add("--piece", type=int, default=100, help="words of a part of a long text [%(default)s]")
-    add("--max-steps", type=int, default=6000, help="[%(default)s]")
-    add("--batch-size", type=int, default=16, help="[%(default)s]")
-    add("--learning-rate", type=float, default=2e-3, help="[%(default)s]")
-    add("--seed", type=int, default=0)
+    settings = {"n_words": 12_000, "max_steps": 6000, "learning_rate": 2e-3}
+    add_text_arguments(parser, "english_reviews", "nltk_sentiment.parquet", **settings)
     return parser.parse_args(arguments)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from arguments import add_folder, count
 from omniglot_splits import characters
 
 from sklearn_meta.callbacks import CSVLog
@@ -53,6 +54,20 @@ def add_arguments(parser, names, *, max_steps, learning_rate, stretch=0.0):
     add("--seed", type=int, default=0)
     add("--device", default="cpu")
     add("--fast", action="store_true", help="bfloat16; of a memory, access compiled (needs C++)")
+
+
+def add_text_arguments(parser, name, files, *, n_words, max_steps, learning_rate):
+    """The arguments of every recipe of an estimator of texts, for weights of a name."""
+    add = parser.add_argument
+    add_folder(parser, "--texts", "text", f"folder of {files}")
+    add("--output", type=Path, default=f"{name}.safetensors", help="[%(default)s]")
+    add("--checkpoint-dir", type=Path, default=f"checkpoints/{name}", help="[%(default)s]")
+    add("--log", help="CSV file of the losses")
+    add("--n-words", type=count, default=n_words, help="size of the vocabulary [%(default)s]")
+    add("--max-steps", type=count, default=max_steps, help="[%(default)s]")
+    add("--batch-size", type=count, default=16, help="[%(default)s]")
+    add("--learning-rate", type=float, default=learning_rate, help="[%(default)s]")
+    add("--seed", type=int, default=0)
 
 
 def parse(parser, arguments=None):

@@ -173,6 +173,12 @@ class TextLearner(nn.Module):
         self.to(self.embedding.weight.dtype)
         self.tasks[name] = labels  # last: a task that is refused leaves nothing behind
 
+    def forget_tasks(self):
+        """Keep what tasks share, and no task."""
+        self.tasks, self.heads = {}, nn.ModuleList()
+        for backbone in self.backbones:
+            backbone.private = nn.ModuleList()
+
     def shared_parameters(self):
         """What a new task leaves as it is: word vectors, and what the backbone shares."""
         modules = [self.embedding, self.spelling, *(b.shared for b in self.backbones)]

@@ -113,6 +113,36 @@ class SharedTags(SharedModel):
         """Of the features: kept, since to look all of them up takes longer than to read."""
         return _vectorizer(vocabulary=self.features)
 
+    @classmethod
+    def of_weights(cls, features, labels, coef, crf):
+        """Those of given weights.
+
+        Parameters
+        ----------
+        features, labels : sequence
+        coef : csr_array of shape (n_features, n_labels)
+        crf : LinearChainCRF or SharedTags
+            Of which the weights of labels that follow each other are taken.
+
+        Returns
+        -------
+        SharedTags
+        """
+        shared = cls(features, labels, coef.nnz)
+        shared.starts.copy_(torch.from_numpy(coef.indptr))
+        shared.places.copy_(torch.from_numpy(coef.indices))
+        shared.weights.copy_(torch.from_numpy(coef.data))
+        for name in OF_CRF:
+            getattr(shared, name).copy_(getattr(crf, name))
+        return shared
+
+    @property
+    def coef(self):
+        """Weights, a copy, csr_array of shape (n_features, n_labels)."""
+        parts = (self.weights.double(), self.places, self.starts)
+        shape = len(self.features), len(self.labels)
+        return csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape, copy=True)
+
     @property
     def config(self):
         """Keyword arguments that build this module again."""
@@ -136,14 +166,12 @@ class SharedTags(SharedModel):
         if not known:
             return None
         there = [places[labels[i]] for i in known]
-        own = {name: buffer.cpu().double().numpy() for name, buffer in self.named_buffers()}
-        shape = len(self.features), len(self.labels)
-        weights = csr_array((own["weights"], self.places.cpu(), self.starts.cpu()), shape=shape)
+        start, transitions, end = (getattr(self, name).cpu().double().numpy() for name in OF_CRF)
         # Row i of it has a one where label i of these is.
-        pick = np.zeros((shape[1], len(labels)))
+        pick = np.zeros((len(self.labels), len(labels)))
         pick[there, known] = 1.0
-        of_crf = own["start"] @ pick, pick.T @ own["transitions"] @ pick, own["end"] @ pick
-        return LinearTags(self._counts, weights @ csr_array(pick), _crf(*of_crf))
+        of_crf = start @ pick, pick.T @ transitions @ pick, end @ pick
+        return LinearTags(self._counts, self.coef @ csr_array(pick), _crf(*of_crf))
 
 
 class LinearTags:
@@ -225,13 +253,7 @@ def fit_shared_tags(tasks):
         for sentences, tags, labels in tasks.values()
     ]
     vectorizer, coef, crf = _fitted(parts, len(union))
-    shared = SharedTags(vectorizer.get_feature_names_out().tolist(), union, coef.nnz)
-    shared.starts.copy_(torch.from_numpy(coef.indptr))
-    shared.places.copy_(torch.from_numpy(coef.indices))
-    shared.weights.copy_(torch.from_numpy(coef.data))
-    for name in OF_CRF:
-        getattr(shared, name).copy_(getattr(crf, name))
-    return shared
+    return SharedTags.of_weights(vectorizer.get_feature_names_out().tolist(), union, coef, crf)
 
 
 def _vectorizer(**settings):

