@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import hstack
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import Normalizer
 
 from sklearn_meta import MetaLSTMClassifier
 from sklearn_meta.tasks.texts import tokens_of
@@ -36,12 +38,25 @@ def as_task(X, y, labels=(0, 1)):
     return tokens_of(X), np.asarray(y), list(labels)
 
 
-def test_one_task_is_scikit_learns_pipeline():
-    (X, y), (held_out, _) = texts(40, "book"), texts(10, "book", 1)
-    found = OwnLinear(tokens_of(X), y).predict_proba(tokens_of(held_out))
-    words = TfidfVectorizer(ngram_range=(1, 3), sublinear_tf=True, token_pattern=r"\S+")
-    peer = make_pipeline(words, LogisticRegression(C=10)).fit(X, y)
-    assert_allclose(found, peer.predict_proba(held_out), atol=1e-6)
+@pytest.mark.parametrize(("known", "C"), [(False, 30), (True, 10)])
+def test_one_task_is_scikit_learns_pipeline(known, C):
+    """Each order of n-grams has half of the idf, scores of known tasks are read as 0.4 of them."""
+    (X, y), (held_out, new_y) = texts(40, "book"), texts(10, "book", 1)
+    scores = (scored(y, 2), scored(new_y, 2, seed=1)) if known else (None, None)
+    found = OwnLinear(tokens_of(X), y, scores[0]).predict_proba(tokens_of(held_out), scores[1])
+    orders = [
+        TfidfVectorizer(ngram_range=(n, n), norm=None, sublinear_tf=True, token_pattern=r"\S+")
+        for n in (1, 2, 3)
+    ]
+    names, halves = "word pair triple".split(), {"word": 1, "pair": 0.5, "triple": 0.25}
+    union = FeatureUnion(list(zip(names, orders, strict=True)), transformer_weights=halves)
+    read = make_pipeline(union, Normalizer()).fit(X)
+    train, test = (
+        rows if told is None else hstack([rows, 0.4 * told])
+        for rows, told in zip(map(read.transform, (X, held_out)), scores, strict=True)
+    )
+    peer = LogisticRegression(C=C).fit(train, y)
+    assert_allclose(found, peer.predict_proba(test), atol=1e-4)
 
 
 def test_of_many_words_and_pairs_the_most_frequent_are_read(monkeypatch):
