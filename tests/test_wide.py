@@ -56,7 +56,7 @@ def test_one_task_is_scikit_learns_pipeline(known, C):
         for rows, told in zip(map(read.transform, (X, held_out)), scores, strict=True)
     )
     peer = LogisticRegression(C=C).fit(train, y)
-    assert_allclose(found, peer.predict_proba(test), atol=1e-4)
+    assert_allclose(found, peer.predict_proba(test), atol=1e-6)
 
 
 def test_of_many_words_and_pairs_the_most_frequent_are_read(monkeypatch):

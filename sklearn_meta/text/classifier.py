@@ -57,10 +57,10 @@ class MetaLSTMClassifier(
     wide : bool, default=True
         Whether logistic regression on the TF-IDF of words, pairs and triples, of which a pair
         counts half and a triple a quarter, reads texts, too. Of a probability the network has a
-        third where other tasks were learned before; where it learned from n texts alone, n / (n +
-        1000) of a third. The rest is of logistic regression, which also reads what linear models of
-        the tasks of ``meta_fit`` say, one for each set of labels; where these tell the labelled
-        texts, and there are few, they have a say beside both (see
+        third where other tasks were learned before; where it learned from n texts alone,
+        n / (n + 1000) of a third. The rest is of logistic regression, which also reads what linear
+        models of the tasks of ``meta_fit`` say, one for each set of labels; where these tell the
+        labelled texts, and there are few, they have a say beside both (see
         :class:`sklearn_meta.wide.KnownTasks`). False is a network alone, as the paper's is.
     lowercase : bool, default=True
         Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
