@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from scipy.sparse import diags_array, hstack
-from scipy.special import expit, softmax
+from scipy.special import expit, logit, softmax
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -30,8 +30,15 @@ MAX_NGRAMS = 100_000
 LESS_TOGETHER = 0.5
 
 #: What scores of known tasks are multiplied by beside a text's words, whose length is one: as they
-#: are, a penalty hardly holds them, and where they tell nothing of the labels they are noise.
+#: are, a penalty hardly holds them.
 LESS_KNOWN = 0.4
+
+#: C of logistic regression of a task's own words, and where it reads scores or texts of many tasks.
+ALONE, BESIDE = 30, 10  # chosen on a validation split
+
+#: Labelled texts by which a model that reads scores is compared with one that does not, at most,
+#: and how likely the former is beforehand: who takes weights expects that they tell something.
+N_COMPARED, EXPECTED = 400, 0.8
 
 #: Parts of the texts, each of which is scored by a model of the others.
 N_FOLDS = 5
@@ -46,19 +53,22 @@ FLOOR = 0.02
 NETWORK, FOR_HALF = 1 / 3, 1000
 
 
-def network_share(n_texts):
+def network_share(n_texts, known=0.0):
     """The network's part in probabilities: from few texts it learns less than a linear model.
 
     Parameters
     ----------
     n_texts : int
         That it has learned from.
+    known : float in [0, 1], default=0.0
+        Probability that what it learned of other tasks before tells something of these texts'
+        labels: then it has its whole part.
 
     Returns
     -------
     float
     """
-    return NETWORK * n_texts / (n_texts + FOR_HALF)
+    return NETWORK * (known + (1 - known) * n_texts / (n_texts + FOR_HALF))
 
 
 def words_and_few_together(text):
@@ -74,8 +84,8 @@ def _vectorizer():
     )
 
 
-def _linear(C=10):
-    return LogisticRegression(C=C, max_iter=1000)  # C chosen on a validation split
+def _linear(C=BESIDE):
+    return LogisticRegression(C=C, max_iter=1000)
 
 
 class _NaiveBayesWeights(TransformerMixin, BaseEstimator):
@@ -293,10 +303,11 @@ class KnownTasks:
 
 
 class OwnLinear:
-    """The logistic regression of one task: of its own words, and of shared scores.
+    """Logistic regressions of one task: one of its own words, one of these and shared scores.
 
     A pair of words has half of its inverse document frequency, a triple a quarter, and scores are
-    multiplied by LESS_KNOWN.
+    multiplied by LESS_KNOWN. Where scores tell nothing of the labels they are noise, so the model
+    that reads them has as much of the say as cross-validation speaks for it.
 
     Parameters
     ----------
@@ -305,6 +316,11 @@ class OwnLinear:
         Numbers of the labels, all of them from 0 on.
     scores : ndarray of shape (n_texts, n_scores), default=None
         Of models that have not seen these texts.
+
+    Attributes
+    ----------
+    relevance : float in [0, 1]
+        Posterior probability that scores tell something; 0 without scores.
     """
 
     def __init__(self, tokens, y, scores=None):
@@ -312,7 +328,12 @@ class OwnLinear:
         further = [ngram.count(" ") for ngram in self.vectorizer.get_feature_names_out()]
         self.vectorizer.idf_ *= LESS_TOGETHER ** np.array(further)
         words = self.vectorizer.transform(tokens)
-        self.model = _linear(30 if scores is None else 10).fit(_beside(words, scores), y)
+        self.relevance = 0.0
+        if scores is not None:
+            beside = _beside(words, scores)
+            self.relevance = _relevance(words, beside, np.asarray(y))
+            self.reading_scores = _linear(BESIDE).fit(beside, y)
+        self.alone = _linear(ALONE).fit(words, y)
 
     def predict_proba(self, tokens, scores=None):
         """Probability of each label.
@@ -326,8 +347,40 @@ class OwnLinear:
         -------
         ndarray of shape (n_texts, n_labels)
         """
-        return self.model.predict_proba(_beside(self.vectorizer.transform(tokens), scores))
+        words = self.vectorizer.transform(tokens)
+        alone = self.alone.predict_proba(words)
+        if not self.relevance:
+            return alone
+        reading = self.reading_scores.predict_proba(_beside(words, scores))
+        return self.relevance * reading + (1 - self.relevance) * alone
 
 
-def _beside(X, scores):
-    return X if scores is None else hstack([X, LESS_KNOWN * scores], format="csr")
+def _beside(words, scores):
+    return hstack([words, LESS_KNOWN * scores], format="csr")
+
+
+def _relevance(words, beside, y):
+    """How likely the labels are told by a model that reads scores, not by one of words alone.
+
+    It is EXPECTED beforehand; the evidence is what both say of texts they have not seen.
+    """
+    rows = np.random.default_rng(0).permutation(len(y))[:N_COMPARED]
+    rows = rows[np.bincount(y[rows])[y[rows]] > 1]
+    labels, y = np.unique(y[rows], return_inverse=True)
+    if len(labels) < 2:
+        return EXPECTED
+    folds = StratifiedKFold(min(N_FOLDS, np.bincount(y).min()), shuffle=True, random_state=0)
+
+    def evidence(model, X):
+        told = cross_val_predict(model, X, y, cv=folds, method="predict_proba")
+        return np.log(told[np.arange(len(y)), y].clip(FLOOR)).sum()
+
+    reading = evidence(_linear(BESIDE), _rotated(beside[rows]))
+    alone = evidence(_linear(ALONE), _rotated(words[rows]))
+    return float(expit(logit(EXPECTED) + reading - alone))
+
+
+def _rotated(X):
+    """Rows in as many dimensions as there are: a penalised model of them says the same."""
+    values, vectors = np.linalg.eigh((X @ X.T).toarray())
+    return vectors * np.sqrt(values.clip(0))

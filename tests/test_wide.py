@@ -6,8 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import hstack
 from sklearn.exceptions import NotFittedError
@@ -16,34 +14,23 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import Normalizer
+from toy_texts import SETS, TINY, WORDS, as_task, scored, texts
 
 from sklearn_meta import MetaLSTMClassifier
 from sklearn_meta.tasks.texts import tokens_of
-from sklearn_meta.wide import AS_MANY, KnownTasks, OwnLinear, SharedLinear, fit_shared
-
-TINY = {"embedding_size": 4, "width": 4, "meta_width": 2, "rank": 2, "max_epochs": 1, "min_df": 1}
-WORDS = {0: ["dull", "cold", "grey", "flat"], 1: ["fine", "warm", "bright", "round"]}
+from sklearn_meta.wide import OwnLinear, SharedLinear, fit_shared
 
 
-def texts(n, topic, seed=0, words=WORDS):
-    """Texts of which the label is told by single words, and their labels' numbers."""
-    rng = np.random.default_rng(seed)
-    y = rng.permutation(np.arange(n) % len(words))
-    return [
-        " ".join([f"{topic}{rng.integers(9)}", *rng.choice(words[label], 2), "the"]) for label in y
-    ], y
-
-
-def as_task(X, y, labels=(0, 1)):
-    return tokens_of(X), np.asarray(y), list(labels)
-
-
-@pytest.mark.parametrize(("known", "C"), [(False, 30), (True, 10)])
-def test_one_task_is_scikit_learns_pipeline(known, C):
+@pytest.mark.parametrize(("relevance", "C"), [(0, 30), (1, 10)])
+def test_one_task_is_scikit_learns_pipeline(relevance, C, monkeypatch):
     """Each order of n-grams has half of the idf, scores of known tasks are read as 0.4 of them."""
+    monkeypatch.setattr("sklearn_meta.wide._relevance", lambda *given: relevance)
     (X, y), (held_out, new_y) = texts(40, "book"), texts(10, "book", 1)
-    scores = (scored(y, 2), scored(new_y, 2, seed=1)) if known else (None, None)
+    scores = scored(y, 2), scored(new_y, 2, seed=1)
     found = OwnLinear(tokens_of(X), y, scores[0]).predict_proba(tokens_of(held_out), scores[1])
+    if not relevance:
+        without = OwnLinear(tokens_of(X), y).predict_proba(tokens_of(held_out))
+        assert_array_equal(found, without)
     orders = [
         TfidfVectorizer(ngram_range=(n, n), norm=None, sublinear_tf=True, token_pattern=r"\S+")
         for n in (1, 2, 3)
@@ -52,7 +39,7 @@ def test_one_task_is_scikit_learns_pipeline(known, C):
     union = FeatureUnion(list(zip(names, orders, strict=True)), transformer_weights=halves)
     read = make_pipeline(union, Normalizer()).fit(X)
     train, test = (
-        rows if told is None else hstack([rows, 0.4 * told])
+        hstack([rows, 0.4 * told]) if relevance else rows
         for rows, told in zip(map(read.transform, (X, held_out)), scores, strict=True)
     )
     peer = LogisticRegression(C=C).fit(train, y)
@@ -229,14 +216,6 @@ def test_of_fewer_texts_than_parts_each_is_one(n):
     assert shared is not None and scores["book"].shape == (2 * n, 1)
 
 
-def test_a_linear_model_reads_what_known_tasks_say():
-    """Of texts that are all the same nothing else can tell the label."""
-    y = np.arange(40) % 2
-    model = OwnLinear([["toy"]] * 40, y, scored(y, 2))
-    told = model.predict_proba([["toy"]] * 2, scored([0, 1], 2, seed=1))
-    assert told[[0, 1], [0, 1]].min() > 0.9
-
-
 def test_a_label_of_one_text_is_shared_with_nobody():
     X, y = texts(12, "book")
     rare = np.array([2, *y[1:]])
@@ -249,9 +228,6 @@ def test_a_label_of_one_text_is_shared_with_nobody():
     assert estimator.fit(X, y).predict_proba(["", "unheard of", "the"]).shape == (3, 2)
 
 
-SETS = [[0, 1], ["a", "b", "c"], ["no", "yes"]]
-
-
 def test_every_set_of_labels_has_probabilities_and_is_kept():
     again = SharedLinear(**SharedLinear(["a"], SETS).config)
     assert again.labels == SETS
@@ -261,136 +237,12 @@ def test_every_set_of_labels_has_probabilities_and_is_kept():
         assert_allclose(p.sum(1), 1)
 
 
-def scored(y, strength, seed=0):
-    """Scores of two, three and two labels, of which the first set's tell ``y`` so strongly."""
-    scores = np.random.default_rng(seed).standard_normal((len(y), 5))
-    scores[:, 0] = strength * (2 * np.asarray(y) - 1)
-    return scores
-
-
-@pytest.mark.parametrize("n", [4, 20, 200])
-def test_known_tasks_are_heard_as_far_as_they_tell_the_labels(n):
-    shared, y = SharedLinear(["a"], SETS), np.arange(n) % 2
-    most = AS_MANY / (n + AS_MANY)
-    right, guess, wrong = (
-        KnownTasks(shared, [0, 1], y, scored(y, strength)).shares for strength in (9, 0, -9)
-    )
-    assert_allclose(right, most, atol=0.07 * most)  # nearly all, of four texts, too
-    assert_allclose(guess, most / 2)  # nothing is told of it
-    assert wrong < 1e-4
-    # Of labels of other names any two known ones may be meant, in either order.
-    known = KnownTasks(shared, ["x", "y"], y, scored(y, -9))
-    assert known.meanings == [(0, [0, 1]), (0, [1, 0]), (2, [0, 1]), (2, [1, 0])]
-    assert known.shares.argmax() == 1 and known.shares.sum() <= most
-    own = np.full((1, 2), 0.5)
-    assert known.beside(own, shared.probabilities(scored([1], -9)))[0, 1] > 0.5 + 0.3 * most
-    # Of three labels the order of others is not looked for.
-    assert not KnownTasks(shared, list("xyz"), y, scored(y, 9)).meanings
-    for labels, place in ((list("abc"), 1), (["no", "yes"], 2)):
-        assert KnownTasks(shared, labels, y, scored(y, 9)).meanings[0][0] == place
-
-
-def test_one_text_alone_does_not_decide_that_a_task_is_another():
-    shared, y = SharedLinear(["a"], SETS), np.arange(20) % 2
-    scores = scored(y, 9)
-    scores[3, 0] *= -1e3  # as sure of the wrong label as can be
-    heard = KnownTasks(shared, [0, 1], y, scores).shares
-    assert_allclose(heard, AS_MANY / (20 + AS_MANY), rtol=1e-3)
-
-
-def test_before_a_text_tells_it_is_one_half_likely_that_some_known_task_is_meant():
-    """Of several meanings each has its part of that half."""
-    shared, y = SharedLinear(["a"], SETS), np.arange(20) % 2
-    known = KnownTasks(shared, ["x", "y"], y, np.zeros((20, 5)))
-    assert_allclose(known.shares, np.full(4, AS_MANY / (20 + AS_MANY) / 8))
-
-
 def test_a_text_without_words_is_a_word_of_its_own():
     y = [0, 0, 0, 1, 1, 1]
     texts_of_none = OwnLinear([[]] * 6, y).predict_proba([[]])
     assert_allclose(texts_of_none, [[0.5, 0.5]], atol=1e-6)
     told = OwnLinear([[], [], [], ["a"], ["b"], ["c"]], y).predict_proba([[], ["unheard"]])
     assert told[0, 0] > told[1, 0] + 0.1
-
-
-@given(st.lists(st.integers(0, 1), min_size=2, max_size=40), st.integers(0, 99))
-def test_names_of_labels_do_not_matter_nor_their_order(y, seed):
-    shared, y = SharedLinear(["a"], SETS), np.array(y)
-    scores, new = scored(y, 2, seed), scored([0, 1, 1], 2, seed + 1)
-    own = np.random.default_rng(seed).dirichlet([1, 1], 3)
-    found = KnownTasks(shared, ["x", "y"], y, scores).beside(own, shared.probabilities(new))
-    turned = KnownTasks(shared, ["v", "w"], 1 - y, scores)
-    assert_allclose(turned.beside(own[:, ::-1], shared.probabilities(new))[:, ::-1], found)
-    assert_allclose(found.sum(1), 1)
-    assert (found >= 0).all()
-
-
-@pytest.mark.parametrize("labels", [[0, 1], ["bad", "good"], ["z bad", "a good"]])
-def test_four_texts_of_a_new_task_are_enough_where_known_tasks_tell_them(learned, labels):
-    (X, y), (new, truth) = texts(4, "toy", 3), texts(200, "toy", 4)
-    labels = np.array(labels)
-    estimator = MetaLSTMClassifier(learned.learner_, max_epochs=1).fit(X, labels[y])
-    classes = estimator.classes_.tolist()
-    column = [classes.index(label) for label in labels[truth]]
-
-    def of_truth():
-        return estimator.predict_proba(new)[np.arange(200), column]
-
-    heard = of_truth()
-    known, estimator._known = estimator._known, None
-    assert heard.min() > 0.5 and heard.mean() > of_truth().mean() + 0.1
-    again = pickle.loads(pickle.dumps(estimator.fit(X, labels[y])))
-    assert_allclose(again._known.shares, known.shares)
-    assert learned.estimators_["book"]._known is None  # it has texts enough
-
-
-def test_of_probabilities_the_network_has_a_third_where_tasks_were_learned_before():
-    """In tasks of ``meta_fit`` themselves it has read all of their texts, and no others."""
-
-    def share(estimator):
-        tokens, scores = estimator._read_by_linear(X)
-        network, linear = estimator._network_proba(X), estimator.linear_
-        linear = linear.predict_proba(tokens, scores)
-        known = estimator._known
-        found = estimator.predict_proba(X)
-        if known is not None:
-            told = known.beside(np.zeros_like(found), estimator.module_.wide.probabilities(scores))
-            found = (found - told) / (1 - known.shares.sum())
-        return np.linalg.lstsq((network - linear).reshape(-1, 1), (found - linear).ravel())[0]
-
-    X, y = texts(40, "toy", 3)
-    learned = MetaLSTMClassifier(**TINY | {"learning_rate": 0.05})
-    tasks = {topic: texts(60, topic) for topic in ("book", "film")}
-    learned.meta_fit(tasks, max_steps=60, verbose=False)
-    assert_allclose(share(learned.estimators_["book"]), 120 / 1120 / 3)
-    begun = copy.copy(learned).fit(X, y)
-    assert begun.begun_as_ is not None
-    assert_allclose(share(begun), 1 / 3)
-    other = copy.copy(learned).fit(X, np.where(y, "b", "a"))
-    assert other.begun_as_ is None
-    assert_allclose(share(other), 1 / 3)
-    nothing = MetaLSTMClassifier(**learned.get_params()).fit(X, y)
-    assert not hasattr(nothing, "learner_")
-    assert_allclose(share(nothing), 40 / 1040 / 3)
-
-
-def test_the_own_model_of_a_task_of_meta_fit_reads_scores_of_models_that_have_not_seen_its_texts():
-    """Of parts that are drawn with the seed that is given."""
-    X, y = texts(43, "book")
-    estimator = MetaLSTMClassifier(**TINY, random_state=3)
-    estimator.meta_fit({"book": (X, y)}, max_steps=1, verbose=False)
-    scores = fit_shared({"book": as_task(X, y)}, random_state=3)[1]["book"]
-    expected = OwnLinear(tokens_of(X), y, scores).model.coef_
-    assert_allclose(estimator.estimators_["book"].linear_.model.coef_, expected)
-
-
-def test_what_known_tasks_say_is_forgotten_where_there_are_none(learned):
-    X, y = texts(8, "toy", 3)
-    estimator = copy.copy(learned).fit(X, y)
-    assert estimator._known is not None
-    estimator.set_params(backbone="lstm").fit(X, y)
-    plain = MetaLSTMClassifier(**estimator.get_params()).fit(X, y)
-    assert_array_equal(estimator.predict_proba(X), plain.predict_proba(X))
 
 
 def test_texts_are_scored_by_the_models_of_other_labels_too():

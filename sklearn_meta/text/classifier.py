@@ -18,7 +18,7 @@ from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
 from ..cells import is_missing, text_as_objects, whole_labels
 from ..tasks.texts import check_texts, tokens_of
-from ..wide import NETWORK, KnownTasks, OwnLinear, fit_shared, network_share
+from ..wide import KnownTasks, OwnLinear, fit_shared, network_share
 from .base import TextEstimator
 
 
@@ -57,11 +57,11 @@ class MetaLSTMClassifier(
     wide : bool, default=True
         Whether logistic regression on the TF-IDF of words, pairs and triples, of which a pair
         counts half and a triple a quarter, reads texts, too. Of a probability the network has a
-        third where other tasks were learned before; where it learned from n texts alone,
+        third where tasks learned before tell the labels; where it learned from n texts alone,
         n / (n + 1000) of a third. The rest is of logistic regression, which also reads what linear
-        models of the tasks of ``meta_fit`` say, one for each set of labels; where these tell the
-        labelled texts, and there are few, they have a say beside both (see
-        :class:`sklearn_meta.wide.KnownTasks`). False is a network alone, as the paper's is.
+        models of known tasks say, one for each set of labels, as far as cross-validation speaks
+        for it; where these tell the labelled texts, and there are few, they have a say beside both
+        (see :class:`sklearn_meta.wide.KnownTasks`). False is a network alone, as the paper's is.
     lowercase : bool, default=True
         Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
         out. Weights that were meta-trained keep their own.
@@ -222,7 +222,8 @@ class MetaLSTMClassifier(
                 labels = self.classes_.tolist()
                 numbers = self._targets(y, labels)
                 self.linear_ = OwnLinear(tokens, numbers, scores)
-                self._share = NETWORK if hasattr(self, "learner_") else network_share(len(X))
+                known = self.linear_.relevance if scores is not None else hasattr(self, "learner_")
+                self._share = network_share(len(X), known)
                 if scores is not None:
                     self._known = KnownTasks(self.module_.wide, labels, numbers, scores)
             except BaseException:  # interrupted with the network alone, it would pass for fitted
