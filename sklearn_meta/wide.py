@@ -320,7 +320,7 @@ class OwnLinear:
     Attributes
     ----------
     relevance : float in [0, 1]
-        Posterior probability that scores tell something; 0 without scores.
+        Posterior probability that scores tell something, to three digits; 0 without scores.
     """
 
     def __init__(self, tokens, y, scores=None):
@@ -328,12 +328,13 @@ class OwnLinear:
         further = [ngram.count(" ") for ngram in self.vectorizer.get_feature_names_out()]
         self.vectorizer.idf_ *= LESS_TOGETHER ** np.array(further)
         words = self.vectorizer.transform(tokens)
-        self.relevance = 0.0
-        if scores is not None:
-            beside = _beside(words, scores)
-            self.relevance = _relevance(words, beside, np.asarray(y))
+        beside = None if scores is None else _beside(words, scores)
+        self.relevance = 0.0 if beside is None else _relevance(words, beside, np.asarray(y))
+        # A model that has no say is not fitted: of many labels both take time and memory.
+        if self.relevance < 1:
+            self.alone = _linear(ALONE).fit(words, y)
+        if self.relevance > 0:
             self.reading_scores = _linear(BESIDE).fit(beside, y)
-        self.alone = _linear(ALONE).fit(words, y)
 
     def predict_proba(self, tokens, scores=None):
         """Probability of each label.
@@ -347,12 +348,13 @@ class OwnLinear:
         -------
         ndarray of shape (n_texts, n_labels)
         """
-        words = self.vectorizer.transform(tokens)
-        alone = self.alone.predict_proba(words)
-        if not self.relevance:
-            return alone
-        reading = self.reading_scores.predict_proba(_beside(words, scores))
-        return self.relevance * reading + (1 - self.relevance) * alone
+        words, told = self.vectorizer.transform(tokens), 0.0
+        if self.relevance < 1:
+            told += (1 - self.relevance) * self.alone.predict_proba(words)
+        if self.relevance > 0:
+            beside = _beside(words, scores)
+            told += self.relevance * self.reading_scores.predict_proba(beside)
+        return told
 
 
 def _beside(words, scores):
@@ -377,7 +379,7 @@ def _relevance(words, beside, y):
 
     reading = evidence(_linear(BESIDE), _rotated(beside[rows]))
     alone = evidence(_linear(ALONE), _rotated(words[rows]))
-    return float(expit(logit(EXPECTED) + reading - alone))
+    return round(float(expit(logit(EXPECTED) + reading - alone)), 3)
 
 
 def _rotated(X):

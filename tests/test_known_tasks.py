@@ -54,12 +54,17 @@ def test_scores_are_read_as_far_as_cross_validation_speaks_for_it(strength, nois
     posterior = expit(np.log(4) + reading - evidence(30, words))
     assert_allclose(model.relevance, posterior, atol=1e-2)
     assert least <= model.relevance <= most
-    # Of new texts both models are heard.
-    told = scored(y, strength, 1)
+
+
+def test_of_new_texts_both_models_are_heard():
+    (X, y), (new, _) = texts(24, "book"), texts(9, "book", 1)
+    model = OwnLinear(tokens_of(X), y, scored(y, 0.5))
+    words, told = model.vectorizer.transform(tokens_of(new)), scored(np.zeros(9), 0.5, 1)
     both = hstack([words, 0.4 * told], format="csr")
+    assert 0.1 < model.relevance < 0.9
     expected = model.relevance * model.reading_scores.predict_proba(both)
     expected += (1 - model.relevance) * model.alone.predict_proba(words)
-    assert_allclose(model.predict_proba(tokens, told), expected)
+    assert_allclose(model.predict_proba(tokens_of(new), told), expected)
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [0, 1, 2, 3], [0] * 5 + [1]])
@@ -83,7 +88,16 @@ def test_rows_in_their_own_dimensions_have_the_products_they_had(X):
     assert_allclose(rotated @ rotated.T, X @ X.T, atol=1e-10)
 
 
-def test_a_task_that_known_ones_say_nothing_of_is_told_as_from_nothing(learned):
+@pytest.mark.parametrize(("relevance", "fitted"), [(0.0, {"alone"}), (1.0, {"reading_scores"})])
+def test_a_model_that_has_no_say_is_not_fitted(relevance, fitted, monkeypatch):
+    monkeypatch.setattr("sklearn_meta.wide._relevance", lambda *given: relevance)
+    X, y = texts(24, "book")
+    model = OwnLinear(tokens_of(X), y, scored(y, 1))
+    assert {"alone", "reading_scores"} & set(vars(model)) == fitted
+    assert_allclose(model.predict_proba(tokens_of(X), scored(y, 1)).sum(1), 1)
+
+
+def test_a_task_that_known_ones_say_nothing_of_is_told_as_from_nothing(learned, monkeypatch):
     """The network, too, has little more of the say than it would have without them."""
     (X, _), (new, _) = texts(120, "toy", 3), texts(60, "toy", 4)
     y, truth = (np.array([number(text) % 3 for text in of]) for of in (X, new))
@@ -93,7 +107,8 @@ def test_a_task_that_known_ones_say_nothing_of_is_told_as_from_nothing(learned):
     assert estimator.score(new, truth) == 1
     before = log_loss(truth, estimator.predict_proba(new))
     # Heard as if they told everything, known tasks confuse.
-    estimator.linear_.relevance, estimator._share = 1, 1 / 3
+    monkeypatch.setattr("sklearn_meta.wide._relevance", lambda *given: 1.0)
+    assert_allclose(estimator.fit(X, y)._share, 1 / 3)
     assert log_loss(truth, estimator.predict_proba(new)) > 1.5 * before
 
 
