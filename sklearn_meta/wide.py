@@ -20,6 +20,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import normalize
 from torch import nn
 
 #: Words, pairs and triples that are read, the most frequent ones.
@@ -46,7 +47,7 @@ N_FOLDS = 5
 #: Labelled texts of a task at which its own model and those of known tasks weigh the same.
 AS_MANY = 20
 
-#: Least probability of a label, by models of known tasks: no single text shall decide.
+#: Least probability of a label, where models are compared: no single text shall decide.
 FLOOR = 0.02
 
 #: The network's part in probabilities, and the texts of which it has half of that.
@@ -324,10 +325,12 @@ class OwnLinear:
     """
 
     def __init__(self, tokens, y, scores=None):
-        self.vectorizer = _vectorizer().fit(tokens)
+        self.vectorizer = _vectorizer()
+        weighed = self.vectorizer.fit_transform(tokens)
         further = [ngram.count(" ") for ngram in self.vectorizer.get_feature_names_out()]
-        self.vectorizer.idf_ *= LESS_TOGETHER ** np.array(further)
-        words = self.vectorizer.transform(tokens)
+        less = LESS_TOGETHER ** np.array(further)
+        self.vectorizer.idf_ *= less
+        words = normalize(weighed @ diags_array(less))  # as it reads texts from now on
         beside = None if scores is None else _beside(words, scores)
         self.relevance = 0.0 if beside is None else _relevance(words, beside, np.asarray(y))
         # A model that has no say is not fitted: of many labels both take time and memory.
