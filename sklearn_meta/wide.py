@@ -23,6 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import normalize
 from torch import nn
 
+from .rotated_rows import fit_linear, rotated
+
 #: Words, pairs and triples that are read, the most frequent ones.
 MAX_NGRAMS = 100_000
 
@@ -335,9 +337,9 @@ class OwnLinear:
         self.relevance = 0.0 if beside is None else _relevance(words, beside, np.asarray(y))
         # A model that has no say is not fitted: of many labels both take time and memory.
         if self.relevance < 1:
-            self.alone = _linear(ALONE).fit(words, y)
+            self.alone = fit_linear(_linear(ALONE), words, y)
         if self.relevance > 0:
-            self.reading_scores = _linear(BESIDE).fit(beside, y)
+            self.reading_scores = fit_linear(_linear(BESIDE), beside, y)
 
     def predict_proba(self, tokens, scores=None):
         """Probability of each label.
@@ -380,12 +382,6 @@ def _relevance(words, beside, y):
         told = cross_val_predict(model, X, y, cv=folds, method="predict_proba")
         return np.log(told[np.arange(len(y)), y].clip(FLOOR)).sum()
 
-    reading = evidence(_linear(BESIDE), _rotated(beside[rows]))
-    alone = evidence(_linear(ALONE), _rotated(words[rows]))
+    reading = evidence(_linear(BESIDE), rotated(beside[rows])[0])
+    alone = evidence(_linear(ALONE), rotated(words[rows])[0])
     return round(float(expit(logit(EXPECTED) + reading - alone)), 3)
-
-
-def _rotated(X):
-    """Rows in as many dimensions as there are: a penalised model of them says the same."""
-    values, vectors = np.linalg.eigh((X @ X.T).toarray())
-    return vectors * np.sqrt(values.clip(0))

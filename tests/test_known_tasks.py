@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.sparse import csr_array, hstack
+from scipy.sparse import hstack
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -18,7 +17,7 @@ from toy_texts import SETS, TINY, as_task, scored, texts
 
 from sklearn_meta import MetaLSTMClassifier
 from sklearn_meta.tasks.texts import tokens_of
-from sklearn_meta.wide import AS_MANY, KnownTasks, OwnLinear, SharedLinear, _rotated, fit_shared
+from sklearn_meta.wide import AS_MANY, KnownTasks, OwnLinear, SharedLinear, fit_shared
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +78,6 @@ def test_labels_of_one_text_are_left_out_of_the_comparison():
     scores = scored(y, 3)
     y[0] = 2
     assert OwnLinear([["toy"]] * 40, y, scores).relevance > 0.99
-
-
-@given(arrays(float, (7, 12), elements=st.floats(-2, 2, width=16)))
-def test_rows_in_their_own_dimensions_have_the_products_they_had(X):
-    rotated = _rotated(csr_array(X))
-    assert rotated.shape == (7, 7)
-    assert_allclose(rotated @ rotated.T, X @ X.T, atol=1e-10)
 
 
 @pytest.mark.parametrize(("relevance", "fitted"), [(0.0, {"alone"}), (1.0, {"reading_scores"})])
