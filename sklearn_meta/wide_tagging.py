@@ -23,6 +23,9 @@ from .wide import SharedModel
 #: Words before and behind that are read, and of these those whose spelling is read, too.
 WINDOW, SPELLED = 2, 1
 
+#: What is read of each word, whichever it is.
+ALWAYS = ["always"]
+
 #: Features that are read, the most frequent ones.
 MAX_FEATURES = 200_000
 
@@ -46,17 +49,19 @@ def features_of(sentence):
         For each word, those up to ``WINDOW`` words away and the spelling of those up to
         ``SPELLED`` away, and where they stand.
     """
-    words = [f"={word.lower()}" for word in sentence]
-    spelled = [spelling_features(word) for word in sentence]
     found = []
     for i in range(len(sentence)):
-        features = ["always"]
-        for j in range(max(i - WINDOW, 0), min(i + WINDOW + 1, len(sentence))):
-            features.append(f"{j - i}{words[j]}")
-            if abs(j - i) <= SPELLED:
-                features += [f"{j - i} {feature}" for feature in spelled[j]]
-        found.append(features)
+        near = range(max(i - WINDOW, 0), min(i + WINDOW + 1, len(sentence)))
+        found.append(sum((_features_at(sentence[j], j - i) for j in near), ALWAYS))
     return found
+
+
+def _features_at(word, away):
+    """What is read of a word that stands so many words behind the one that is told."""
+    read = [f"{away}={word.lower()}"]
+    if abs(away) <= SPELLED:
+        read += [f"{away} {feature}" for feature in spelling_features(word)]
+    return read
 
 
 def linear_weight(n_sentences):
@@ -202,12 +207,29 @@ class LinearTags:
         -------
         list of ndarray of shape (n_words, n_tags)
         """
-        scores = (self.vectorizer.transform(_read(sentences)) @ self.coef).toarray()
-        ends = np.cumsum([len(words) for words in sentences])
-        scores = np.split(scores, ends[:-1])
+        lengths = np.array([len(words) for words in sentences], dtype=int)
+        ends = np.cumsum(lengths)
+        place = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
+        length = np.repeat(lengths, lengths)
+        numbers = {}
+        number = [numbers.setdefault(w, len(numbers)) for words in sentences for w in words]
+        # Texts have far fewer different words than words: each is looked up once for each place.
+        always, *at_place = self._scores_of_words(list(numbers))
+        scores = np.repeat(always, len(number), axis=0)
+        for away, of_word in zip(range(-WINDOW, WINDOW + 1), at_place):
+            there = np.flatnonzero((place + away >= 0) & (place + away < length))
+            scores[there] += of_word[np.array(number, dtype=int)[there + away]]
+        return np.split(scores, ends[:-1])
+
+    def _scores_of_words(self, words):
+        """What every word has (1, n_tags), and what each is worth at each place near another."""
+        away = range(-WINDOW, WINDOW + 1)
+        read = [ALWAYS, *(_features_at(word, j) for j in away for word in words)]
+        scores = (self.vectorizer.transform(read) @ self.coef).toarray()
+        parts = np.split(scores, 1 + len(words) * np.arange(len(away)))
         if self.begun is None:
-            return scores
-        return [own + more for own, more in zip(scores, self.begun.scores(sentences))]
+            return parts
+        return [own + more for own, more in zip(parts, self.begun._scores_of_words(words))]
 
 
 def fit_own(sentences, tags, n_tags, begun=None):

@@ -160,6 +160,24 @@ def test_what_is_read_of_a_word():
     assert features_of([]) == []
 
 
+words = st.sampled_from([*NAMES, *WORDS, "ann", "1=a", "always"]) | st.text(max_size=3)
+
+
+@given(st.lists(st.lists(words, max_size=7), max_size=6), st.booleans())
+def test_scores_are_sums_over_what_is_read_of_a_word(read, has_begun):
+    begun = fit_own(*sentences(30, seed=1), 2) if has_begun else None
+    linear = fit_own(*sentences(20), 2, begun)
+    found = linear.scores(read)
+    for sentence, of_words in zip(read, found, strict=bool(read)):
+        assert of_words.shape == (len(sentence), 2)
+        for features, scores in zip(features_of(sentence), of_words, strict=True):
+            expected = np.zeros(2)
+            for one in (linear, begun) if has_begun else (linear,):
+                known = one.vectorizer.vocabulary_
+                expected += sum(one.coef[[known[f]]].sum(0) for f in features if f in known)
+            assert_allclose(scores, expected, atol=1e-12)
+
+
 def test_of_many_features_the_most_frequent_are_read(monkeypatch):
     monkeypatch.setattr(wide_tagging, "MAX_FEATURES", 3)
     linear = fit_own(*sentences(20), 2)
