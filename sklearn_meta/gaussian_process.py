@@ -7,9 +7,10 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from .chunks import in_chunks, in_order
 from .heads import HEADS
 from .table_validation import as_cells, labelled_targets, table_with_targets, without_gaps
-from .tables import TableEstimator, in_chunks
+from .tables import TableEstimator
 from .tasks import n_targets, target_scale
 
 #: In units of the labelled ones': the square of what lies beyond is no float64.
@@ -41,8 +42,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         on the rows beside it, the context is encoded once, and time is linear in the rows.
     chunk_size : int, default=1000
         Rows of ``predict`` read at a time at most, which bounds memory. In transductive mode the
-        rows of a chunk see each other and the context, which is read with each: all labelled rows
-        of ``fit`` and at most 1,000 unlabelled ones, drawn at random, always the same.
+        rows of a chunk, drawn at random, always the same, see each other and the context, which is
+        read with each: all labelled rows of ``fit`` and at most 1,000 unlabelled ones, so drawn.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
@@ -266,13 +267,12 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         mean, scale = self._scale
         with np.errstate(over="ignore"):  # targets of quite another unit
             targets = np.clip((y - mean) / scale, -FURTHEST_TARGET, FURTHEST_TARGET)
-        targets = torch.from_numpy(targets.reshape(len(y), -1))
-        chunks = iter(targets.to(self._device()).split(int(self.chunk_size)))
+        targets = torch.from_numpy(targets.reshape(len(y), -1)).to(self._device())
 
-        def of_rows(head, z, state):
-            return head.distribution(z, state).log_density(next(chunks)[None])[0]
+        def of_rows(places, head, *rows):
+            return head.distribution(*rows).log_density(targets[places][None])[0]
 
-        found = torch.cat(self._ask_head(X, self.chunk_size, of_rows)).cpu().numpy()
+        found = in_order(*self._ask_head(X, self.chunk_size, of_rows)).cpu().numpy()
         return found.reshape(shape) - np.log(scale)
 
     def sample_y(self, X, n_samples=1, random_state=0):
@@ -290,8 +290,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ndarray of shape (n_rows, n_samples) or (n_rows, n_targets, n_samples)
         """
         rng = check_random_state(random_state)
-        (samples,) = self._ask_head(
-            X, None, lambda head, *rows: head.samples(*rows, n_samples, rng)
+        (samples,), _ = self._ask_head(
+            X, None, lambda _, head, *rows: head.samples(*rows, n_samples, rng)
         )
         return np.moveaxis(self._unstandardised(samples), 0, -1)
 
@@ -355,10 +355,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return values if self.y_.ndim == 2 else values[..., 0]
 
     def _mean_and_covariance(self, X):
-        def of_rows(head, *rows):
+        def of_rows(_, head, *rows):
             return head(*rows)[0], head.covariance(*rows)[0]
 
-        ((output, cov),) = self._ask_head(X, None, of_rows)
+        ((output, cov),), _ = self._ask_head(X, None, of_rows)
         cov = cov.double().cpu().numpy().transpose(1, 2, 0)
         cov = (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding
         with np.errstate(over="ignore"):
@@ -372,28 +372,29 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return mean, cov if self.y_.ndim == 2 else cov[..., 0]
 
     def _quantiles(self, X, levels):
-        def of_rows(head, *rows):
+        def of_rows(_, head, *rows):
             distribution = head.distribution(*rows)
             return torch.stack([distribution.quantiles(level)[0] for level in levels])
 
-        return self._unstandardised(torch.cat(self._ask_head(X, self.chunk_size, of_rows), dim=1))
+        found = in_order(*self._ask_head(X, self.chunk_size, of_rows), dim=1)
+        return self._unstandardised(found)
 
     @torch.inference_mode()
     def _ask_head(self, X, chunk_size, question):
-        """What ``question(head, z, state)`` says of the rows, ``chunk_size`` or all at a time."""
+        """Answers of ``question(places, head, z, state)`` to chunks of rows, and these' places."""
         check_is_fitted(self)
         X = self._table(X)
         chunk_size = len(X) if chunk_size is None else int(chunk_size)
         if not self.transductive:
             learner, _, (_, state), _ = self._context_in_use()
-            z = self._embed_rows(X)
-            return [question(learner.head, part[None], state) for part in z.split(chunk_size)]
+            z, places = self._embed_rows(X), torch.arange(len(X)).split(chunk_size)
+            return [question(some, learner.head, z[None, some], state) for some in places], places
         learner, n_context, answers = self._module(self._learner()), len(self._rows_read()), []
-        task = self._task_with(X, self._encoder_with(X))
-        for chunk in in_chunks(task, n_context, chunk_size):
+        chunks = in_chunks(self._task_with(X, self._encoder_with(X)), n_context, chunk_size)
+        for chunk, some in zip(*chunks, strict=True):
             inputs = self._inputs([chunk])
             with self._autocast():
                 z, _ = learner.backbone(**inputs)
             state = learner.head.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
-            answers.append(question(learner.head, z[:, n_context:], state))
-        return answers
+            answers.append(question(some, learner.head, z[:, n_context:], state))
+        return answers, chunks[1]

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
 from .cells import in_pandas
+from .chunks import in_chunks, in_order
 from .table_validation import (
     check_dense,
     check_observed,
@@ -21,7 +22,7 @@ from .table_validation import (
     validated_table,
     warn_of_strangers,
 )
-from .tasks import TableEncoder, Task, collate, context_task, groups_of_like_size, stack_tables
+from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
 
 #: Unlabelled rows of ``fit`` that are read, at most.
 MOST_UNLABELLED = 1000
@@ -196,11 +197,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
     def _read_together(self, X, encoder):
         """Transductive mode: the rows of a chunk and the context read each other."""
         n_context = len(self._rows_read())
-        results = [
-            [result[0, n_context:] for result in self._forward([chunk])]
-            for chunk in in_chunks(self._task_with(X, encoder), n_context, self.chunk_size)
-        ]
-        return [torch.cat(parts) for parts in zip(*results, strict=True)]
+        chunks, places = in_chunks(self._task_with(X, encoder), n_context, self.chunk_size)
+        results = [[part[0, n_context:] for part in self._forward([chunk])] for chunk in chunks]
+        return [in_order(parts, places) for parts in zip(*results, strict=True)]
 
     def _task_with(self, X, encoder):
         """The task of the context followed by the rows of ``X``."""
@@ -276,17 +275,15 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             kept.append((labels, len(task.y) - len(triple[2])))
             prepared.append(task)
         chunks = [
-            list(in_chunks(task, n_context, self.chunk_size))
+            in_chunks(task, n_context, self.chunk_size)
             for task, (_, n_context) in zip(prepared, kept, strict=True)
         ]
-        outputs = iter(self._forward_each([chunk for of_task in chunks for chunk in of_task]))
-        return [
-            (
-                labels,
-                torch.cat([next(outputs)[n_context:, : t.n_label_columns] for t in of_task]),
-            )
-            for (labels, n_context), of_task in zip(kept, chunks, strict=True)
-        ]
+        outputs = iter(self._forward_each([chunk for of_task, _ in chunks for chunk in of_task]))
+        found = []
+        for (labels, n_context), (of_task, places) in zip(kept, chunks, strict=True):
+            parts = [next(outputs)[n_context:, : task.n_label_columns] for task in of_task]
+            found.append((labels, in_order(parts, places)))
+        return found
 
     def _cells_at_once(self):
         """A CPU is fastest on what its cache holds, a GPU on what fills it."""
@@ -365,18 +362,6 @@ def _rows_read(labels):
     unlabelled = np.flatnonzero(missing.reshape(len(labels), -1).all(axis=1))
     shuffled = np.random.default_rng(0).permutation(unlabelled)
     return np.setdiff1d(np.arange(len(labels)), shuffled[MOST_UNLABELLED:])
-
-
-def in_chunks(task, n_context, chunk_size):
-    """Tasks of the first ``n_context`` rows and of a chunk of the others each, one at least."""
-    chunk_size = int(chunk_size)  # which numpy's small integers would overflow
-    if len(task.y) <= n_context + chunk_size:
-        yield task
-        return
-    for start in range(n_context, len(task.y), chunk_size):
-        rows = np.r_[:n_context, start : min(start + chunk_size, len(task.y))]
-        parts = (part[rows] for part in (task.X, task.y, task.labelled, task.context))
-        yield Task(*parts, task.n_label_columns)
 
 
 def _with_unlabelled(y, n_rows):

@@ -23,6 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import MetaGPRegressor
+from sklearn_meta.chunks import chunks_of
 from sklearn_meta.learner import Learner
 
 EXPECTED_FAILURES = {
@@ -167,10 +168,16 @@ def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
 def test_transductive_chunks_are_separate_calls(task, chunk_size):
     X, y, new = task
     whole = double().fit(X, y)
-    found = double(chunk_size=chunk_size).fit(X, y).predict(new)
-    parts = [new[i : i + chunk_size] for i in range(0, len(new), chunk_size)]
-    expected = np.concatenate([whole.predict(part) for part in parts])
-    assert_allclose(found, expected, atol=1e-9)
+    chunked = double(chunk_size=chunk_size).fit(X, y)
+    asked = np.linspace(-1, 1, len(new)).reshape(-1, *[1] * (y.ndim - 1)) + np.zeros(y.shape[1:])
+    found = chunked.predict(new), chunked.predict(new, quantiles=[0.2, 0.9])
+    density = chunked.log_predictive_density(new, asked)
+    for rows in chunks_of(len(new), chunk_size):
+        assert_allclose(found[0][rows], whole.predict(new[rows]), atol=1e-9)
+        quantiles = whole.predict(new[rows], quantiles=[0.2, 0.9])
+        assert_allclose(found[1][:, rows], quantiles, atol=1e-7)
+        expected = whole.log_predictive_density(new[rows], asked[rows])
+        assert_allclose(density[rows], expected, atol=1e-7)
 
 
 @settings(max_examples=10)

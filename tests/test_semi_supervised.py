@@ -26,6 +26,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import FewShotTransformerClassifier, MetaSemiSupervisedClassifier
+from sklearn_meta.chunks import chunks_of
 from sklearn_meta.learner import Learner
 from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit
 
@@ -142,9 +143,8 @@ def test_transductive_chunks_are_separate_calls(learner, task, chunk_size):
     X, y, new = task
     whole = double(True, learner).fit(X, y)
     found = double(True, learner, chunk_size=chunk_size).fit(X, y).predict_proba(new)
-    parts = [new[i : i + chunk_size] for i in range(0, len(new), chunk_size)]
-    expected = np.vstack([whole.predict_proba(part) for part in parts])
-    assert_allclose(found, expected, atol=1e-10)
+    for rows in chunks_of(len(new), chunk_size):
+        assert_allclose(found[rows], whole.predict_proba(new[rows]), atol=1e-10)
 
 
 @both_kinds
