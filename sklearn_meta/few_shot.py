@@ -72,6 +72,11 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
     Notes
     -----
+    Episodes have as many rows of each class, and all classes are as likely in them. How frequent
+    classes are among the labelled rows comes in behind: probabilities are multiplied by the square
+    root of one more than their number, which is not in the paper and changes nothing where all
+    classes have as many. Where labelled rows were not drawn as they come, label as many of each.
+
     A tournament of C classes plays them in groups of at most N. The winners of the groups play
     on, and a loser's odds are its winner's times those between both within the group (Luce's
     choice axiom); it takes about C / (N - 1) episodes a query and member.
@@ -189,7 +194,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 self._probabilities(module, members, known, self._encoded(module, rows[chunk]))
                 for chunk in self._chunks(len(rows))
             ]
-        return torch.cat(probabilities).cpu().numpy()
+        return self._by_frequency(torch.cat(probabilities).cpu().numpy())
 
     def meta_fit(
         self,
@@ -269,6 +274,14 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         """Refuse pixels that are bytes, which the network has never seen."""
         if self.learner_.inputs == "images":
             check_pixels(X, self.learner_.encoder.config.get("n_channels", 1))
+
+    def _by_frequency(self, probabilities):
+        """Probabilities of episodes, which have as many rows of each class, where some have more.
+
+        The root, not the shares as they are: what episodes say is too cautious for these.
+        """
+        weighed = probabilities * np.sqrt(np.bincount(self.y_) + 1)
+        return weighed / weighed.sum(1, keepdims=True)
 
     def _encoded(self, module, X):
         """Rows as the members share them: standardised, or read by the encoder; (n, I)."""

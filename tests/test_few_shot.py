@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_blobs
+from sklearn.datasets import load_breast_cancer, load_iris, make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -305,6 +305,32 @@ def test_no_class_is_preferred():
     for m in (2, 16):
         estimator = FewShotTransformerClassifier(learner, n_estimators=m).fit(X, y)
         assert_allclose(estimator.predict_proba(X[:1]), [[0.5, 0.5]], atol=1e-4)
+
+
+@settings(max_examples=10)
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=5))
+def test_classes_with_more_labelled_rows_are_likelier(counts):
+    """By the root of their numbers, one added; where all have as many nothing is preferred."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    learner = small_learner("transformer", "vectors", n_ways=len(counts))
+    estimator = FewShotTransformerClassifier(learner, n_estimators=2)
+    found = estimator.fit(np.ones((len(y), 6)), y).predict_proba(np.ones((1, 6)))[0]
+    expected = np.sqrt(np.array(counts) + 1)
+    assert_allclose(found, expected / expected.sum(), atol=1e-4)
+
+
+def test_rare_classes_are_not_taken_for_frequent_ones():
+    """Of real rows one in nine; as likely as the other class they had .77 in the mean."""
+    X, y = load_breast_cancer(return_X_y=True)
+    scores, constant = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        kept = rng.permutation(np.r_[rng.permutation(np.flatnonzero(y == 0))[:45], y.nonzero()[0]])
+        train, test = kept[:100], kept[100:]
+        few = FewShotTransformerClassifier().fit(X[train], y[train])
+        scores.append(few.score(X[test], y[test]))
+        constant.append(y[test].mean())
+    assert np.mean(scores) > np.mean(constant)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

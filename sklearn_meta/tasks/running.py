@@ -7,6 +7,10 @@ import numpy as np
 #: Standardised values are cut off here: of a few rows the deviation may be far too small.
 BOUND = 5.0
 
+#: A value so many deviations off counts as one that is no further, behind so many others: one cell
+#: of -9999 would otherwise be all that a column tells of from then on.
+FAR, BEHIND = 8.0, 10
+
 
 class Moments(NamedTuple):
     """What is known of the columns of a stream so far; arrays of shape (..., n_columns).
@@ -64,6 +68,7 @@ def running_moments(X, before):
     """Moments of a stream after each of some more rows.
 
     Rows are added one by one, in their order, so a stream in pieces gives the very same numbers.
+    What is ``FAR`` off the rows before it counts as no further, so that no single one decides.
 
     Parameters
     ----------
@@ -77,6 +82,31 @@ def running_moments(X, before):
     Moments
         Arrays of shape (..., n_rows, n_columns), but for the origin (..., 1, n_columns).
     """
+    moments = _moments_as_they_are(X, before)
+    while True:
+        # The earliest one of each column first: where the others are cut is a matter of it.
+        nearest = _within_reach(X, moments, before)
+        beyond = (nearest != X) & ~np.isnan(X)
+        beyond &= beyond.cumsum(-2) == 1
+        if not beyond.any():
+            return moments
+        X = np.where(beyond, nearest, X)
+        moments = _moments_as_they_are(X, before)
+
+
+def _within_reach(X, moments, before):
+    """Each value, or the nearest that is no more than ``FAR`` off the rows before it."""
+    known = [np.broadcast_to(part[..., None, :], X[..., :1, :].shape) for part in before]
+    known = [
+        np.concatenate([part, np.broadcast_to(more, X.shape)[..., :-1, :]], -2)
+        for part, more in zip(known, moments, strict=True)
+    ]
+    known = Moments(*known)
+    reach = np.where((known.count >= BEHIND) & (known.scale > 0), FAR * known.scale, np.inf)
+    return X.clip(known.mean - reach, known.mean + reach)
+
+
+def _moments_as_they_are(X, before):
     observed = ~np.isnan(X)
     first = np.take_along_axis(X, observed.argmax(-2)[..., None, :], -2)
     origin = np.where(np.isnan(before.origin)[..., None, :], first, before.origin[..., None, :])

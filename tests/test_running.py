@@ -1,0 +1,106 @@
+"""Rows of a stream in units of the rows before, of which no single one decides."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_diabetes, load_wine
+from sklearn.utils import shuffle
+
+from sklearn_meta import FewShotTransformerClassifier, MANNClassifier, MANNRegressor
+from sklearn_meta.tasks import moments_of
+from sklearn_meta.tasks.running import BEHIND, FAR, Moments, last, running_moments
+
+seeds = st.integers(0, 9999)
+
+
+def heavy_tailed(seed, n_rows=60, n_columns=4):
+    """Columns of all sorts: far cells, gaps, rare values and constants."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, n_columns)) * 10.0 ** rng.integers(-3, 4, n_columns)
+    X[rng.random(X.shape) < 0.05] *= 10.0 ** rng.integers(1, 6)
+    X[:, 0] = np.where(rng.random(n_rows) < 0.2, X[:, 0], 0)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    return X
+
+
+@given(seeds)
+def test_what_is_far_off_the_rows_before_counts_as_no_further(seed):
+    X = heavy_tailed(seed)
+    found = last(running_moments(X, Moments.empty(X.shape[1])))
+    for column, mean, scale in zip(X.T, found.mean, found.scale, strict=True):
+        counted = []
+        for value in column[~np.isnan(column)]:
+            if len(counted) >= BEHIND and (reach := FAR * np.std(counted)) > 0:
+                value = np.clip(value, np.mean(counted) - reach, np.mean(counted) + reach)
+            counted.append(value)
+        assert_allclose(mean, np.mean(counted), rtol=1e-6, atol=1e-6 * np.std(counted))
+        assert_allclose(scale, np.std(counted), rtol=1e-6, atol=1e-12)
+
+
+@given(seeds, st.integers(1, 59))
+def test_in_pieces_it_counts_as_much(seed, cut):
+    X, nothing = heavy_tailed(seed), Moments.empty(4)
+    whole = running_moments(X, nothing)
+    first = running_moments(X[:cut], nothing)
+    second = running_moments(X[cut:], last(first))
+    assert_array_equal(whole.scale, np.vstack([first.scale, second.scale]))
+    assert_array_equal(whole.mean, np.vstack([first.mean, second.mean]))
+
+
+def test_a_stream_that_moves_for_good_is_followed():
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=30), 1000 + rng.normal(size=300)][:, None]
+    found = last(running_moments(X, Moments.empty(1)))
+    assert found.scale > 100 and 500 < found.mean < 1000
+
+
+@given(seeds)
+def test_the_moments_of_a_table_do_not_depend_on_its_order(seed):
+    X = heavy_tailed(seed)
+    order = np.random.default_rng(seed).permutation(len(X))
+    found, shuffled = moments_of(X), moments_of(X[order])
+    assert_allclose(found.mean, shuffled.mean, rtol=1e-9, atol=1e-9 * found.scale.max())
+    assert_allclose(found.scale, shuffled.scale, rtol=1e-9)
+
+
+def test_moments_of_columns_with_few_cells():
+    X = np.full((5, 3), np.nan)
+    X[2, 1], X[[1, 4], 2] = 7, (1, 3)
+    found = moments_of(X)
+    assert_array_equal(found.mean, [0, 7, 2])
+    assert_array_equal(found.scale, [0, 0, 1])
+    normal = np.random.default_rng(0).normal(size=(40, 3))
+    assert_allclose(moments_of(normal).mean, normal.mean(0))
+    assert_allclose(moments_of(normal).scale, normal.std(0))
+
+
+X, Y = shuffle(*load_wine(return_X_y=True), random_state=0)
+
+
+@pytest.mark.parametrize("sentinel", [-9999, 1e6])
+@pytest.mark.parametrize("place", [12, 40])
+@pytest.mark.parametrize("kind", [MANNClassifier, FewShotTransformerClassifier])
+def test_one_row_of_sentinels_among_sixty_does_little(kind, place, sentinel):
+    spoiled = X[:60].copy()
+    spoiled[place] = sentinel
+    estimator = kind(random_state=0)
+    before = estimator.fit(X[:60], Y[:60]).score(X[60:], Y[60:])
+    assert estimator.fit(spoiled, Y[:60]).score(X[60:], Y[60:]) > before - 0.05
+
+
+def test_a_stream_gets_over_a_row_of_sentinels():
+    stream = MANNClassifier(random_state=0).partial_fit(X[:30], Y[:30])
+    stream.partial_fit(np.full((1, X.shape[1]), -9999.0), Y[:1])
+    assert stream.partial_fit(X[30:60], Y[30:60]).score(X[60:], Y[60:]) > 0.9
+
+
+def test_nor_does_it_spoil_a_regression():
+    table, target = shuffle(*load_diabetes(return_X_y=True), random_state=0)
+    spoiled = table[:100].copy()
+    spoiled[40] = table.mean(0) + 100 * table.std(0)
+    regressor = MANNRegressor(random_state=0)
+    before = regressor.fit(table[:100], target[:100]).score(table[100:], target[100:])
+    found = regressor.fit(spoiled, target[:100]).score(table[100:], target[100:])
+    assert before > 0.3 and found > before - 0.1
