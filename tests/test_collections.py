@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 from datetime import date
 
 import numpy as np
@@ -333,8 +334,32 @@ def test_numbers_of_rows_without_a_name_are_no_column(tmp_path, start):
     assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
     frame.set_index(np.array([*"abcdefghi"])).to_csv(tmp_path / "one.csv")  # names, as of cars
     assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
-    frame.set_index(np.arange(9)[::-1]).to_csv(tmp_path / "one.csv")
+    frame.set_index(np.arange(9) // 3).to_csv(tmp_path / "one.csv")  # not of rows
     assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
+
+
+def test_numbers_of_rows_that_were_chosen_shuffled_or_written_twice_are_none_either(tmp_path):
+    """Of a table that was sorted by class they tell it."""
+    frame, file = frame_of(), tmp_path / "one.csv"
+    for rows in (frame.drop(index=3), frame[frame["b"] > 0], frame[::-1], frame.sample(frac=0.7)):
+        rows.to_csv(file)
+        assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
+    for _ in range(2):
+        pd.read_csv(file).to_csv(file)
+        assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
+
+
+def test_a_file_without_names_of_columns_is_told_of(tmp_path):
+    rng = np.random.default_rng(0)
+    for values in (rng.standard_normal((9, 3)), rng.integers(0, 2, (9, 5))):
+        pd.DataFrame(values).to_csv(tmp_path / "one.csv", index=False, header=False)
+        with pytest.warns(UserWarning, match="one.csv begins with numbers.*line of names"):
+            assert len(Folder(tmp_path)["one"].y) == 8
+    frame = pd.DataFrame(rng.standard_normal((9, 3)))
+    for names in (["0", "1", "2"], ["1990", "1991", "1992"], ["a", "0.5", "y"]):
+        frame.set_axis(names, axis=1).to_csv(tmp_path / "one.csv", index=False)
+        with warnings.catch_warnings(action="error"):
+            assert len(Folder(tmp_path)["one"].y) == 9
 
 
 def test_a_table_that_an_index_has_twice_is_refused(indexed):

@@ -16,63 +16,7 @@ from sklearn.utils import check_consistent_length
 from ..folders import expanded
 from .dataset import Dataset, RawTable
 from .pairs import labels_of
-
-
-def _read_parquet(file):
-    import pandas as pd
-
-    return pd.read_parquet(file)
-
-
-#: What is a gap in a column of text: "None" and "null" are names of classes, too.
-_GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
-
-
-def _read_csv(file):
-    import pandas as pd
-
-    # Whole, not in parts: codes such as 01 would be numbers in some of them, and text in others.
-    options = {"low_memory": False}
-    frame = pd.read_csv(file, **options)
-    # A cell more than there are names: rows have names, unless each line ends in a comma.
-    if frame.iloc[:, -1].isna().all():
-        options |= {"index_col": False}
-        frame = pd.read_csv(file, **options)
-    columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
-    text = [j for j, c in enumerate(columns) if any(isinstance(v, str) for v in c.dropna()[:1000])]
-    if any(columns[j].isna().any() for j in text):
-        options |= {"keep_default_na": False, "na_values": _GAPS, "dtype": str}
-        again = pd.read_csv(file, **options)
-        for j in text:
-            frame.isetitem(j, again.iloc[:, j].array)
-    # As pandas and R write the numbers of rows, which of sorted ones tell the class.
-    first = frame.iloc[:, 0]
-    is_unnamed = first.name == "Unnamed: 0" and first.dtype.kind == "i"
-    return frame.iloc[:, 1:] if is_unnamed and (first.diff()[1:] == 1).all() else frame
-
-
-def _read_arff(file):
-    import arff
-    import pandas as pd
-
-    with open(file, encoding="utf-8-sig") as lines:
-        content = arff.load(lines)
-    frame = pd.DataFrame(content["data"], columns=[name for name, _ in content["attributes"]])
-    for name, kind in content["attributes"]:
-        if isinstance(kind, list):  # a nominal attribute and its values
-            frame[name] = frame[name].astype("category")
-    return frame
-
-
-def _to_install(file, error):
-    """The error of a reader that is not installed, with what to do."""
-    extra, usual = ("openml", "liac-arff") if file.suffix == ".arff" else ("tables", "pyarrow")
-    return ImportError(
-        f"To read {file} takes {error.name or usual}. Run: pip install 'sklearn_meta[{extra}]'"
-    )
-
-
-_READERS = {".parquet": _read_parquet, ".csv": _read_csv, ".arff": _read_arff}
+from .table_files import READERS, to_install
 
 
 class Folder(Mapping):
@@ -80,11 +24,11 @@ class Folder(Mapping):
 
     Where a row's target is a gap it has no label, as in :func:`as_dataset`.
 
-    Of CSV, cells are separated by commas, and "None" and "null" are text in a column of text: empty
-    cells and "NA", "N/A" or "NaN" are its gaps; a first column without a name that numbers the rows
-    is left out. Needs pandas, and pyarrow for parquet:
-    ``pip install 'sklearn_meta[tables]'``; and for ARFF liac-arff, which comes with
-    ``'sklearn_meta[openml]'``.
+    Of CSV, the first line names the columns, cells are separated by commas, and "None" and "null"
+    are text in a column of text: empty cells and "NA", "N/A" or "NaN" are its gaps; a first column
+    without a name, of whole numbers that are all different, numbers the rows and is left out. Needs
+    pandas, and pyarrow for parquet: ``pip install 'sklearn_meta[tables]'``; and for ARFF liac-arff,
+    which comes with ``'sklearn_meta[openml]'``.
 
     Parameters
     ----------
@@ -119,7 +63,7 @@ class Folder(Mapping):
             )
         self._files = {}
         for file in sorted(self.path.glob("[!.]*")):
-            if file.suffix.lower() in _READERS and file.name != "index.csv":
+            if file.suffix.lower() in READERS and file.name != "index.csv":
                 if file.stem in self._files:
                     raise ValueError(f"{self.path} has two tables {file.stem!r}: rename one.")
                 self._files[file.stem] = file
@@ -143,7 +87,7 @@ class Folder(Mapping):
         try:
             import pandas as pd
         except ImportError as error:
-            raise _to_install(file, error) from error
+            raise to_install(file, error) from error
         like = {"index_col": False, "skipinitialspace": True}  # "name, task", too
         try:
             index = pd.read_csv(file, **like)
@@ -178,9 +122,9 @@ class Folder(Mapping):
             raise FileNotFoundError(f"Dataset {name!r}: no file of that name in {self.path}.")
         file = self._files[name]
         try:
-            frame = _READERS[file.suffix.lower()](file)
+            frame = READERS[file.suffix.lower()](file)
         except ImportError as error:
-            raise _to_install(file, error) from error
+            raise to_install(file, error) from error
         except Exception as error:  # each reader has errors of its own
             raise ValueError(f"Dataset {name!r}: cannot read {file} ({error}).") from error
         if frame.shape[1] < 2:

@@ -1,0 +1,79 @@
+"""Tables of files: parquet, CSV and ARFF, as DataFrames."""
+
+import re
+import warnings
+
+
+def _read_parquet(file):
+    import pandas as pd
+
+    return pd.read_parquet(file)
+
+
+#: What is a gap in a column of text: "None" and "null" are names of classes, too.
+_GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
+
+
+#: Of equal names pandas numbers the second: 0.2.1.
+_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?(\.\d+)?", re.IGNORECASE)
+
+
+def _read_csv(file):
+    import pandas as pd
+
+    # Whole, not in parts: codes such as 01 would be numbers in some of them, and text in others.
+    options = {"low_memory": False}
+    frame = pd.read_csv(file, **options)
+    # A cell more than there are names: rows have names, unless each line ends in a comma.
+    if frame.iloc[:, -1].isna().all():
+        options |= {"index_col": False}
+        frame = pd.read_csv(file, **options)
+    columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
+    text = [j for j, c in enumerate(columns) if any(isinstance(v, str) for v in c.dropna()[:1000])]
+    if any(columns[j].isna().any() for j in text):
+        options |= {"keep_default_na": False, "na_values": _GAPS, "dtype": str}
+        again = pd.read_csv(file, **options)
+        for j in text:
+            frame.isetitem(j, again.iloc[:, j].array)
+    # As pandas and R write the numbers of rows, twice if read and written again. Of sorted rows
+    # they tell the class, however the rows were chosen or shuffled since.
+    while frame.shape[1] and _numbers_rows(frame.iloc[:, 0]):
+        frame = frame.iloc[:, 1:]
+    names = [str(name) for name in frame.columns[:-1]]
+    if any("." in name for name in names) and all(map(_NUMBER.fullmatch, names)):
+        warnings.warn(
+            f"{file} begins with numbers, {', '.join(names[:3])} ..., which were taken for names "
+            "of its columns: if they are a row, put a line of names before it.",
+            stacklevel=3,
+        )
+    return frame
+
+
+def _numbers_rows(column):
+    is_unnamed = re.fullmatch(r"Unnamed: 0(\.\d+)?", str(column.name))
+    return is_unnamed and column.dtype.kind == "i" and column.is_unique
+
+
+def _read_arff(file):
+    import arff
+    import pandas as pd
+
+    with open(file, encoding="utf-8-sig") as lines:
+        content = arff.load(lines)
+    frame = pd.DataFrame(content["data"], columns=[name for name, _ in content["attributes"]])
+    for name, kind in content["attributes"]:
+        if isinstance(kind, list):  # a nominal attribute and its values
+            frame[name] = frame[name].astype("category")
+    return frame
+
+
+def to_install(file, error):
+    """The error of a reader that is not installed, with what to do."""
+    extra, usual = ("openml", "liac-arff") if file.suffix == ".arff" else ("tables", "pyarrow")
+    return ImportError(
+        f"To read {file} takes {error.name or usual}. Run: pip install 'sklearn_meta[{extra}]'"
+    )
+
+
+#: By the ends of files' names: each gives a DataFrame of a file, and raises errors of its own.
+READERS = {".parquet": _read_parquet, ".csv": _read_csv, ".arff": _read_arff}
