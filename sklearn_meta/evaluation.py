@@ -154,7 +154,8 @@ def evaluate(
     collection : mapping of str to (X, y), RawTable or Dataset
         The tables, such as a :class:`sklearn_meta.tasks.Folder`, loaded one by one in this
         process; workers are sent the rows of their episodes. Rows whose label is missing are left
-        out, and those of label -1, unless the metadata's "task" is "classification".
+        out, and those of label -1, unless the metadata's "task" is "classification" or "marked" is
+        False, as of files.
     n_shots : int or sequence of int, default=(1, 3, 5)
         Labelled rows a class; each is evaluated apart.
     n_unlabelled : int, default=20
@@ -266,8 +267,10 @@ def _labelled_rows(table):
     X, y, metadata = (*table, None)[:3]
     column = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
     check_consistent_length(X, column)
-    task = (metadata or {}).get("task")
-    unlabelled = () if task == "classification" else ("-1", "-1.0")
+    metadata = metadata or {}
+    task = metadata.get("task")
+    marks = task != "classification" and metadata.get("marked", True)
+    unlabelled = ("-1", "-1.0") if marks else ()
     known = [not is_missing_value(v) and str(v) not in unlabelled for v in column.tolist()]
     rows = np.flatnonzero(known)
     y = column[rows]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
+from sklearn.dummy import DummyClassifier
 
 from sklearn_meta.commands.arguments import read_recipe
 from sklearn_meta.evaluation import evaluate, peers
@@ -349,6 +350,31 @@ def test_numbers_of_rows_that_were_chosen_shuffled_or_written_twice_are_none_eit
         assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("classes", [[-1, 0, 1], [-1, 1], [-1.0, 2.0]])
+@pytest.mark.parametrize("task", [None, "classification"])
+def test_in_a_file_minus_one_is_a_class_and_a_gap_is_none(tmp_path, classes, task):
+    frame = frame_of(60)
+    frame["target"] = np.resize(np.array([*classes, np.nan], dtype=object), 60)
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    if task:
+        (tmp_path / "index.csv").write_text(f"name,task\none,{task}\n")
+    folder, n = Folder(tmp_path), len(classes)
+    dataset = as_source(folder)["one"]
+    assert dataset.n_classes == n and len(dataset.unlabelled) == 60 // (n + 1)
+    assert not select(folder, n_classes=(n, n)).rejected
+    asked = []
+
+    class Constant(DummyClassifier):
+        def fit(self, X, y):
+            asked.append(len(set(y)))
+            return super().fit(X, y)
+
+    evaluate({"constant": Constant()}, folder, n_shots=2, n_episodes=2, n_unlabelled=3)
+    assert asked == [n, n]
+    pair = {"one": (frame[["a", "b"]], frame["target"].fillna(classes[-1] + 1))}
+    assert len(as_source(pair)["one"].unlabelled) == 60 // (n + 1)  # there it is a mark
+
+
 def test_a_file_without_names_of_columns_is_told_of(tmp_path):
     rng = np.random.default_rng(0)
     for values in (rng.standard_normal((9, 3)), rng.integers(0, 2, (9, 5))):
@@ -377,7 +403,7 @@ def test_an_index_with_empty_cells(tmp_path):
     index.write_text("name,family,task,split\nNA,,,0\niris,,regression,1\nwine,flowers,,0\n")
     folder = Folder(tmp_path)
     assert list(folder) == ["NA", "iris", "wine"] and folder.families == {"wine": "flowers"}
-    assert folder["NA"].metadata == {"name": "NA", "split": "0"}
+    assert folder["NA"].metadata == {"name": "NA", "split": "0", "marked": False}
     assert list(Folder(tmp_path, split=0)) == list(Folder(tmp_path, split="0")) == ["NA", "wine"]
     assert len(as_source(folder, task="regression")) == 3
     index.write_text("name,split\nNA,1\niris,\nwine,2\n")  # no number is made of it

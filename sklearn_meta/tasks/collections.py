@@ -22,7 +22,7 @@ from .table_files import READERS, to_install
 class Folder(Mapping):
     """Tables in the files of a folder: parquet, CSV or ARFF, the last column the target.
 
-    Where a row's target is a gap it has no label, as in :func:`as_dataset`.
+    Where a row's target is a gap it has no label, as in :func:`as_dataset`; -1 is a class like any.
 
     Of CSV, the first line names the columns, cells are separated by commas, and "None" and "null"
     are text in a column of text: empty cells and "NA", "N/A" or "NaN" are its gaps; a first column
@@ -137,7 +137,7 @@ class Folder(Mapping):
                 f"Dataset {name!r}: the last column of {file} is the target and has no value: fill "
                 "it in, or put the target last."
             )
-        return RawTable(frame.iloc[:, :-1], frame.iloc[:, -1], metadata)
+        return RawTable(frame.iloc[:, :-1], frame.iloc[:, -1], metadata | {"marked": False})
 
     def __iter__(self):
         return iter(self._metadata)

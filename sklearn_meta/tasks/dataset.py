@@ -19,7 +19,9 @@ class RawTable(NamedTuple):
 
     metadata : dict
         What is known of the table. ``"task"`` ("classification" or "regression") says what ``y``
-        is, otherwise its values do; ``"family"`` names the original of several versions.
+        is, otherwise its values do; ``"family"`` names the original of several versions;
+        ``"marked"`` says whether class -1 marks rows without a label, as it does unless it is False
+        or a task is named.
     """
 
     X: Any

@@ -25,7 +25,7 @@ def as_dataset(X, y, name="dataset", metadata=None):
     name : str, default="dataset"
     metadata : dict, default=None
         ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
-        and label -1 marks unlabelled rows.
+        and label -1 marks unlabelled rows unless ``"marked"`` is False, as it is of files.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def labels_of(y, name="dataset", metadata=None):
         if not (np.abs(known) <= np.finfo(np.float32).max).all():
             raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
         return labelled, known
-    if task is None:
+    if task is None and (metadata or {}).get("marked", True):
         marked = known == ("-1" if known.dtype.kind == "U" else -1)
         labelled[labelled] = ~marked
         known = known[~marked]
