@@ -372,8 +372,8 @@ class MetaEstimator(BaseEstimator):
 
     def __sklearn_clone__(self):
         clone = super().__sklearn_clone__()
-        if self._has_learned():
-            clone.learner_ = self.learner_  # read only: fit never changes it
+        if self._has_learned():  # weights, which fit never changes, and the run they were left by
+            vars(clone).update({k: v for k, v in vars(self).items() if k in ("learner_", "_begun")})
         return clone
 
     def __getstate__(self):

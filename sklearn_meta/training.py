@@ -265,7 +265,9 @@ def meta_train(
     net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
     n_done = sum("train_loss" in epoch for epoch in history)
     if n_done == 0:
-        raise KeyboardInterrupt("Meta-training was ended before its first epoch was complete.")
+        raise KeyboardInterrupt(
+            f"Training ended before its first {eval_every} steps were complete: nothing is kept."
+        )
     if n_done < n_epochs and not stop.is_over(history):
         # Between the checkpoint's look at an epoch and the last one come the user's callbacks.
         if callbacks and checkpoint.n_seen == n_done > stop.n_seen:

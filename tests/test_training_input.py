@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from skorch.callbacks import Callback, Checkpoint, EarlyStopping, EpochScoring, LoadInitState
 from skorch.history import History
@@ -189,9 +190,9 @@ def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
         kept = settings | {"checkpoint_dir": tmp_path / backbone}
         with pytest.warns(UserWarning, match="ended by an interrupt"):
             estimator.meta_fit({"iris": IRIS}, callbacks=[Interrupt()], **kept)
-        for _ in range(2):  # and once more, when it is complete
-            estimator.meta_fit({"iris": IRIS}, **kept)
-            assert weights_digest(estimator.learner_) == weights_digest(whole.learner_)
+        for again in (clone(estimator), estimator, clone(estimator), estimator):
+            again.meta_fit({"iris": IRIS}, **kept)  # the last when it is complete
+            assert weights_digest(again.learner_) == weights_digest(whole.learner_)
         with pytest.raises(ValueError, match="other settings: rate was"):
             MetaSemiSupervisedClassifier(backbone, random_state=0).meta_fit(
                 {"iris": IRIS}, learning_rate=1e-5, **kept
