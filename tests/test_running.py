@@ -83,11 +83,11 @@ X, Y = shuffle(*load_wine(return_X_y=True), random_state=0)
 @pytest.mark.parametrize("place", [12, 40])
 @pytest.mark.parametrize("kind", [MANNClassifier, FewShotTransformerClassifier])
 def test_one_row_of_sentinels_among_sixty_does_little(kind, place, sentinel):
+    """As it was, either knew no class from another then."""
     spoiled = X[:60].copy()
     spoiled[place] = sentinel
-    estimator = kind(random_state=0)
-    before = estimator.fit(X[:60], Y[:60]).score(X[60:], Y[60:])
-    assert estimator.fit(spoiled, Y[:60]).score(X[60:], Y[60:]) > before - 0.05
+    score = kind(random_state=0).fit(spoiled, Y[:60]).score(X[60:], Y[60:])
+    assert score > 0.85
 
 
 def test_a_stream_gets_over_a_row_of_sentinels():

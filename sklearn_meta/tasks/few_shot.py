@@ -7,7 +7,7 @@ import torch
 
 from .batch import IGNORE
 from .episodes import counts_of, cut_into_classes, up_to
-from .running import Moments, last, projection, running_moments, standardise
+from .running import FAR, Moments, last, moments_as_they_are, projection, standardise
 
 
 class Episode(NamedTuple):
@@ -197,13 +197,16 @@ class TableEpisodes(NWayKShot):
 def moments_of(X):
     """Moments of the columns of a table, (n_columns,): as of a stream that has ended.
 
-    What lies farthest from the median came last in it, so that it is seen to be far off.
+    A value counts as no more than ``FAR`` interquartile ranges off the median, but for columns of
+    which half the cells are equal.
     """
-    middle = np.maximum((~np.isnan(X)).sum(0, keepdims=True) - 1, 0) // 2
-    median = np.take_along_axis(np.sort(X, 0), middle, 0)  # which has NaN last
+    last_one = np.maximum((~np.isnan(X)).sum(0, keepdims=True) - 1, 0)
+    places = np.concatenate([last_one // 4, last_one // 2, last_one - last_one // 4])
+    low, median, high = np.take_along_axis(np.sort(X, 0), places, 0)  # which has NaN last
     with np.errstate(over="ignore"):
-        order = np.argsort(np.abs(X - median), axis=0, kind="stable")
-    return last(running_moments(np.take_along_axis(X, order, 0), Moments.empty(X.shape[1])))
+        reach = np.where(high > low, FAR * (high - low), np.inf)
+        X = X.clip(median - reach, median + reach)
+    return last(moments_as_they_are(X, Moments.empty(X.shape[1])))
 
 
 def in_units_of(moments, X):

@@ -82,7 +82,7 @@ def running_moments(X, before):
     Moments
         Arrays of shape (..., n_rows, n_columns), but for the origin (..., 1, n_columns).
     """
-    moments = _moments_as_they_are(X, before)
+    moments = moments_as_they_are(X, before)
     while True:
         # The earliest one of each column first: where the others are cut is a matter of it.
         nearest = _within_reach(X, moments, before)
@@ -91,7 +91,7 @@ def running_moments(X, before):
         if not beyond.any():
             return moments
         X = np.where(beyond, nearest, X)
-        moments = _moments_as_they_are(X, before)
+        moments = moments_as_they_are(X, before)
 
 
 def _within_reach(X, moments, before):
@@ -106,7 +106,8 @@ def _within_reach(X, moments, before):
     return X.clip(known.mean - reach, known.mean + reach)
 
 
-def _moments_as_they_are(X, before):
+def moments_as_they_are(X, before):
+    """The same where each value counts as it is."""
     observed = ~np.isnan(X)
     first = np.take_along_axis(X, observed.argmax(-2)[..., None, :], -2)
     origin = np.where(np.isnan(before.origin)[..., None, :], first, before.origin[..., None, :])
