@@ -125,7 +125,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         y : array-like of shape (n_context,) or (n_context, n_targets)
             Targets; NaN, in all targets of a row, marks an unlabelled row. Several are read
             together, so that the predictions of one depend a little on the others: for independent
-            ones take :class:`sklearn.multioutput.MultiOutputRegressor`.
+            ones take :class:`sklearn.multioutput.MultiOutputRegressor`, which refuses NaN.
 
         Returns
         -------

@@ -334,7 +334,10 @@ def _as_labels(y):
     if not hasattr(y, "dtype"):
         return y
     whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)
-    return values.astype(int) if whole else values
+    try:
+        return values.astype(int) if whole else values
+    except OverflowError as error:
+        raise ValueError("A label is an integer beyond 64 bits: give labels as str.") from error
 
 
 def _are_unlabelled(y):

@@ -187,6 +187,8 @@ def test_names_beside_numbers_are_refused_but_for_the_mark(form):
     y = form(["a", 1, "b"] * 5)  # of which numpy makes a class "1", or nothing
     with pytest.raises(ValueError, match="strings and numbers: they must be of one kind"):
         MetaSemiSupervisedClassifier().fit(X[FEW], y)
+    with pytest.raises(ValueError, match="an integer beyond 64 bits: give labels as str"):
+        MetaSemiSupervisedClassifier().fit(np.eye(4), np.array([1, 2, 10**30, -1], dtype=object))
     with pytest.raises(ValueError, match="Task 0: Labels are strings and numbers"):
         classify_batch(X[FEW], X, y=y)
     for mark in (-1, -1.0, np.float64(-1)):

@@ -198,7 +198,7 @@ class MetaLSTMClassifier(
         Parameters
         ----------
         X : sequence of str, or of sequences of str
-            Texts, or texts that are cut into words.
+            Texts, or texts cut into words, as those without spaces between them must be.
         y : array-like of shape (n_texts,)
             Classes, numbers or strings.
 
