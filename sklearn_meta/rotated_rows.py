@@ -7,8 +7,8 @@ nothing is lost where rows are turned into the space that these span: G. Wahba's
 
 import numpy as np
 
-#: Rows at most for which it is worth while: their axes take the cube of their number.
-MOST_ROWS = 2000
+#: Rows at most for which it is worth while, and for each label: axes take the cube of their number.
+MOST_ROWS, A_LABEL = 2000, 350
 
 
 def rotated(X):
@@ -16,8 +16,7 @@ def rotated(X):
 
     Parameters
     ----------
-    X : sparse matrix or array of shape (n_rows, n_columns)
-        Not all of it zero.
+    X : sparse matrix or sparse array of shape (n_rows, n_columns)
 
     Returns
     -------
@@ -27,7 +26,8 @@ def rotated(X):
     """
     values, vectors = np.linalg.eigh((X @ X.T).toarray())
     seen = values > values[-1] * 1e-12  # of equal rows the others are rounding
-    lengths = np.sqrt(values[seen])
+    seen[-1] = True  # of rows that are all zero, too
+    lengths = np.sqrt(values[seen].clip(np.finfo(float).tiny))
     return vectors[:, seen] * lengths, (vectors[:, seen] / lengths).T
 
 
@@ -39,7 +39,7 @@ def fit_linear(model, X, y):
     Parameters
     ----------
     model : LogisticRegression
-    X : sparse matrix or array of shape (n_rows, n_columns)
+    X : sparse matrix or sparse array of shape (n_rows, n_columns)
     y : array of shape (n_rows,)
 
     Returns
@@ -47,7 +47,8 @@ def fit_linear(model, X, y):
     LogisticRegression
         The model, fitted: it reads rows as ``X`` has them.
     """
-    if len(y) > MOST_ROWS or len(np.unique(y)) < 3:
+    n_labels = len(np.unique(y))
+    if n_labels < 3 or len(y) > min(MOST_ROWS, A_LABEL * n_labels):
         return model.fit(X, y)
     rows, axes = rotated(X)
     model.fit(rows, y)

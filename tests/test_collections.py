@@ -382,7 +382,13 @@ def test_a_file_without_names_of_columns_is_told_of(tmp_path):
         with pytest.warns(UserWarning, match="one.csv begins with numbers.*line of names"):
             assert len(Folder(tmp_path)["one"].y) == 8
     frame = pd.DataFrame(rng.standard_normal((9, 3)))
-    for names in (["0", "1", "2"], ["1990", "1991", "1992"], ["a", "0.5", "y"]):
+    (tmp_path / "one.csv").write_text(
+        "5.1,,0.2,setosa\n4.9,3.0,0.2,setosa\n6.1,2.9,1.4,virginica\n"
+    )
+    with pytest.warns(UserWarning, match="begins with numbers, 5.1"):
+        Folder(tmp_path)["one"]
+    with_names = ["1.1", "1.2", "y"], ["0", "1", "2"], ["1990", "1991", "1992"], ["a", "0.5", "y"]
+    for names in (*with_names, [".", "..", "y"]):
         frame.set_axis(names, axis=1).to_csv(tmp_path / "one.csv", index=False)
         with warnings.catch_warnings(action="error"):
             assert len(Folder(tmp_path)["one"].y) == 9

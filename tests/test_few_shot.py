@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, make_blobs
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import recall_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -310,27 +311,39 @@ def test_no_class_is_preferred():
 @settings(max_examples=10)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5))
 def test_classes_with_more_labelled_rows_are_likelier(counts):
-    """By the root of their numbers, one added; where all have as many nothing is preferred."""
+    """By their numbers, one added; where all have as many nothing is preferred."""
     y = np.repeat(np.arange(len(counts)), counts)
     learner = small_learner("transformer", "vectors", n_ways=len(counts))
     estimator = FewShotTransformerClassifier(learner, n_estimators=2)
     found = estimator.fit(np.ones((len(y), 6)), y).predict_proba(np.ones((1, 6)))[0]
-    expected = np.sqrt(np.array(counts) + 1)
+    expected = (np.array(counts) + 1) ** (min(np.sqrt(np.mean(counts)), 3) / 4)
     assert_allclose(found, expected / expected.sum(), atol=1e-4)
 
 
+@pytest.mark.parametrize("n_shots", [1, 4, 100])
+def test_with_more_labelled_rows_of_each_class_it_is_surer(n_shots, monkeypatch):
+    X, y = make_blobs(n_shots * 3, 6, centers=3, random_state=0)
+    y = np.arange(len(y)) % 3
+    estimator = FewShotTransformerClassifier(small_learner(), n_estimators=2).fit(X, y)
+    found = estimator.predict_proba(X[:5])
+    monkeypatch.setattr(estimator, "_beyond_episodes", lambda told: told)
+    told = estimator.predict_proba(X[:5]) ** {1: 1, 4: 2, 100: 3}[n_shots]
+    assert_allclose(found, told / told.sum(1, keepdims=True), atol=1e-12)
+
+
 def test_rare_classes_are_not_taken_for_frequent_ones():
-    """Of real rows one in nine; as likely as the other class they had .77 in the mean."""
+    """Of real rows one in nine; as likely as the other class it had .77 in the mean."""
     X, y = load_breast_cancer(return_X_y=True)
-    scores, constant = [], []
+    scores, rare, constant = [], [], []
     for seed in range(3):
         rng = np.random.default_rng(seed)
         kept = rng.permutation(np.r_[rng.permutation(np.flatnonzero(y == 0))[:45], y.nonzero()[0]])
         train, test = kept[:100], kept[100:]
         few = FewShotTransformerClassifier().fit(X[train], y[train])
         scores.append(few.score(X[test], y[test]))
+        rare.append(recall_score(y[test], few.predict(X[test]), pos_label=0))
         constant.append(y[test].mean())
-    assert np.mean(scores) > np.mean(constant)
+    assert np.mean(scores) > np.mean(constant) and np.mean(rare) > 0.5
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

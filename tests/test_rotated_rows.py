@@ -49,14 +49,21 @@ def test_equal_rows_and_texts_of_many_words():
     assert_array_equal(found.n_features_in_, expected.n_features_in_)
 
 
-@pytest.mark.parametrize("reason", ["two labels", "many rows"])
+def test_rows_of_no_words():
+    found = fit_linear(LogisticRegression(), csr_array((6, 4)), [0, 0, 0, 1, 1, 2])
+    expected = LogisticRegression().fit(csr_array((6, 4)), [0, 0, 0, 1, 1, 2])
+    assert_allclose(found.predict_proba(np.eye(4)), expected.predict_proba(np.eye(4)), atol=1e-6)
+
+
+@pytest.mark.parametrize("reason", ["two labels", "many rows", "many rows of a label"])
 def test_else_it_is_fitted_as_it_is(reason, monkeypatch):
     def refuse(X):
         raise AssertionError("rows were turned")
 
     monkeypatch.setattr(rotated_rows, "rotated", refuse)
-    if reason == "many rows":
-        monkeypatch.setattr(rotated_rows, "MOST_ROWS", 11)
+    if reason != "two labels":
+        limit = {"many rows": ("MOST_ROWS", 11), "many rows of a label": ("A_LABEL", 3)}[reason]
+        monkeypatch.setattr(rotated_rows, *limit)
     y = np.arange(12) % (2 if reason == "two labels" else 3)
     X = csr_array(np.random.default_rng(0).standard_normal((12, 30)))
     expected = LogisticRegression().fit(X, y)

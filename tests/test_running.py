@@ -32,7 +32,8 @@ def test_what_is_far_off_the_rows_before_counts_as_no_further(seed):
     for column, mean, scale in zip(X.T, found.mean, found.scale, strict=True):
         counted = []
         for value in column[~np.isnan(column)]:
-            if len(counted) >= BEHIND and (reach := FAR * np.std(counted)) > 0:
+            reach = max(FAR, np.sqrt(len(counted))) * np.std(counted) if counted else 0
+            if len(counted) >= BEHIND and reach > 0:
                 value = np.clip(value, np.mean(counted) - reach, np.mean(counted) + reach)
             counted.append(value)
         assert_allclose(mean, np.mean(counted), rtol=1e-6, atol=1e-6 * np.std(counted))
@@ -56,6 +57,29 @@ def test_a_stream_that_moves_for_good_is_followed():
     assert found.scale > 100 and 500 < found.mean < 1000
 
 
+@pytest.mark.parametrize("share", [0.002, 0.01])
+def test_rare_values_count_as_they_are_in_time(share):
+    X = 100.0 * (np.random.default_rng(0).random((20_000, 1)) < share)
+    found = last(running_moments(X, Moments.empty(1)))
+    assert_allclose([*found.mean, *found.scale], [X.mean(), X.std()], rtol=0.2)
+
+
+def test_the_ends_of_float64_are_no_matter():
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    X[20], X[:, 3] = [1.7e308, -1.7e308, np.nan, 1e10], X[:, 3] * 1e-300
+    with np.errstate(all="raise"):
+        found = last(running_moments(X, Moments.empty(4)))
+    assert_array_equal(found.count, [40, 40, 39, 40])
+    assert np.isfinite(found.mean).all() and (found.scale > 0).all()
+
+
+def test_targets_count_as_they_are():
+    """Predictions of what is seldom more than nothing would be too low."""
+    X, y = np.zeros((200, 1)), np.where(np.arange(200) % 50 == 49, 100.0, 0)
+    regressor = MANNRegressor(random_state=0).fit(X, y)
+    assert_allclose(regressor._target_moments.mean, 2)
+
+
 @given(seeds)
 def test_the_moments_of_a_table_do_not_depend_on_its_order(seed):
     X = heavy_tailed(seed)
@@ -71,6 +95,8 @@ def test_moments_of_columns_with_few_cells():
     found = moments_of(X)
     assert_array_equal(found.mean, [0, 7, 2])
     assert_array_equal(found.scale, [0, 0, 1])
+    assert_array_equal(moments_of(np.array([[0.0], [1], [1.01], [50]])).mean, [52.01 / 4])
+    assert moments_of(np.array([[0.0], [1], [1.01], [3], [5000]])).mean < 10
     normal = np.random.default_rng(0).normal(size=(40, 3))
     assert_allclose(moments_of(normal).mean, normal.mean(0))
     assert_allclose(moments_of(normal).scale, normal.std(0))

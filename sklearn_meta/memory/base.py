@@ -12,7 +12,7 @@ from ..fingerprint import weights_digest
 from ..memory_learner import MemoryLearner
 from ..rows import RowEstimator
 from ..tasks.encoding import TableEncoder
-from ..tasks.running import Moments, last, projection, running_moments, standardise
+from ..tasks.running import Moments, last, projection, running_moments, standardised_rows
 
 #: Architectures that ``backbone`` names, and the keyword arguments of MANN they stand for.
 ARCHITECTURES = {
@@ -153,7 +153,7 @@ class OnlineEstimator(RowEstimator):
                     rows = X[:, t : t + MOMENTS_AT_ONCE]
                     if self._rotations is not None:
                         moments = running_moments(rows, known)
-                        rows, known = standardise(rows, moments), last(moments)
+                        rows, known = standardised_rows(rows, moments), last(moments)
                 x = self._vectors(rows[:, now : now + 1])
                 output, state = module.present(x, self._label(previous), state)
                 outputs.append(output)
@@ -175,7 +175,7 @@ class OnlineEstimator(RowEstimator):
             n_rows = rows.shape[1]
             if self._rotations is not None:
                 before = Moments(*(np.repeat(a[:, None], n_rows, 1) for a in self._moments))
-                rows = standardise(rows, running_moments(rows, before))
+                rows = standardised_rows(rows, running_moments(rows, before))
             x = self._vectors(rows[:, :, 0])  # (E, Q, I)
             outputs = []
             # Of one member its rows read views of the state, and memories are large.

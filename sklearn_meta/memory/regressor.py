@@ -6,7 +6,7 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from ..tasks import ProjectedColumns, TargetSequences, Vectors
-from ..tasks.running import Moments, last, power_of_two, running_moments, standardise
+from ..tasks.running import Moments, last, moments_as_they_are, power_of_two, standardise
 from .base import OnlineEstimator
 
 
@@ -254,7 +254,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
     def _learn(self, X, y):
         """Present rows (E, n_rows, n_columns) and targets (E, n_rows): what was predicted."""
         y = y[..., None]
-        moments = running_moments(y, self._target_moments)
+        moments = moments_as_they_are(y, self._target_moments)
         before = Moments(
             moments.origin,
             *(

@@ -197,14 +197,14 @@ class TableEpisodes(NWayKShot):
 def moments_of(X):
     """Moments of the columns of a table, (n_columns,): as of a stream that has ended.
 
-    A value counts as no more than ``FAR`` interquartile ranges off the median, but for columns of
-    which half the cells are equal.
+    Of five values or more, none counts as more than ``FAR`` interquartile ranges off the median,
+    but in columns of which half the cells are equal.
     """
     last_one = np.maximum((~np.isnan(X)).sum(0, keepdims=True) - 1, 0)
     places = np.concatenate([last_one // 4, last_one // 2, last_one - last_one // 4])
     low, median, high = np.take_along_axis(np.sort(X, 0), places, 0)  # which has NaN last
     with np.errstate(over="ignore"):
-        reach = np.where(high > low, FAR * (high - low), np.inf)
+        reach = np.where((last_one[0] >= 4) & (high > low), FAR * (high - low), np.inf)
         X = X.clip(median - reach, median + reach)
     return last(moments_as_they_are(X, Moments.empty(X.shape[1])))
 

@@ -8,7 +8,8 @@ import numpy as np
 BOUND = 5.0
 
 #: A value so many deviations off counts as one that is no further, behind so many others: one cell
-#: of -9999 would otherwise be all that a column tells of from then on.
+#: of -9999 would otherwise be all that a column tells of from then on. Behind n of them, n > 64, it
+#: is the root of n: it may double the variance, and values that are rare count as they are in time.
 FAR, BEHIND = 8.0, 10
 
 
@@ -68,7 +69,8 @@ def running_moments(X, before):
     """Moments of a stream after each of some more rows.
 
     Rows are added one by one, in their order, so a stream in pieces gives the very same numbers.
-    What is ``FAR`` off the rows before it counts as no further, so that no single one decides.
+    What is ``FAR`` off the rows before it counts as no further, so that no single one decides: of
+    columns, that is; of targets take :func:`moments_as_they_are`.
 
     Parameters
     ----------
@@ -102,8 +104,12 @@ def _within_reach(X, moments, before):
         for part, more in zip(known, moments, strict=True)
     ]
     known = Moments(*known)
-    reach = np.where((known.count >= BEHIND) & (known.scale > 0), FAR * known.scale, np.inf)
-    return X.clip(known.mean - reach, known.mean + reach)
+    mean, scale = known.mean, known.scale
+    with np.errstate(over="ignore", invalid="ignore"):  # beyond float64 nothing is cut
+        reach = np.maximum(FAR, np.sqrt(known.count)) * scale
+        least, most = mean - reach, mean + reach
+    told = (known.count >= BEHIND) & (scale > 0) & np.isfinite(least) & np.isfinite(most)
+    return np.where(told, X.clip(least, most), X)
 
 
 def moments_as_they_are(X, before):
@@ -148,11 +154,26 @@ def standardise(X, moments):
     -------
     ndarray of shape (..., n_rows, n_columns)
     """
-    mean, scale = moments.mean, moments.scale
-    varies = scale > 4 * np.finfo(float).eps * np.abs(mean)
+    mean, scale, varies = moments.mean, moments.scale, _varies(moments)
     with np.errstate(invalid="ignore", over="ignore"):
         Z = (X - mean) / np.where(varies, scale, 1)
     return np.where(varies & ~np.isnan(Z), Z, 0).clip(-BOUND, BOUND)
+
+
+def _varies(moments):
+    """Columns of which more than rounding is known."""
+    return moments.scale > 4 * np.finfo(float).eps * np.abs(moments.mean)
+
+
+def standardised_rows(X, moments):
+    """The same for a :func:`projection`, whose outputs have variance one where all columns vary.
+
+    Columns that have not varied in ``BEHIND`` rows are zeros, and others longer in their place.
+    """
+    n_columns, n_varied = X.shape[-1], _varies(moments).sum(-1, keepdims=True)
+    n_rows = moments.count.max(-1, keepdims=True)
+    longer = np.sqrt(n_columns / np.maximum(n_varied, 1))
+    return standardise(X, moments) * np.where(n_rows >= BEHIND, longer, 1)
 
 
 def last(moments):

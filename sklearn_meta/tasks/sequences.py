@@ -8,7 +8,14 @@ import numpy as np
 import torch
 
 from .episodes import counts_of, cut_into_classes, range_of, up_to
-from .running import Moments, projection, running_moments, standardise
+from .running import (
+    Moments,
+    moments_as_they_are,
+    projection,
+    running_moments,
+    standardise,
+    standardised_rows,
+)
 
 #: Targets are cut off here while training: one wild row would outweigh a whole batch.
 TARGET_BOUND = 6.0
@@ -78,7 +85,7 @@ class ProjectedColumns:
         """Vectors (n_rows, width), float32, of rows (n_rows, n_columns)."""
         n_columns = up_to(X.shape[1], self.column_subset, rng)
         X = X[:, rng.permutation(X.shape[1])[:n_columns]].astype(np.float64)
-        Z = standardise(X, running_moments(X, Moments.empty(n_columns)))
+        Z = standardised_rows(X, running_moments(X, Moments.empty(n_columns)))
         return (Z @ projection(n_columns, self.width, rng)).astype(np.float32)
 
 
@@ -289,7 +296,7 @@ class TargetSequences(SequenceSampler):
         if not self.standardised:
             return Sequence(x, y.astype(np.float32), y.astype(np.float32))
         y = y * rng.choice([-1, 1])
-        moments = running_moments(y, Moments.empty(1))
+        moments = moments_as_they_are(y, Moments.empty(1))
         asked = np.full_like(y, np.nan)
         before = Moments(moments.origin, *(array[:-1] for array in moments[1:]))
         scale = np.where(before.scale > 0, before.scale, np.nan)

@@ -14,8 +14,8 @@ def _read_parquet(file):
 _GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
 
 
-#: Of equal names pandas numbers the second: 0.2.1.
-_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?(\.\d+)?", re.IGNORECASE)
+#: Of equal names pandas numbers the second, 0.2.1, and it names a gap by its place.
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?(\.\d+)?|Unnamed: \d+", re.IGNORECASE)
 
 
 def _read_csv(file):
@@ -40,7 +40,10 @@ def _read_csv(file):
     while frame.shape[1] and _numbers_rows(frame.iloc[:, 0]):
         frame = frame.iloc[:, 1:]
     names = [str(name) for name in frame.columns[:-1]]
-    if any("." in name for name in names) and all(map(_NUMBER.fullmatch, names)):
+    target = frame.iloc[:, -1]
+    has_name = target.dtype.kind in "if" and not _NUMBER.fullmatch(str(target.name))
+    numbers = all(map(_NUMBER.fullmatch, names)) and any("." in name for name in names)
+    if numbers and not has_name:
         warnings.warn(
             f"{file} begins with numbers, {', '.join(names[:3])} ..., which were taken for names "
             "of its columns: if they are a row, put a line of names before it.",
