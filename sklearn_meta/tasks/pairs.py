@@ -98,10 +98,8 @@ def _labelled_rows(X, y, name, metadata):
     if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
         told = "" if labelled.all() else " Rows without a label are of none."
         if told and (metadata or {}).get("marked", True):
-            told = (
-                " Rows without a label, or marked -1, are of none: where -1 is a class say so by "
-            )
-            told += "(X, y, {'task': 'classification'})."
+            told = " Rows without a label, or marked -1, are of none: where -1 is a class, say so"
+            told += " by (X, y, {'task': 'classification'})."
         raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.{told}")
     return X, labelled, y
 
