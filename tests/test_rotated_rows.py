@@ -32,9 +32,15 @@ def test_a_model_is_what_it_is_of_all_columns(sparse, X, n_labels, C):
     precise = {"C": C, "tol": 1e-8, "max_iter": 5000}
     found = fit_linear(LogisticRegression(**precise), sparse(X), y)
     expected = LogisticRegression(**precise).fit(sparse(X), y)
-    new = np.random.default_rng(0).standard_normal((9, 12))
     assert found.coef_.shape == expected.coef_.shape
-    assert_allclose(found.predict_proba(new), expected.predict_proba(new), atol=1e-6)
+    # Where both stop by rounding: of equal rows coefficients hardly matter.
+    assert_allclose(loss(found, X, y), loss(expected, X, y), rtol=1e-7)
+
+
+def loss(model, X, y):
+    """What LogisticRegression has the least of."""
+    told = model.predict_log_proba(X)[np.arange(len(y)), y]
+    return (model.coef_**2).sum() / 2 - model.C * told.sum()
 
 
 def test_equal_rows_and_texts_of_many_words():
