@@ -5,12 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_diabetes, load_wine
+from sklearn.datasets import load_diabetes, load_iris, load_wine
+from sklearn.metrics import log_loss
 from sklearn.utils import shuffle
 
 from sklearn_meta import FewShotTransformerClassifier, MANNClassifier, MANNRegressor
 from sklearn_meta.tasks import moments_of
-from sklearn_meta.tasks.running import BEHIND, FAR, Moments, last, running_moments
+from sklearn_meta.tasks.running import (
+    BEHIND,
+    FAR,
+    Moments,
+    last,
+    running_moments,
+    standardised_rows,
+)
 
 seeds = st.integers(0, 9999)
 
@@ -130,3 +138,25 @@ def test_nor_does_it_spoil_a_regression():
     before = regressor.fit(table[:100], target[:100]).score(table[100:], target[100:])
     found = regressor.fit(spoiled, target[:100]).score(table[100:], target[100:])
     assert before > 0.3 and found > before - 0.1
+
+
+def test_columns_that_do_not_vary_do_not_shorten_rows():
+    normal = np.random.default_rng(0).normal(size=(30, 4))
+    constant = np.concatenate([normal, np.ones((30, 12))], 1)
+    alone, beside = (
+        standardised_rows(rows, running_moments(rows, Moments.empty(rows.shape[1])))
+        for rows in (normal, constant)
+    )
+    assert not beside[:, 4:].any()
+    assert_array_equal(beside[: BEHIND - 1, :4], alone[: BEHIND - 1])  # they may yet vary
+    assert_allclose(beside[BEHIND - 1 :, :4], 2 * alone[BEHIND - 1 :])  # the root of 16 / 4
+
+
+def test_forty_constant_columns_change_little():
+    iris, labels = shuffle(*load_iris(return_X_y=True), random_state=0)
+    losses = []
+    for n_constant in (0, 40):
+        rows = np.concatenate([iris, np.ones((len(iris), n_constant))], 1)
+        classifier = MANNClassifier(random_state=0).fit(rows[:60], labels[:60])
+        losses.append(log_loss(labels[60:], classifier.predict_proba(rows[60:])))
+    assert losses[1] < losses[0] + 0.1
