@@ -211,25 +211,22 @@ class LinearTags:
         ends = np.cumsum(lengths)
         place = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
         length = np.repeat(lengths, lengths)
-        numbers = {}
+        numbers, near = {}, range(-WINDOW, WINDOW + 1)
         number = [numbers.setdefault(w, len(numbers)) for words in sentences for w in words]
+        number = np.array(number, dtype=int)
         # Texts have far fewer different words than words: each is looked up once for each place.
-        always, *at_place = self._scores_of_words(list(numbers))
+        read = [ALWAYS, *(_features_at(word, away) for away in near for word in numbers)]
+        always, *at_place = np.split(self._sums(read), 1 + len(numbers) * np.arange(len(near)))
         scores = np.repeat(always, len(number), axis=0)
-        for away, of_word in zip(range(-WINDOW, WINDOW + 1), at_place):
+        for away, of_word in zip(near, at_place):
             there = np.flatnonzero((place + away >= 0) & (place + away < length))
-            scores[there] += of_word[np.array(number, dtype=int)[there + away]]
+            scores[there] += of_word[number[there + away]]
         return np.split(scores, ends[:-1])
 
-    def _scores_of_words(self, words):
-        """What every word has (1, n_tags), and what each is worth at each place near another."""
-        away = range(-WINDOW, WINDOW + 1)
-        read = [ALWAYS, *(_features_at(word, j) for j in away for word in words)]
-        scores = (self.vectorizer.transform(read) @ self.coef).toarray()
-        parts = np.split(scores, 1 + len(words) * np.arange(len(away)))
-        if self.begun is None:
-            return parts
-        return [own + more for own, more in zip(parts, self.begun._scores_of_words(words))]
+    def _sums(self, read):
+        """Of the weights of some lists of features, (n_lists, n_tags)."""
+        sums = (self.vectorizer.transform(read) @ self.coef).toarray()
+        return sums if self.begun is None else sums + self.begun._sums(read)
 
 
 def fit_own(sentences, tags, n_tags, begun=None):

@@ -394,6 +394,12 @@ def test_a_file_without_names_of_columns_is_told_of(tmp_path):
             assert len(Folder(tmp_path)["one"].y) == 9
 
 
+def test_a_file_of_nothing_but_numbers_of_rows_has_no_table(tmp_path):
+    pd.DataFrame(index=range(9)).to_csv(tmp_path / "one.csv")
+    with pytest.raises(ValueError, match="no column beside the target"):
+        Folder(tmp_path)["one"]
+
+
 def test_a_table_that_an_index_has_twice_is_refused(indexed):
     twice = pd.concat([INDEX, INDEX.head(1).assign(split="test")])
     twice.to_csv(indexed / "index.csv", index=False)

@@ -113,7 +113,18 @@ def _within_reach(X, moments, before):
 
 
 def moments_as_they_are(X, before):
-    """The same where each value counts as it is."""
+    """Moments as of :func:`running_moments`, where each value counts as it is.
+
+    Parameters
+    ----------
+    X, before
+        As there.
+
+    Returns
+    -------
+    Moments
+        As there.
+    """
     observed = ~np.isnan(X)
     first = np.take_along_axis(X, observed.argmax(-2)[..., None, :], -2)
     origin = np.where(np.isnan(before.origin)[..., None, :], first, before.origin[..., None, :])
@@ -154,23 +165,35 @@ def standardise(X, moments):
     -------
     ndarray of shape (..., n_rows, n_columns)
     """
-    mean, scale, varies = moments.mean, moments.scale, _varies(moments)
+    mean, scale = moments.mean, moments.scale
+    varies = _varies(mean, scale)
     with np.errstate(invalid="ignore", over="ignore"):
         Z = (X - mean) / np.where(varies, scale, 1)
     return np.where(varies & ~np.isnan(Z), Z, 0).clip(-BOUND, BOUND)
 
 
-def _varies(moments):
-    """Columns of which more than rounding is known."""
-    return moments.scale > 4 * np.finfo(float).eps * np.abs(moments.mean)
+def _varies(mean, scale):
+    """Columns that vary by more than rounding."""
+    return scale > 4 * np.finfo(float).eps * np.abs(mean)
 
 
 def standardised_rows(X, moments):
-    """The same for a :func:`projection`, whose outputs have variance one where all columns vary.
+    """What :func:`standardise` gives, for a :func:`projection`.
 
-    Columns that have not varied in ``BEHIND`` rows are zeros, and others longer in their place.
+    Its outputs have variance one where all columns vary. Those that have not in ``BEHIND`` rows are
+    zeros, and the others longer in their place.
+
+    Parameters
+    ----------
+    X, moments
+        As there.
+
+    Returns
+    -------
+    ndarray of shape (..., n_rows, n_columns)
     """
-    n_columns, n_varied = X.shape[-1], _varies(moments).sum(-1, keepdims=True)
+    n_columns = X.shape[-1]
+    n_varied = _varies(moments.mean, moments.scale).sum(-1, keepdims=True)
     n_rows = moments.count.max(-1, keepdims=True)
     longer = np.sqrt(n_columns / np.maximum(n_varied, 1))
     return standardise(X, moments) * np.where(n_rows >= BEHIND, longer, 1)

@@ -13,7 +13,6 @@ def _read_parquet(file):
 #: What is a gap in a column of text: "None" and "null" are names of classes, too.
 _GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
 
-
 #: Of equal names pandas numbers the second, 0.2.1, and it names a gap by its place.
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?(\.\d+)?|Unnamed: \d+", re.IGNORECASE)
 
@@ -39,13 +38,10 @@ def _read_csv(file):
     # they tell the class, however the rows were chosen or shuffled since.
     while frame.shape[1] and _numbers_rows(frame.iloc[:, 0]):
         frame = frame.iloc[:, 1:]
-    names = [str(name) for name in frame.columns[:-1]]
-    target = frame.iloc[:, -1]
-    has_name = target.dtype.kind in "if" and not _NUMBER.fullmatch(str(target.name))
-    numbers = all(map(_NUMBER.fullmatch, names)) and any("." in name for name in names)
-    if numbers and not has_name:
+    if frame.shape[1] > 1 and _begins_with_a_row(frame):
+        names = ", ".join(map(str, frame.columns[:3]))
         warnings.warn(
-            f"{file} begins with numbers, {', '.join(names[:3])} ..., which were taken for names "
+            f"{file} begins with numbers, {names} ..., which were taken for names "
             "of its columns: if they are a row, put a line of names before it.",
             stacklevel=3,
         )
@@ -53,8 +49,17 @@ def _read_csv(file):
 
 
 def _numbers_rows(column):
+    """Whether a first column has no name and whole numbers that are all different."""
     is_unnamed = re.fullmatch(r"Unnamed: 0(\.\d+)?", str(column.name))
     return is_unnamed and column.dtype.kind == "i" and column.is_unique
+
+
+def _begins_with_a_row(frame):
+    """Whether names are numbers, and not all of them whole; that of a target of numbers, too."""
+    *names, last = map(str, frame.columns)
+    if frame.iloc[:, -1].dtype.kind in "if" and not _NUMBER.fullmatch(last):
+        return False
+    return any("." in name for name in names) and all(map(_NUMBER.fullmatch, names))
 
 
 def _read_arff(file):
@@ -71,7 +76,17 @@ def _read_arff(file):
 
 
 def to_install(file, error):
-    """The error of a reader that is not installed, with what to do."""
+    """The error of a reader that is not installed, with what to do.
+
+    Parameters
+    ----------
+    file : path
+    error : ImportError
+
+    Returns
+    -------
+    ImportError
+    """
     extra, usual = ("openml", "liac-arff") if file.suffix == ".arff" else ("tables", "pyarrow")
     return ImportError(
         f"To read {file} takes {error.name or usual}. Run: pip install 'sklearn_meta[{extra}]'"
