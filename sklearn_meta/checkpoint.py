@@ -121,6 +121,12 @@ class Checkpoint(Callback):
             finally:
                 partial.unlink(missing_ok=True)
 
+    def _read(self, device):
+        """What the file on disk says of its run, and its tensors by name."""
+        tensors = {}
+        with locked(self.path.parent):  # safetensors opens it twice: it may be replaced between
+            return self._read_header(tensors, device), tensors
+
     def _read_header(self, tensors=None, device="cpu"):
         """What the file on disk says of its run; its tensors are added to a dict."""
         try:
@@ -150,8 +156,7 @@ class Checkpoint(Callback):
         """Take up the state of an earlier run with the same schedule, if there is one."""
         if self.path is None or not self.path.is_file():
             return
-        tensors = {}
-        header = self._read_header(tensors, str(net.device))
+        header, tensors = self._read(str(net.device))
         if told := self._of_another_run(header):
             raise ValueError(
                 f"{self.path} belongs to a run with other settings: {told}. "

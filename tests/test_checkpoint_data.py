@@ -376,6 +376,35 @@ def test_the_same_run_twice_at_once_does_no_harm(tmp_path):
     assert len(train_often_saving(tmp_path)[1]) == 12
 
 
+def save_without_end(folder, contents):
+    """Puts one file after the other in a checkpoint's place, as other runs do."""
+    while True:
+        for content in contents:
+            with locked(folder):
+                (folder / "next").write_bytes(content)
+                os.replace(folder / "next", folder / CHECKPOINT)
+
+
+def test_a_checkpoint_is_read_whole_while_another_process_replaces_it(tmp_path):
+    t.train(tmp_path)
+    path = tmp_path / CHECKPOINT
+    with safe_open(path, "pt") as file:
+        header = file.metadata()
+        tensors = {name: file.get_tensor(name) + 1 for name in file.keys()}
+    contents = [path.read_bytes()]
+    del header["sha256"]
+    save_file(tensors, path, header | {"sha256": checkpoint._digest(tensors, header)})
+    contents.append(path.read_bytes())
+    reader = checkpoint.Checkpoint(tmp_path, {}, None)
+    other = started(save_without_end, tmp_path, contents)
+    try:
+        for _ in range(150):
+            assert reader._read("cpu")[1].keys() == tensors.keys()
+    finally:
+        other.kill()
+        other.join()
+
+
 def test_a_full_disk_is_an_os_error_and_leaves_nothing_half_done(tmp_path, monkeypatch):
     def full(tensors, path, metadata):
         Path(path).write_bytes(b"half")
