@@ -36,7 +36,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         Weights of the package were meta-trained for 1 to 16 components and 1 to 32 columns; more
         are possible.
     covariance_type : {"full", "diag", "spherical"}, default="full"
-        As in :class:`sklearn.mixture.GaussianMixture`, which has "tied" as well.
+        As in :class:`sklearn.mixture.GaussianMixture`, which has "tied" as well. "full" takes twice
+        as long: points are read with the correlations of their columns and without.
     n_init : int, default=1
         Starts, the likeliest of which is kept; each takes as long as one. They begin at points of
         different distance from the middle, and more starts are those of fewer, and others. One

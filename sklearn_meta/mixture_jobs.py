@@ -127,8 +127,12 @@ def first_ranks(n_init):
     return ranks
 
 
-def fit_jobs(jobs, learner, *, n_init, **settings):
+def fit_jobs(jobs, learner, *, n_init, covariance_type, **settings):
     """Mixtures of many sets, of each the likeliest of some starts.
+
+    Full covariances are read off the columns as they are, and off what is left of them without
+    their correlations: the network, which draws components toward uncorrelated ones, is then wary
+    of what differs from the covariance of all.
 
     Parameters
     ----------
@@ -137,6 +141,7 @@ def fit_jobs(jobs, learner, *, n_init, **settings):
         On the device and in the dtype.
     n_init : int
         Starts.
+    covariance_type : {"diag", "full", "spherical"}
     **settings : dict
         See :func:`fit_once`.
 
@@ -145,7 +150,12 @@ def fit_jobs(jobs, learner, *, n_init, **settings):
     list of GaussianMixture
         scikit-learn's estimator with the parameters of each, in standardised units.
     """
-    tries = [fit_once(jobs, learner, first=first, **settings) for first in first_ranks(n_init)]
+    settings["covariance_type"] = covariance_type
+    tries = [
+        fit_once(jobs, learner, first=first, decorrelated=decorrelated, **settings)
+        for first in first_ranks(n_init)
+        for decorrelated in ([False, True] if covariance_type == "full" else [False])
+    ]
     return [likeliest(fitted) for fitted in zip(*tries)]
 
 
@@ -158,7 +168,7 @@ def likeliest(fitted):
     return best
 
 
-def fit_once(jobs, learner, *, first, covariance_type, refine_steps, dtype, device):
+def fit_once(jobs, learner, *, first, decorrelated, covariance_type, refine_steps, dtype, device):
     """Mixtures of many sets by one forward pass for each group of sets of like size.
 
     Parameters
@@ -168,6 +178,8 @@ def fit_once(jobs, learner, *, first, covariance_type, refine_steps, dtype, devi
         On the device and in the dtype.
     first : float
         See :meth:`sklearn_meta.mixture_learner.MixtureLearner.forward`.
+    decorrelated : bool
+        Whether the network reads points without the correlations of their columns.
     covariance_type : {"diag", "full", "spherical"}
     refine_steps : int
         Steps of EM, in float64, that follow.
@@ -188,10 +200,17 @@ def fit_once(jobs, learner, *, first, covariance_type, refine_steps, dtype, devi
             varied = torch.ones_like(varied)
         with torch.inference_mode():
             kind = torch.tensor(COVARIANCE_TYPES.index(covariance_type))
-            points = x.to(getattr(torch, dtype))
+            points = x
+            if decorrelated:
+                into, back = decorrelation(x, mask, varied)
+                points = x @ into
+            points = points.to(getattr(torch, dtype))
             mixture = learner(points, mask, varied, n_components, kind, first)[-2]
-            log_weights, *rest = (value.double() for value in mixture)
-            mixture = Mixture(log_weights.log_softmax(-1), *rest)  # sum to one in float64, too
+            log_weights, means, covariances = (value.double() for value in mixture)
+            if decorrelated:
+                means, covariances = means @ back, back[:, None] @ covariances @ back[:, None]
+            log_weights = log_weights.log_softmax(-1)  # sum to one in float64, too
+            mixture = Mixture(log_weights, means, covariances)
             floor = x.new_full(varied.shape, FLOOR)
             mixture = within_bounds(mixture, covariance_type, floor, varied)
             mixture = em(x, mask, mixture, refine_steps, covariance_type, floor, varied)
@@ -201,6 +220,45 @@ def fit_once(jobs, learner, *, first, covariance_type, refine_steps, dtype, devi
         for i, parameters in zip(group, zip(*arrays, strict=True), strict=True):
             fitted[i] = _as_scikit_learns(covariance_type, *parameters)
     return fitted
+
+
+def decorrelation(x, mask, varied):
+    """Matrices that make the covariance of points the identity, and those that lead back.
+
+    It is shrunk toward the identity as Ledoit and Wolf do, since few points have no variance at all
+    in most directions: the share of the identity is the estimated mean square error of the sample
+    covariance S over |S - I|^2, in squared Frobenius norms.
+
+    Parameters
+    ----------
+    x : tensor of shape (B, N, D)
+        Each column has zero mean and unit variance over the points of its set. Zero at padding.
+    mask : bool tensor of shape (B, N)
+    varied : bool tensor of shape (B, D)
+        Columns to be read; the others stay as they are.
+
+    Returns
+    -------
+    into, back : tensor of shape (B, D, D)
+        Symmetric, so that the order and the signs of columns do not matter.
+
+    References
+    ----------
+    Ledoit and Wolf (2004), A well-conditioned estimator for large-dimensional covariance matrices.
+    """
+    x = x.masked_fill(~varied[:, None], 0)
+    count = mask.sum(1)[:, None, None]
+    identity = torch.diag_embed(varied.to(x.dtype))
+    covariance = x.mT @ x / count
+    squares = x.square().sum(-1).square().sum(1)[:, None, None] / count  # mean of |x|^4
+    error = (squares - covariance.square().sum((1, 2), keepdim=True)) / count
+    distance = (covariance - identity).square().sum((1, 2), keepdim=True)
+    share = (error / distance.clamp(min=torch.finfo(x.dtype).tiny)).clamp(0, 1)
+    share = share.masked_fill(count <= 2, 1)  # two points are on a line, which tells nothing
+    shrunk = torch.lerp(covariance, identity, share)
+    values, vectors = torch.linalg.eigh(shrunk + torch.diag_embed((~varied).to(x.dtype)))
+    root = values.clamp(min=FLOOR).sqrt()[:, None]
+    return vectors / root @ vectors.mT, vectors * root @ vectors.mT
 
 
 def groups_of_like_size(jobs, max_cells):

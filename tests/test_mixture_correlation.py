@@ -1,0 +1,88 @@
+"""Mixtures of columns that are correlated within the components."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from sklearn.covariance import ledoit_wolf
+from sklearn.datasets import load_breast_cancer
+from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import StandardScaler
+
+from sklearn_meta import AmortizedGMM
+from sklearn_meta.mixture_jobs import decorrelation
+
+
+def standardised(rng, n_samples, n_columns):
+    mixing = rng.standard_normal((n_columns, n_columns))
+    X = rng.standard_normal((n_samples, n_columns)) @ mixing
+    return StandardScaler().fit_transform(X)
+
+
+def decorrelated(X, n_padded=0, varied=True):
+    """The two matrices of one set, of which some rows are padding and some columns are not read."""
+    n, d = X.shape
+    x = torch.from_numpy(np.vstack([X, np.zeros((n_padded, d))]))[None]
+    mask = torch.arange(n + n_padded)[None] < n
+    varied = torch.from_numpy(np.broadcast_to(varied, (1, d)).copy())
+    return [matrix[0].numpy() for matrix in decorrelation(x, mask, varied)]
+
+
+@given(st.integers(3, 40), st.integers(1, 12), st.integers(0, 5), st.integers(0, 2**32 - 1))
+def test_the_covariance_is_that_of_ledoit_and_wolf(n_samples, n_columns, n_padded, seed):
+    X = standardised(np.random.default_rng(seed), n_samples, n_columns)
+    into, back = decorrelated(X, n_padded)
+    assert_allclose(back @ back, ledoit_wolf(X)[0], rtol=1e-6, atol=2e-6)
+    assert_allclose(into @ back, np.eye(n_columns), atol=1e-9)
+
+
+def test_columns_that_are_not_read_stay_as_they_are(seed=0):
+    X = standardised(np.random.default_rng(seed), 30, 4)
+    varied = np.array([True, False, True, True])
+    for matrix, alone in zip(decorrelated(X, varied=varied), decorrelated(X[:, varied])):
+        assert_allclose(matrix[np.ix_(varied, varied)], alone, atol=1e-12)
+        assert_allclose(matrix[1], [0, 1, 0, 0], atol=1e-12)
+        assert_allclose(matrix[:, 1], [0, 1, 0, 0], atol=1e-12)
+
+
+def test_of_two_points_no_correlation_is_learned():
+    for matrix in decorrelated(np.array([[1.0, -1.0], [-1.0, 1.0]])):
+        assert_allclose(matrix, np.eye(2))
+
+
+def test_one_component_has_the_correlations_of_all_points():
+    X = load_breast_cancer().data[:, :6]
+    covariance = AmortizedGMM(1).fit(X).covariances_[0]
+    std = np.sqrt(np.diagonal(covariance))
+    correlations = np.corrcoef(X, rowvar=False)
+    assert_allclose(covariance / np.outer(std, std), correlations, atol=0.02)
+    assert correlations[0, 2] > 0.99  # a radius and a perimeter
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+def test_new_rows_are_about_as_likely_as_by_em(n_components):
+    X = StandardScaler().fit_transform(load_breast_cancer().data[:, :6])
+    found = []
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(X))
+        X_fit, X_new = X[order[:400]], X[order[400:]]
+        found.append([
+            AmortizedGMM(n_components, covariance_type="full").fit(X_fit).score(X_new),
+            AmortizedGMM(n_components, covariance_type="diag").fit(X_fit).score(X_new),
+            GaussianMixture(n_components, n_init=3, random_state=0).fit(X_fit).score(X_new),
+        ])  # fmt: skip
+    full, diag, peer = np.mean(found, axis=0)
+    assert full > peer - 0.4  # of the columns as they are alone: a nat behind
+    assert full > diag + 2
+
+
+def test_repeated_columns_give_finite_answers():
+    X = standardised(np.random.default_rng(0), 60, 2)
+    X = np.column_stack([X, X[:, :1], -2 * X[:, 1:]])
+    mixture = AmortizedGMM(2).fit(X)
+    assert np.isfinite(mixture.score_samples(X)).all()
+    std = np.sqrt(np.diagonal(mixture.covariances_, axis1=1, axis2=2))
+    assert_allclose(mixture.covariances_[:, 0, 2], std[:, 0] * std[:, 2], rtol=0.01)
+    assert_allclose(mixture.covariances_[:, 1, 3], -std[:, 1] * std[:, 3], rtol=0.01)
