@@ -79,7 +79,7 @@ def preparation():
 
 def _numbers(X):
     """Positions of the columns that our own estimators read as numbers; but not of booleans."""
-    from .tasks.encoding import columns_of, read_column  # with which torch comes
+    from .tasks.column_types import columns_of, read_column  # with which torch comes
 
     numbers = []
     for j, (values, dtype) in enumerate(columns_of(X)):
@@ -94,7 +94,7 @@ def _numbers(X):
 
 def _as_float(X):
     """Numbers of a table; dates and durations in seconds."""
-    from .tasks.encoding import columns_of, to_float
+    from .tasks.column_types import columns_of, to_float
 
     return np.column_stack([to_float(values) for values, _ in columns_of(X)])
 

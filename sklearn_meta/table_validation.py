@@ -170,6 +170,8 @@ def encode(encoder, X):
 def warn_of_strangers(encoder, X):
     """Warn of columns of which no row has a category that ``fit`` has seen; one row may be odd.
 
+    And of text in columns of which ``fit`` has seen text of numbers alone.
+
     Parameters
     ----------
     encoder : TableEncoder
@@ -183,6 +185,13 @@ def warn_of_strangers(encoder, X):
                 "of it is read as missing. Spell categories as in fit, or show fit more of them.",
                 stacklevel=2,
             )
+    for name, cell in encoder.text_among_numbers(X):
+        warnings.warn(
+            f"Column {name!r} was text of numbers alone in fit and holds other text now, such as "
+            f"{cell!r}, which is read as missing. If it is of categories, give it dtype category, "
+            "before rows are divided.",
+            stacklevel=2,
+        )
 
 
 def encode_observed(encoder, X):

@@ -346,7 +346,9 @@ def _encoder_of_both(encoder, X, stacked):
     known = {*encoder.categorical_, *encoder.unseen_}
     if not known:
         return encoder
-    both = TableEncoder().fit(stacked(), categorical=encoder.categorical_)
+    both = TableEncoder().fit(
+        stacked(), categorical=encoder.categorical_, numerals=encoder.numerals_
+    )
     if set(both.categorical_) - known:
         encoder.transform(X)  # which says what was numeric in fit
     return both
