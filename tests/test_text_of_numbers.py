@@ -91,7 +91,11 @@ def test_in_a_batch_of_tasks(transductive):
 
 @pytest.mark.parametrize(
     "estimator",
-    [FewShotTransformerClassifier(random_state=0), MetaGPRegressor(), MANNClassifier(n_estimators=1)],
+    [
+        FewShotTransformerClassifier(random_state=0),
+        MetaGPRegressor(),
+        MANNClassifier(n_estimators=1),
+    ],
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_other_estimators_read_a_gap_too(estimator):
