@@ -1,5 +1,6 @@
 """Mixtures of many sets of points at once: units, padded batches, and the way back."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -235,7 +236,8 @@ def decorrelation(x, mask, varied):
         Each column has zero mean and unit variance over the points of its set. Zero at padding.
     mask : bool tensor of shape (B, N)
     varied : bool tensor of shape (B, D)
-        Columns to be read; the others stay as they are.
+        Columns to be read; the others stay as they are. All of them do where one to be read has a
+        spike: blurred by the others it would look like a component.
 
     Returns
     -------
@@ -254,11 +256,22 @@ def decorrelation(x, mask, varied):
     error = (squares - covariance.square().sum((1, 2), keepdim=True)) / count
     distance = (covariance - identity).square().sum((1, 2), keepdim=True)
     share = (error / distance.clamp(min=torch.finfo(x.dtype).tiny)).clamp(0, 1)
-    share = share.masked_fill(count <= 2, 1)  # two points are on a line, which tells nothing
+    share = share.masked_fill((has_spike(x, mask) & varied).any(1)[:, None, None], 1)
     shrunk = torch.lerp(covariance, identity, share)
     values, vectors = torch.linalg.eigh(shrunk + torch.diag_embed((~varied).to(x.dtype)))
     root = values.clamp(min=FLOOR).sqrt()[:, None]
     return vectors / root @ vectors.mT, vectors * root @ vectors.mT
+
+
+def has_spike(x, mask):
+    """Columns of which two neighbouring octiles are equal: many points share a value; (B, D).
+
+    So are the octiles of fewer than nine points.
+    """
+    ordered = x.masked_fill(~mask[..., None], math.inf).sort(1).values
+    places = torch.arange(9, device=x.device) * (mask.sum(1, keepdim=True) - 1) // 8  # (B, 9)
+    octiles = ordered.gather(1, places[..., None].expand(-1, -1, x.shape[2]))
+    return (octiles.diff(dim=1) == 0).any(1)
 
 
 def groups_of_like_size(jobs, max_cells):

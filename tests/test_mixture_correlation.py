@@ -1,4 +1,4 @@
-"""Mixtures of columns that are correlated within the components."""
+"""Mixtures of columns that are correlated, or in which many points share a value."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from sklearn.covariance import ledoit_wolf
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, make_blobs
+from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
@@ -30,7 +31,7 @@ def decorrelated(X, n_padded=0, varied=True):
     return [matrix[0].numpy() for matrix in decorrelation(x, mask, varied)]
 
 
-@given(st.integers(3, 40), st.integers(1, 12), st.integers(0, 5), st.integers(0, 2**32 - 1))
+@given(st.integers(9, 40), st.integers(1, 12), st.integers(0, 5), st.integers(0, 2**32 - 1))
 def test_the_covariance_is_that_of_ledoit_and_wolf(n_samples, n_columns, n_padded, seed):
     X = standardised(np.random.default_rng(seed), n_samples, n_columns)
     into, back = decorrelated(X, n_padded)
@@ -47,9 +48,20 @@ def test_columns_that_are_not_read_stay_as_they_are(seed=0):
         assert_allclose(matrix[:, 1], [0, 1, 0, 0], atol=1e-12)
 
 
-def test_of_two_points_no_correlation_is_learned():
-    for matrix in decorrelated(np.array([[1.0, -1.0], [-1.0, 1.0]])):
-        assert_allclose(matrix, np.eye(2))
+@pytest.mark.parametrize("n_points", [2, 8])
+def test_of_few_points_no_correlation_is_learned(n_points):
+    X = standardised(np.random.default_rng(0), n_points, 2)
+    for matrix in decorrelated(X, n_padded=3):
+        assert_allclose(matrix, np.eye(2), atol=1e-12)
+
+
+@given(st.integers(9, 60), st.floats(0.3, 0.95), st.integers(0, 4), st.integers(0, 2**32 - 1))
+def test_beside_a_value_that_many_points_share_none_is_learned(n_points, share, n_padded, seed):
+    rng = np.random.default_rng(seed)
+    X = standardised(rng, n_points, 3)
+    X[rng.permutation(n_points)[: int(share * n_points) + 1], 1] = rng.standard_normal()
+    for matrix in decorrelated(X, n_padded):
+        assert_allclose(matrix, np.eye(3), atol=1e-12)
 
 
 def test_one_component_has_the_correlations_of_all_points():
@@ -86,3 +98,24 @@ def test_repeated_columns_give_finite_answers():
     std = np.sqrt(np.diagonal(mixture.covariances_, axis1=1, axis2=2))
     assert_allclose(mixture.covariances_[:, 0, 2], std[:, 0] * std[:, 2], rtol=0.01)
     assert_allclose(mixture.covariances_[:, 1, 3], -std[:, 1] * std[:, 3], rtol=0.01)
+
+
+@pytest.mark.parametrize("covariance_type", ["diag", "full"])
+@pytest.mark.parametrize(
+    "column, least", [("flags", 0.9), ("half", 0.9), ("rare", 0.9), ("amounts", 0.6)]
+)
+def test_a_column_of_few_values_does_not_hide_the_clusters(covariance_type, column, least):
+    scores = []
+    for seed in range(4):
+        X, y = make_blobs(300, 4, centers=3, random_state=seed)
+        rng = np.random.default_rng(seed)
+        u = rng.uniform(size=300)
+        shown = {
+            "flags": u < 0.2,
+            "half": u < 0.5,
+            "rare": u < 0.05,
+            "amounts": (u < 0.1) * rng.exponential(size=300),
+        }[column]
+        mixture = AmortizedGMM(3, covariance_type=covariance_type)
+        scores.append(adjusted_rand_score(y, mixture.fit_predict(np.column_stack([X, shown]))))
+    assert np.mean(scores) > least  # stretched by its equal values, the column left 0.0 to 0.5

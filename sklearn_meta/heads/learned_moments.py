@@ -345,8 +345,10 @@ def near_pairs_width(x, mask, columns, n_components):
         nearest = distances.topk(int(n_near.max()), dim=1, largest=False).values
         farthest = nearest.gather(1, n_near[:, None] - 1)
         near = ((distances <= farthest) & known).to(x.dtype)
-        width = (near[:, None] @ squares)[:, 0] / near.sum(1, keepdim=True).clamp(min=1)
-        width = width.clamp(min=1e-4)
+        sums = (near[:, None] @ squares)[:, 0]
+        # Values that many points share tell of no width; without others a column has none to tell.
+        differ = (near[:, None] @ (squares > 0).to(x.dtype))[:, 0]
+        width = torch.where(differ > 0, sums / differ.clamp(min=1), 1).clamp(min=1e-4)
         level = width.log().masked_fill(~columns, 0).sum(1) / n_columns
         width = (width / level.exp()[:, None]).masked_fill(~columns, 1)
     return width
