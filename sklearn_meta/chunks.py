@@ -38,16 +38,19 @@ def in_chunks(task, n_context, chunk_size):
 
     Returns
     -------
-    chunks : list of Task
+    chunks : iterator of Task
+        Each is made when it is asked for: all of them hold the context as many times.
     places : list of int arrays
         Those of their rows behind the context, of :func:`chunks_of`.
     """
-    chunks, places = [], chunks_of(len(task.y) - n_context, chunk_size)
-    for some in places:
+    places = chunks_of(len(task.y) - n_context, chunk_size)
+
+    def chunk(some):
         rows = np.r_[:n_context, n_context + some]
         parts = (part[rows] for part in (task.X, task.y, task.labelled, task.context))
-        chunks.append(Task(*parts, task.n_label_columns))
-    return chunks, places
+        return Task(*parts, task.n_label_columns)
+
+    return map(chunk, places), places
 
 
 def in_order(parts, places, dim=0):

@@ -199,7 +199,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
                     f"got {quantiles!r}."
                 )
             return self._quantiles(X, levels)
-        mean, std = self._in_units(self._read(X)[1], self._scale, self.y_.ndim)
+        mean, std = self._in_units(self._read(X), self._scale, self.y_.ndim)
         return (mean, std) if return_std else mean
 
     def score(self, X, y, sample_weight=None):

@@ -294,7 +294,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
     def _scores(self, X):
         """Those of rows that were validated."""
-        return -self._read_rows(X)[1].double().cpu().numpy()
+        return -self._read_rows(X).double().cpu().numpy()
 
     def _offset(self, scores):
         if self.contamination == "auto":

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from .cells import is_missing
 from .heads import HEADS
 from .table_validation import as_cells, check_classes, check_dense, table_with_labels
-from .tables import TableEstimator
+from .tables import OUTPUTS, TableEstimator
 
 
 class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
@@ -189,7 +189,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         ndarray of shape (n_rows, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._probabilities(self._read(X)[1])
+        return self._probabilities(self._read(X))
 
     def score(self, X, y, sample_weight=None):
         """Share of the rows whose class is predicted rightly.
@@ -230,7 +230,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         reader = module, self.dtype, self.transductive, self.chunk_size
         kept = vars(self).get("_distributions")
         if kept is None or kept[0] != reader:
-            proba = self._probabilities(self._read_context_rows()[1])
+            proba = self._probabilities(self._read_context_rows(OUTPUTS))
             labelled = self.y_ >= 0
             proba[labelled] = np.eye(len(self.classes_))[self.y_[labelled]]
             kept = self._distributions = reader, proba

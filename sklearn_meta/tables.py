@@ -30,6 +30,9 @@ MOST_UNLABELLED = 1000
 #: Rows of ``fit`` that are read together without a warning of the memory they take.
 MANY_ROWS = 5000
 
+#: What a forward pass gives of rows.
+EMBEDDINGS, OUTPUTS = range(2)
+
 
 class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimator):
     """Base class of the estimators whose task is one table.
@@ -85,8 +88,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         check_is_fitted(self)
         X = self._table(X)
         # The encoder of ``fit``: the number of features out is the same for all rows.
-        z, _ = self._read_as_encoded(X)
-        return z.flatten(1).double().cpu().numpy()
+        return self._read_as_encoded(X, EMBEDDINGS).flatten(1).double().cpu().numpy()
 
     @property
     def _n_features_out(self):
@@ -157,16 +159,16 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         rows = self._rows_read()
         return context_task(encoded[rows], labels[rows], n_label_columns)
 
-    def _read_context_rows(self):
-        """Embeddings and outputs of the rows of ``fit``, those that are not read by others, too."""
+    def _read_context_rows(self, which):
+        """Embeddings or outputs of the rows of ``fit``, those that are not read by others, too."""
         read = self._rows_read()
         others = np.setdiff1d(np.arange(len(self.X_)), read)
         context = self._context_task(encode(self.encoder_, self.X_))
-        parts = [[result[0] for result in self._forward([context])]]
+        found = self._forward([context])[which][0]
         if len(others):
-            parts.append(self._read_as_encoded(_safe_indexing(self.X_, others)))
-        order = np.concatenate([read, others]).argsort()
-        return [torch.cat(both)[order] for both in zip(*parts, strict=True)]
+            rest = self._read_as_encoded(_safe_indexing(self.X_, others), which)
+            found = torch.cat([found, rest])
+        return found[np.concatenate([read, others]).argsort()]
 
     def _inputs(self, tasks):
         inputs, _ = collate(tasks, torch.float64)
@@ -179,27 +181,30 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             return self._module(self._learner()).embed_and_predict(**self._inputs(tasks))
 
     def _read(self, X):
-        """Embeddings and outputs of the rows of ``X``, in the mode that was chosen."""
+        """Outputs of the rows of ``X``, in the mode that was chosen."""
         check_is_fitted(self)
         X = self._table(X)
         if not self.transductive:
             return self._read_rows(X)
-        return self._read_together(X, self._encoder_with(X))
+        return self._read_together(X, self._encoder_with(X), OUTPUTS)
 
-    def _read_as_encoded(self, X):
-        """The same of validated rows, by the encoder of ``fit``."""
-        return self._read_together(X, self.encoder_) if self.transductive else self._read_rows(X)
+    def _read_as_encoded(self, X, which):
+        """Embeddings or outputs of validated rows, by the encoder of ``fit``."""
+        if self.transductive:
+            return self._read_together(X, self.encoder_, which)
+        return self._embed_rows(X) if which == EMBEDDINGS else self._read_rows(X)
 
     def _encoder_with(self, X):
         """Encoder for the context and ``X``."""
         return _encoder_of_both(self.encoder_, X, lambda: stack_tables(self.X_, X))
 
-    def _read_together(self, X, encoder):
+    def _read_together(self, X, encoder, which):
         """Transductive mode: the rows of a chunk and the context read each other."""
         n_context = len(self._rows_read())
         chunks, places = in_chunks(self._task_with(X, encoder), n_context, self.chunk_size)
-        results = [[part[0, n_context:] for part in self._forward([chunk])] for chunk in chunks]
-        return [in_order(parts, places) for parts in zip(*results, strict=True)]
+        # Copied: a view would keep what was found of the context as often as there are chunks.
+        parts = [self._forward([chunk])[which][0, n_context:].clone() for chunk in chunks]
+        return in_order(parts, places)
 
     def _task_with(self, X, encoder):
         """The task of the context followed by the rows of ``X``."""
@@ -229,13 +234,13 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return state, masks
 
     def _read_rows(self, X):
-        """Inductive mode: each row from the encoded context alone, in chunks."""
-        results = self._each_chunk(X, "continue_from")
-        return [torch.cat(parts, dim=1)[0] for parts in zip(*results, strict=True)]
+        """Inductive mode: outputs of rows, each from the encoded context alone, in chunks."""
+        parts = [output for _, output in self._each_chunk(X, "continue_from")]
+        return torch.cat(parts, dim=1)[0]
 
     def _embed_rows(self, X):
         """The embeddings (n_rows, M, H) alone."""
-        return torch.cat(self._each_chunk(X, "embed_from"), dim=1)[0]
+        return torch.cat([*self._each_chunk(X, "embed_from")], dim=1)[0]
 
     @torch.inference_mode()
     def _each_chunk(self, X, method):
@@ -244,9 +249,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
-        chunks = rows.split(min(int(self.chunk_size), max(int(most), 32)))
-        with self._autocast():
-            return [getattr(learner, method)(state, chunk[None], **masks) for chunk in chunks]
+        for chunk in rows.split(min(int(self.chunk_size), max(int(most), 32))):
+            with self._autocast():
+                found = getattr(learner, method)(state, chunk[None], **masks)
+            yield found
 
     def _read_tasks(self, tasks):
         """Many small tasks in a few forward passes.
@@ -280,8 +286,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         ]
         outputs = iter(self._forward_each([chunk for of_task, _ in chunks for chunk in of_task]))
         found = []
-        for (labels, n_context), (of_task, places) in zip(kept, chunks, strict=True):
-            parts = [next(outputs)[n_context:, : task.n_label_columns] for task in of_task]
+        for task, (labels, n_context), (_, places) in zip(prepared, kept, chunks, strict=True):
+            parts = [next(outputs)[n_context:, : task.n_label_columns] for _ in places]
             found.append((labels, in_order(parts, places)))
         return found
 

@@ -1,5 +1,7 @@
 """Rows of a large table that are read together."""
 
+import weakref
+
 import numpy as np
 import torch
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_wine
 
-from sklearn_meta import MetaSemiSupervisedClassifier
+from sklearn_meta import MetaSemiSupervisedClassifier, tables
 from sklearn_meta.chunks import chunks_of, in_chunks, in_order
 from sklearn_meta.tasks import context_task
 
@@ -30,6 +32,7 @@ def test_chunks_of_a_task_have_its_context_and_come_back_in_order(n_rows, chunk_
     y = np.r_[np.arange(n_context) % 2, np.full(n_rows, -1)]
     task = context_task(np.c_[np.arange(n_context + n_rows), y].astype(float), y, 2)
     chunks, places = in_chunks(task, n_context, chunk_size)
+    chunks = list(chunks)
     for chunk in chunks:
         assert_array_equal(chunk.X[:n_context], task.X[:n_context])
         assert_array_equal(chunk.y, chunk.X[:, 1])
@@ -52,3 +55,29 @@ def test_a_sorted_table_is_told_as_well_as_a_shuffled_one():
         scores.append([classifier.score(X, y), classifier.score(X[order], y[order])])
     in_classes, shuffled = np.mean(scores, axis=0)
     assert in_classes > shuffled - 0.03
+
+
+def test_chunks_are_made_when_they_are_asked_for():
+    y = np.r_[np.arange(10) % 2, np.full(90, -1)]
+    chunks, places = in_chunks(context_task(np.ones((100, 3)), y, 2), 10, 5)
+    assert len(places) == 18
+    alive = [weakref.ref(chunk.X) for chunk in chunks]
+    assert sum(X() is not None for X in alive) <= 1  # the loop's own, of the last
+
+
+def test_of_each_chunk_nothing_is_held_but_what_was_asked_for(monkeypatch):
+    """A view would hold the context's share, too, as often as there are chunks."""
+    parts = []
+
+    def kept(some, places):
+        parts.extend(some)
+        return in_order(some, places)
+
+    monkeypatch.setattr(tables, "in_order", kept)
+    X, y = load_wine(return_X_y=True)
+    classifier = MetaSemiSupervisedClassifier("prototypes", chunk_size=20).fit(X[::2], y[::2])
+    assert classifier.predict_proba(X[1::2]).shape == (89, 3)
+    assert {part.shape[1:] for part in parts} == {(3,)} and len(parts) == 5
+    classifier.transform(X[1::2])
+    assert len(parts) == 10
+    assert all(part.untyped_storage().nbytes() == part.nbytes for part in parts)

@@ -166,13 +166,14 @@ class EmbeddingDisplay:
 
 def _embed(estimator, X):
     """Encoded attributes, embeddings and predicted codes: of the rows of fit, then of X."""
+    from ..table_validation import encode
+    from ..tables import EMBEDDINGS
+
     if X is None:
         rows = estimator.encoder_.transform(estimator.X_)
-        z, _ = estimator._read_context_rows()
+        z = estimator._read_context_rows(EMBEDDINGS)
         predicted = estimator.label_distributions_.argmax(axis=1)
         return rows, z.flatten(1).double().cpu().numpy(), predicted
-    from ..table_validation import encode
-
     X = estimator._table(X)
     if estimator.transductive:
         encode(estimator._encoder_with(X), X)  # refuses what predict refuses; fit would take it
