@@ -13,6 +13,8 @@ Modules cite five papers by number:
 - paper 004: J. Chen et al., 2018, Meta-LSTMs.
 """
 
+import os
+import threading
 from importlib import import_module
 
 __version__ = "0.1.0"
@@ -34,11 +36,25 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
+#: Torch does not bear it that two threads import it from two ends, as first requests to a server.
+_IMPORTING = threading.RLock()
+
+
+def _begin_anew():
+    """A forked child has no thread that would give the lock back."""
+    global _IMPORTING
+    _IMPORTING = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_begin_anew)
+
 
 def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    with _IMPORTING:
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
 
 

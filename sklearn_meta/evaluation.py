@@ -5,10 +5,12 @@ classifiers, ready for tables with categories and gaps, to be compared with.
 """
 
 import sys
+import threading
 import warnings
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from contextlib import contextmanager
 from numbers import Integral
 from typing import NamedTuple
 
@@ -224,9 +226,10 @@ def evaluate(
     with tqdm(**shown, disable=not verbose or sys.stderr is None) as bar:
         episodes = _episodes(collection, splits, random_state, failures, bar)
         jobs = (delayed(_score)(estimators, *episode) for episode in episodes)
-        for scored, failed in Parallel(n_jobs=n_jobs)(jobs):
-            records += scored
-            failures += failed
+        with _without_convergence_warnings():
+            for scored, failed in Parallel(n_jobs=n_jobs)(jobs):
+                records += scored
+                failures += failed
     found = Evaluation(records, failures)
     if failures:
         lines = found.describe_failures()
@@ -297,6 +300,17 @@ def _rows(X, rows):
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
+@contextmanager
+def _without_convergence_warnings():
+    """The scores tell it all. In a main thread: filters are a process's, which others would mix."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
 def _score(estimators, where, X, y, X_unlabelled, y_unlabelled):
     """Records and failures of one episode."""
     classes = np.unique(y)
@@ -304,8 +318,7 @@ def _score(estimators, where, X, y, X_unlabelled, y_unlabelled):
     records, failures = [], []
     for name, estimator in estimators.items():
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # the scores tell it all
+            with _without_convergence_warnings():
                 proba = clone(estimator).fit(X, y).predict_proba(X_unlabelled)
             if np.shape(proba) != (len(codes), len(classes)) or not np.isfinite(proba).all():
                 raise ValueError("predict_proba gave NaN, or another shape than rows x classes.")

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 import warnings
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris, load_wine
 from sklearn.dummy import DummyClassifier
-from sklearn.exceptions import DataConversionWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsClassifier
@@ -178,6 +179,27 @@ def test_any_backend_of_joblib_does_the_work(monkeypatch):
         there = evaluate(NEAREST, collection, **QUICK)
     assert Counting.calls > 0
     assert there == evaluate(NEAREST, collection, **QUICK)
+
+
+class Slow(KNeighborsClassifier):
+    """Takes a while, each fit another one."""
+
+    n_fits = 0
+
+    def fit(self, X, y):
+        type(self).n_fits += 1
+        time.sleep((0.08, 0.02, 0.05)[self.n_fits % 3])
+        warnings.warn("not converged", ConvergenceWarning, stacklevel=2)
+        return super().fit(X, y)
+
+
+def test_threads_leave_the_filters_of_warnings_as_they_were(recwarn):
+    before = list(warnings.filters)
+    with joblib.parallel_config("threading", n_jobs=4):
+        evaluate({"slow": Slow(1)}, {"iris": IRIS}, n_shots=1, n_episodes=12, verbose=False)
+    assert warnings.filters == before
+    evaluate({"slow": Slow(1)}, {"iris": IRIS}, n_shots=1, n_episodes=1, verbose=False)
+    assert warnings.filters == before and not recwarn.list
 
 
 def test_processes_find_the_same():

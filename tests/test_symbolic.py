@@ -1,5 +1,7 @@
 """Symbolic regression: what the fitted networks are, that they stand alone, and the files."""
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import ended, started
 from torch import nn
 from torch.nn.utils import vector_to_parameters
 
@@ -345,15 +348,36 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path, monke
 
 def test_writing_that_breaks_off_leaves_nothing(tmp_path, monkeypatch):
     def break_off(file, **arrays):
-        Path(file).write_bytes(b"half")
+        file.write(b"half")
         raise OSError("no space left")
 
     monkeypatch.setattr(np, "savez", break_off)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(OSError, match=r"npz cannot be written \(no space left\): make room"):
         make_symbolic_regression(2, 1, data_home=tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     monkeypatch.undo()
     make_symbolic_regression(2, 1, data_home=tmp_path)
+
+
+def killed_while_it_writes(folder):
+    def die(file, **arrays):
+        file.write(b"half")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    symbolic.np.savez = die
+    make_symbolic_regression(2, 1, data_home=folder)
+
+
+def test_what_a_killed_call_left_is_replaced_by_the_next(tmp_path):
+    assert ended(started(killed_while_it_writes, tmp_path)) == -signal.SIGKILL
+    (left,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert left.read_bytes() == b"half"
+    networks = make_symbolic_regression(2, 1, data_home=tmp_path)
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert file.suffix == ".npz"
+    again = make_symbolic_regression(2, 1, data_home=tmp_path)
+    np.testing.assert_array_equal(again.weights, networks.weights)
 
 
 # What is refused

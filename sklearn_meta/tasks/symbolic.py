@@ -10,13 +10,11 @@ from collections import deque
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import pairwise
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 
-from ..folders import check_writable, expanded
+from ..folders import check_writable, expanded, locked
 from ..sizes import check_integers, check_positive
 from .dataset import Dataset
 
@@ -283,10 +281,19 @@ def _adam(state, gradient, step, learning_rate):
 def _write(file, networks):
     """Put a file in its place when it is whole."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=file.parent) as folder:
-        whole = Path(folder) / file.name
-        np.savez(whole, **vars(networks))
-        os.replace(whole, file)
+    partial = file.with_suffix(".partial")
+    with locked(file.parent):
+        try:
+            with partial.open("wb") as content:  # of a call that was killed, it is replaced
+                np.savez(content, **vars(networks))
+            os.replace(partial, file)
+        except OSError as error:
+            raise OSError(
+                f"{file} cannot be written ({error}): make room on the disk and call again, or "
+                "leave data_home None to keep the networks in memory alone."
+            ) from error
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def _read(file, n, n_weights):

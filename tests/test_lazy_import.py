@@ -1,0 +1,38 @@
+"""Estimators are imported when they are first asked for, by whichever thread that is."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import sklearn_meta
+
+
+def test_two_threads_that_ask_first_import_one_after_the_other(monkeypatch):
+    names = ["MetaGPRegressor", "MANNClassifier", "MetaLSTMClassifier"]
+    for name in names:
+        monkeypatch.setitem(vars(sklearn_meta), name, None)  # put back in the end
+    inside = most = 0
+
+    def slowly(home):
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.05)
+        inside -= 1
+        return SimpleNamespace(**dict.fromkeys(names, home))
+
+    monkeypatch.setattr(sklearn_meta, "import_module", slowly)
+    threads = [threading.Thread(target=sklearn_meta.__getattr__, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+    assert sklearn_meta.MANNClassifier == "sklearn_meta.memory"
+
+
+def test_other_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="no attribute 'MetaSemiSupervisedRegressor'"):
+        sklearn_meta.MetaSemiSupervisedRegressor  # noqa: B018
