@@ -14,7 +14,8 @@ from .mixture_jobs import Job, Units, fit_jobs
 from .mixture_learner import MixtureLearner
 from .table_validation import as_cells
 from .tasks import MixtureSampler
-from .tasks.mixtures import COVARIANCE_TYPES, as_point_sets
+from .tasks.column_types import refuse_dates
+from .tasks.mixtures import COVARIANCE_TYPES, as_point_sets, refuse_one_set
 
 
 class AmortizedGMM(FittedMixture, MetaEstimator):
@@ -218,6 +219,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             As in ``fit``; says which set.
         """
         self._validate_params()
+        refuse_one_set(sets, "sets")
         learner, parameters = self._learner(), self.get_params(deep=False)
         estimators, points = [], []
         for position, X in enumerate(sets):
@@ -225,7 +227,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             estimator.learner_ = learner
             try:
                 points.append(estimator._points(X))
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
                 raise ValueError(f"Set {position}: {error}") from error
             estimators.append(estimator)
         self._fit_sets(learner, estimators, points)
@@ -306,7 +308,9 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
 
     def _points(self, X):
         """Validated points that a mixture is to be fitted to, standardised, and their units."""
-        X = validate_data(self, as_cells(X), dtype=np.float64, ensure_min_samples=2)
+        X = as_cells(X)
+        refuse_dates(X, "X")
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         if self.n_components != "auto" and len(X) < self.n_components:
             raise ValueError(
                 "Expected n_samples >= n_components but got "

@@ -40,8 +40,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         How embeddings become predictions; None is the head the weights were trained with.
     contamination : "auto" or float in (0, 0.5], default="auto"
         Share of outliers among the rows of ``fit``, which decides from which score on a row is
-        one. "auto" is where being an outlier becomes more probable than not, so that there may
-        be none.
+        one: of fewer than 100 rows, more of new ones. "auto" is where being an outlier becomes
+        more probable than not, so that there may be none.
     max_samples : int, default=1000
         Rows of ``fit`` that make the set, at most: of more rows this many are drawn at random,
         since time and memory grow with their square.

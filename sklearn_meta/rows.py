@@ -22,6 +22,7 @@ from .table_validation import (
     warn_of_strangers,
 )
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
+from .tasks.column_types import refuse_date_objects
 
 #: ``inputs`` of learners whose rows are pixels.
 PICTURES = ("images", "pixels")
@@ -110,8 +111,8 @@ class RowEstimator(MetaEstimator):
         table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
         y = whole_labels(y) if is_classifier(self) else y
         numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
-        if has_y and y is not None and is_classifier(self):
-            check_labels(y)
+        if has_y and y is not None:
+            check_labels(y) if is_classifier(self) else refuse_date_objects(y)
         if table and has_y:
             X, y = table_with_labels(self, X, y, reset=reset, **numeric)
         elif table:

@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from .cells import in_pandas, is_missing, text_as_objects
+from .tasks.column_types import refuse_date_objects
 
 
 def check_classes(y):
@@ -47,6 +48,7 @@ def check_dense(y):
 
 def without_gaps(y):
     """A copy of targets, with zeros in place of those that are missing, and where these are."""
+    refuse_date_objects(y)
     y = np.asarray(y).copy()  # as it is it may be read-only
     if y.dtype.kind in "fc":
         unlabelled = np.isnan(y)

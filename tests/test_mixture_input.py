@@ -218,8 +218,10 @@ def test_errors_are_those_of_scikit_learn():
 
 def test_a_batch_of_nothing_and_a_set_where_sets_are_meant():
     assert double(3).fit_batch([]) == []
-    with pytest.raises(ValueError, match="Set 0: Expected 2D array, got 1D array"):
+    with pytest.raises(ValueError, match="of a single one give a list"):
         double(3).fit_batch(X_GOOD)
+    with pytest.raises(ValueError, match="Set 0: Expected 2D array, got 1D array"):
+        double(3).fit_batch(list(X_GOOD))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import nn
 
 from ..tasks import target_scale
+from ..tasks.column_types import refuse_date_objects
 from .base import SetEstimator
 from .training import PoissonLoss, poisson_rate
 
@@ -171,6 +172,7 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
             If a Ctrl-C ended training after a complete epoch: the network is kept as it is then.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
+        refuse_date_objects(y)
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
         assert_all_finite(y, input_name="y")  # None has become NaN only now

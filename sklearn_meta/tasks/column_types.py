@@ -149,3 +149,48 @@ def _name_of(value):
 def is_of_times(dtype):
     """Whether a column is of dates or durations."""
     return getattr(dtype, "kind", "O") in "mM"
+
+
+def refuse_dates(values, name):
+    """Refuse dates, times and durations where numbers are wanted.
+
+    Parameters
+    ----------
+    values : array-like or DataFrame
+        Anything else is let through.
+    name : str
+        What they are called in the error.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not hasattr(values, "columns"):
+        try:
+            values = np.asarray(values)
+        except ValueError:  # rows of different length
+            return
+        if values.ndim == 0 or values.dtype.kind in "fiub" or not len(values):
+            return
+        values = values.reshape(len(values), -1)
+    if any(is_of_times(dtype) for _, dtype in columns_of(values)):
+        raise ValueError(f"{name} holds dates or durations: make numbers of them, such as seconds.")
+
+
+def refuse_date_objects(y):
+    """Refuse targets that are dates, but NumPy's, which are numbers in their own unit.
+
+    Parameters
+    ----------
+    y : array-like or DataFrame
+
+    Raises
+    ------
+    ValueError
+    """
+    try:
+        y = np.asarray(y)
+    except ValueError:  # rows of different length
+        return
+    if y.dtype.kind == "O":
+        refuse_dates(y, "y")

@@ -9,6 +9,7 @@ import torch
 from sklearn.utils import check_array, check_consistent_length
 
 from ..cells import is_missing, text_as_objects
+from .column_types import refuse_dates
 from .dataset import Dataset
 from .pairs import is_continuous
 from .sources import Mixture, Tables, check_source, usable
@@ -283,6 +284,7 @@ def as_point_sets(datasets):
         which others are left out.
     """
     check_source(datasets)
+    refuse_one_set(datasets, "datasets")
     if isinstance(datasets, Mixture):
         return datasets.read_by(as_point_sets)
     if hasattr(datasets, "draw"):
@@ -292,12 +294,21 @@ def as_point_sets(datasets):
     return Tables(usable(datasets, lambda name: _point_set(str(name), datasets[name])))
 
 
+def refuse_one_set(sets, name):
+    """Refuse an array of points, a DataFrame or a pair (X, y), where many such are wanted."""
+    pair = isinstance(sets, tuple) and [getattr(part, "ndim", None) for part in sets] == [2, 1]
+    if pair or getattr(sets, "ndim", None) == 2:
+        one = "[(X, y)]" if pair else "[X]"
+        raise ValueError(f"{name} are many sets of points: of a single one give a list, {one}.")
+
+
 def _point_set(name, item):
     """A set with its classes, or with one class where there are none, as a Dataset."""
     if isinstance(item, Dataset):
         return item
     X, y, metadata = (*item, None, None)[:3] if isinstance(item, tuple) else (item, None, None)
     try:
+        refuse_dates(X, "it")
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     except ValueError as error:
         raise ValueError(

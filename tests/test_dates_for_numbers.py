@@ -1,0 +1,61 @@
+"""Dates and durations where numbers are wanted: targets, points of mixtures."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_matrix
+
+from sklearn_meta import AmortizedGMM, MANNRegressor, MetaGPRegressor, SetTransformerRegressor
+
+X = np.random.default_rng(0).standard_normal((20, 3))
+DAYS = pd.Series(pd.date_range("2020", periods=20))
+DATES = {
+    "zone": DAYS.dt.tz_localize("UTC"),
+    "objects": DAYS.astype(object),
+    "list": DAYS.dt.date.tolist(),
+    "periods": DAYS.dt.to_period("D"),
+    "durations": (DAYS - DAYS[0]).astype(object),
+    "columns": pd.DataFrame({"a": 1.0, "b": DAYS}),
+}
+
+
+@pytest.mark.parametrize("y", DATES.values(), ids=DATES)
+@pytest.mark.parametrize(
+    "estimator", [MetaGPRegressor(), MANNRegressor(), SetTransformerRegressor(max_epochs=1)]
+)
+def test_targets_that_are_objects_of_dates_are_refused(estimator, y):
+    rows = X[:, :, None] if isinstance(estimator, SetTransformerRegressor) else X
+    with pytest.raises(ValueError, match="y holds dates or durations: make numbers of them"):
+        estimator.fit(rows, y)
+
+
+def test_those_of_a_batch_too():
+    with pytest.raises(ValueError, match="Task 1: y holds dates"):
+        MetaGPRegressor().predict_batch([(X, X[:, 0], X), (X, DAYS.astype(object), X)])
+
+
+@pytest.mark.parametrize("table", [DAYS.to_frame("day"), pd.DataFrame({"a": 1.0, "b": DAYS})])
+def test_points_that_are_dates_are_refused(table):
+    with pytest.raises(ValueError, match="^X holds dates or durations"):
+        AmortizedGMM(2).fit(table)
+    with pytest.raises(ValueError, match="Set 1: X holds dates or durations"):
+        AmortizedGMM(2).fit_batch([X, table])
+    with pytest.warns(UserWarning, match="Set '1' is no set of points.*: it holds dates"):
+        AmortizedGMM(2).meta_fit([X, table], max_steps=1, eval_every=1, verbose=False)
+
+
+def test_a_set_of_another_type_is_named():
+    with pytest.raises(ValueError, match="Set 1: Sparse data was passed"):
+        AmortizedGMM(2).fit_batch([X, csr_matrix(X)])
+
+
+@pytest.mark.parametrize("one", [X, pd.DataFrame(X)], ids=["array", "frame"])
+def test_one_set_is_not_taken_for_many(one):
+    with pytest.raises(ValueError, match=r"of a single one give a list, \[X\]"):
+        AmortizedGMM(2).fit_batch(one)
+    with pytest.raises(ValueError, match=r"of a single one give a list, \[X\]"):
+        AmortizedGMM(2).meta_fit(one)
+    with pytest.raises(ValueError, match=r"of a single one give a list, \[\(X, y\)\]"):
+        AmortizedGMM(2).meta_fit((one, np.arange(20) % 2))
+    assert len(AmortizedGMM(2).fit_batch(np.stack([X, X]))) == 2
+    assert len(AmortizedGMM(2).fit_batch((X, X[:9]))) == 2
