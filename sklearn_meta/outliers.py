@@ -287,6 +287,9 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             for scores in self.score_samples_batch(sets)
         ]
 
+    def _new_encoder(self):
+        return TableEncoder()  # what is far from all else is what it looks for
+
     def _drawn_of(self, rows):
         """At most ``max_samples`` of the rows."""
         n = min(len(rows), self.max_samples)

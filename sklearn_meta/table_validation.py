@@ -196,6 +196,25 @@ def warn_of_strangers(encoder, X):
         )
 
 
+def warn_of_marks(encoder, X):
+    """Warn of columns in which a number marks gaps.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+        Fitted.
+    X : ndarray or DataFrame of shape (n_rows, n_columns)
+    """
+    if encoder.marks_:
+        names = getattr(X, "columns", range(np.shape(X)[1]))
+        told = ", ".join(f"{mark:g} in column {names[j]!r}" for j, mark in encoder.marks_.items())
+        warnings.warn(
+            f"Far from all other values, these are read as missing cells: {told}. Make them NaN; "
+            "what is no gap, but a case of its own, may have a column that says so.",
+            stacklevel=3,
+        )
+
+
 def encode_observed(encoder, X):
     """The same, of a table of which at least one cell is not missing."""
     return check_observed(encode(encoder, X))

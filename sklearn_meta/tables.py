@@ -20,6 +20,7 @@ from .table_validation import (
     encode,
     encode_observed,
     validated_table,
+    warn_of_marks,
     warn_of_strangers,
 )
 from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
@@ -129,10 +130,14 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 stacklevel=4,
             )
 
+    def _new_encoder(self):
+        return TableEncoder(marks=True)
+
     def _store_context(self, X, *, categorical=()):
         """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
         self.learner_ = self._learner()
-        self.encoder_ = TableEncoder().fit(X, categorical=categorical)
+        self.encoder_ = self._new_encoder().fit(X, categorical=categorical)
+        warn_of_marks(self.encoder_, X)
         encoded = encode_observed(self.encoder_, X)
         self.X_ = X.copy()
         if not self.transductive:
@@ -318,7 +323,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 "X_unlabelled must have the column names of X_labelled, in their order."
             )
         tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
-        encoder = TableEncoder().fit(tables[0])
+        encoder = self._new_encoder().fit(tables[0])
         warn_of_strangers(encoder, tables[1])
         if self.transductive:
             encoder = _encoder_of_both(encoder, tables[1], lambda: stack_tables(*tables))
@@ -350,9 +355,9 @@ def _encoder_of_both(encoder, X, stacked):
         Gives both, one below the other.
     """
     known = {*encoder.categorical_, *encoder.unseen_}
-    if not known:
+    if not known and not encoder.marks:
         return encoder
-    both = TableEncoder().fit(
+    both = TableEncoder(marks=encoder.marks).fit(
         stacked(), categorical=encoder.categorical_, numerals=encoder.numerals_
     )
     if set(both.categorical_) - known:

@@ -18,6 +18,7 @@ from .column_types import (
     read_column,
     to_float,
 )
+from .gap_marks import gap_marks
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -38,6 +39,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     declared : bool, default=False
         Whether categories that a dtype category declares count as seen, though no row has them:
         for streams, which may show them later.
+    marks : bool, default=False
+        Whether numbers that mark gaps, such as -9999, are missing cells
+        (:func:`~sklearn_meta.tasks.gap_marks.gap_marks`).
 
     Attributes
     ----------
@@ -47,6 +51,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Positions of the columns of which ``fit`` has seen no cell; of a matrix, none.
     numerals_ : list of int
         Positions of the columns of numbers that were text in ``fit``.
+    marks_ : dict of int to float
+        Numbers that mark gaps, by the positions of their columns.
     times_, durations_ : list of int
         Positions of the columns of dates, times of day or durations, and of these those that are
         not of dates.
@@ -56,10 +62,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     # Of encoders that were pickled before there were such; None: not known.
     unseen_, numerals_, times_, durations_, declared = (), (), None, None, False
+    marks, marks_ = False, {}
 
-    def __init__(self, max_categories=20, *, declared=False):
+    def __init__(self, max_categories=20, *, declared=False, marks=False):
         self.max_categories = max_categories
         self.declared = declared
+        self.marks = marks
 
     def fit(self, X, y=None, *, categorical=(), numerals=()):
         """Find the categorical columns and their categories.
@@ -130,6 +138,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if len(different) < self.max_categories:  # of too many it counts which are rare
                 known = np.array([*different], dtype=object)
             self.encoders_[j] = encoder.fit(known[:, None])
+        self.marks_ = self._marks_in(columns if cells else X) if self.marks else {}
         widths = [len(encoder.get_feature_names_out()) for encoder in self.encoders_.values()]
         self.n_columns_out_ = self.n_features_in_ - len(widths) + sum(widths)
         return self
@@ -161,7 +170,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"{self.n_features_in_} features as input."
             )
         if not self.encoders_ and not self.times_ and _is_matrix(X):
-            return X.astype(np.float64)
+            encoded = X.astype(np.float64)
+            for j in self.marks_:
+                encoded[:, j] = self._without_mark(j, encoded[:, j])
+            return encoded
         blocks, names = [], _names(X)
         for j, (values, dtype) in enumerate(columns_of(X)):
             if j in self.encoders_:  # text even where these rows hold nothing but numbers
@@ -179,8 +191,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 elif j not in self.unseen_:
                     self._check_unit(j, names[j], column, dtype)
                 _refuse_text(column, names[j])
-                blocks.append(column[:, None])
+                blocks.append(self._without_mark(j, column)[:, None])
         return np.hstack([np.empty((len(X), 0)), *blocks])
+
+    def _marks_in(self, columns):
+        """Marks of gaps in columns of numbers, or in a matrix."""
+        if isinstance(columns, np.ndarray):
+            return gap_marks(columns.astype(np.float64))
+        numbers = [j for j, column in enumerate(columns) if column.dtype != object]
+        if not numbers:
+            return {}
+        found = gap_marks(np.column_stack([columns[j] for j in numbers]).astype(np.float64))
+        return {numbers[i]: mark for i, mark in found.items()}
+
+    def _without_mark(self, j, column):
+        """Numbers of the j-th column, NaN where one marks a gap."""
+        return np.where(column == self.marks_[j], np.nan, column) if j in self.marks_ else column
 
     def unseen_categories(self, X):
         """Of a table, names of the columns with a category, or text, that ``fit`` has not seen.
