@@ -19,6 +19,7 @@ from .table_validation import (
     encode,
     table_with_labels,
     validated_table,
+    warn_of_marks,
     warn_of_strangers,
 )
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
@@ -100,7 +101,7 @@ class RowEstimator(MetaEstimator):
         return gen_batches(max(n_rows, 1), int(self.chunk_size))  # it may be numpy's
 
     def _new_encoder(self):
-        return TableEncoder()
+        return TableEncoder(marks=True)
 
     def _rows(self, X, y="no_validation", *, reset):
         """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
@@ -128,6 +129,7 @@ class RowEstimator(MetaEstimator):
         if table:
             if reset:
                 self.encoder_ = self._new_encoder().fit(X)
+                warn_of_marks(self.encoder_, X)
             encoded = encode(self.encoder_, X)
             if has_y and not reset and (unseen := self.encoder_.unseen_categories(X)):
                 warnings.warn(

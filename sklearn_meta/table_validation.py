@@ -207,7 +207,12 @@ def warn_of_marks(encoder, X):
     """
     if encoder.marks_:
         names = getattr(X, "columns", range(np.shape(X)[1]))
-        told = ", ".join(f"{mark:g} in column {names[j]!r}" for j, mark in encoder.marks_.items())
+        marks = sorted(set(encoder.marks_.values()))
+        of = [[names[j] for j, own in encoder.marks_.items() if own == mark] for mark in marks]
+        told = "; ".join(
+            f"{mark:g} in columns {some[:5]}" + f" and {len(some) - 5} others" * (len(some) > 5)
+            for mark, some in zip(marks, of)
+        )
         warnings.warn(
             f"Far from all other values, these are read as missing cells: {told}. Make them NaN; "
             "what is no gap, but a case of its own, may have a column that says so.",

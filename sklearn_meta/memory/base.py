@@ -80,7 +80,8 @@ class OnlineEstimator(RowEstimator):
         )
 
     def _new_encoder(self):
-        return TableEncoder(declared=True)  # of a stream the first rows may show few categories
+        # Of a stream the first rows may show few categories.
+        return TableEncoder(declared=True, marks=True)
 
     def _begin(self, n_columns):
         """An empty state, but for a persistent memory that is of the same network and members."""
