@@ -152,12 +152,15 @@ def fit_jobs(jobs, learner, *, n_init, covariance_type, **settings):
         scikit-learn's estimator with the parameters of each, in standardised units.
     """
     settings["covariance_type"] = covariance_type
-    tries = [
-        fit_once(jobs, learner, first=first, decorrelated=decorrelated, **settings)
-        for first in first_ranks(n_init)
-        for decorrelated in ([False, True] if covariance_type == "full" else [False])
-    ]
-    return [likeliest(fitted) for fitted in zip(*tries)]
+    everything, tries = range(len(jobs)), [[] for _ in jobs]
+    several = [i for i in everything if jobs[i].X.shape[1] > 1 and covariance_type == "full"]
+    for first in first_ranks(n_init):
+        for chosen, decorrelated in ((everything, False), (several, True)):
+            some = [jobs[i] for i in chosen]
+            fitted = fit_once(some, learner, first=first, decorrelated=decorrelated, **settings)
+            for i, mixture in zip(chosen, fitted, strict=True):
+                tries[i].append(mixture)
+    return [likeliest(of_job) for of_job in tries]
 
 
 def likeliest(fitted):
@@ -266,12 +269,12 @@ def decorrelation(x, mask, varied):
 def has_spike(x, mask):
     """Columns of which two neighbouring octiles are equal: many points share a value; (B, D).
 
-    So are the octiles of fewer than nine points.
+    So is every column of fewer than 17 points, whose octiles are neighbours themselves.
     """
     ordered = x.masked_fill(~mask[..., None], math.inf).sort(1).values
     places = torch.arange(9, device=x.device) * (mask.sum(1, keepdim=True) - 1) // 8  # (B, 9)
     octiles = ordered.gather(1, places[..., None].expand(-1, -1, x.shape[2]))
-    return (octiles.diff(dim=1) == 0).any(1)
+    return (octiles.diff(dim=1) == 0).any(1) | (mask.sum(1, keepdim=True) < 17)
 
 
 def groups_of_like_size(jobs, max_cells):

@@ -324,6 +324,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             )
         tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
         encoder = self._new_encoder().fit(tables[0])
+        warn_of_marks(encoder, tables[0])
         warn_of_strangers(encoder, tables[1])
         if self.transductive:
             encoder = _encoder_of_both(encoder, tables[1], lambda: stack_tables(*tables))
@@ -355,13 +356,14 @@ def _encoder_of_both(encoder, X, stacked):
         Gives both, one below the other.
     """
     known = {*encoder.categorical_, *encoder.unseen_}
-    if not known and not encoder.marks:
+    if not known:
         return encoder
-    both = TableEncoder(marks=encoder.marks).fit(
+    both = TableEncoder().fit(
         stacked(), categorical=encoder.categorical_, numerals=encoder.numerals_
     )
     if set(both.categorical_) - known:
         encoder.transform(X)  # which says what was numeric in fit
+    both.marks_ = encoder.marks_
     return both
 
 

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.datasets import load_wine
 
 from sklearn_meta import (
@@ -31,50 +32,56 @@ def marked(mark, share=0.1, seed=0):
 
 @pytest.mark.parametrize("mark", [-9999.0, 99999.0])
 def test_a_far_number_of_several_cells_is_found(mark):
-    assert gap_marks(marked(mark)[0]) == dict.fromkeys(range(13), mark)
+    assert gap_marks(marked(mark)[0]) == dict.fromkeys(range(13), [mark])
 
 
 @pytest.mark.parametrize(
-    "column",
+    "column, marks",
     [
-        [0, 0, 1, 1, 0, 1, 0, 1, 1],
-        [0, 0, 0, 1000, 1000, 1000, 1000, 1000, 1001],
-        [-9999, 3, 1, 4, 1, 5, 9, 2, 6],
-        [-9999, -9999, 3, 1, 4, 1],
-        [-1, -1, 3, 1, 4, 1, 5, 9, 2],
-        [-9999, -9999, -8888, 3, 1, 4, 1, 5, 9],
-        [1, 1, 2, 4, 8, 16, 32, 64, 128],
-        [np.nan] * 9,
-        [7] * 9,
+        ([-9999, -9999, 3, 1, 4, 1, 5, 9], [-9999]),
+        ([999.9, 999.9, 3, 1, 4, 1, 5, 9], [999.9, float(np.float32(999.9))]),
+        ([-1, -1, 1980, 1985, 1990, 1995, 1999], [-1]),
+        ([-9999, -9999, -8888, -8888, 3, 1, 4, 1, 5], [-9999, -8888]),
+        ([-9999, -9999, -8888, 3, 1, 4, 1, 5], [-9999]),
+        ([np.nan, np.inf, 99999, 99999, 3, 1, 4, 1, 5], [99999]),
+        ([0, 0, 0, 0, 100, 101, 102, 103, 104], []),
+        ([0, 0, 1, 1, 0, 1, 0, 1, 1], []),
+        ([999, 999, 999, 5, 5, 5, 5, 5, 6], []),
+        ([-9999, 3, 1, 4, 1, 5, 9, 2, 6], []),
+        ([-9999, -9999, 3, 1, 4, 1], []),
+        ([99, 99, 20, 35, 50, 65, 80], []),
+        ([88, 99, 77, 88, 99, 77, 88, 99], []),
+        ([-1, -1, 3, 1, 4, 1, 5, 9, 2], []),
+        ([np.nan] * 9, []),
+        ([-9999] * 9, []),
     ],
-    ids=["flag", "two", "once", "few", "near", "several", "tail", "empty", "constant"],
 )
-def test_other_numbers_are_none(column):
-    assert gap_marks(np.array(column, dtype=float)[:, None]) == {}
+def test_marks_are_numbers_of_a_kind_far_from_all_others(column, marks):
+    found = gap_marks(np.array(column, dtype=float)[:, None])
+    assert found == ({0: marks} if marks else {})
 
 
 def test_the_mark_of_one_column_is_that_of_others_it_is_far_from():
     rng = np.random.default_rng(0)
     table = np.column_stack([rng.standard_normal((30, 3)), 1e4 * rng.standard_normal(30)])
     table[:3, 1] = table[5, 2] = -9999
-    assert gap_marks(table) == {0: -9999, 1: -9999, 2: -9999}
+    assert gap_marks(table) == {0: [-9999], 1: [-9999], 2: [-9999]}
     assert gap_marks(table[:, [0, 2, 3]]) == {}
     table[9, 0] = -9999
-    assert gap_marks(table[:, [0, 2, 3]]) == {0: -9999, 1: -9999}
+    assert gap_marks(table[:, [0, 2, 3]]) == {0: [-9999], 1: [-9999]}
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(9, 40), st.floats(-3, 3), st.sampled_from([-1, 1]))
-def test_order_and_units_do_not_matter(seed, n_rows, exponent, sign):
+@given(st.integers(0, 2**32 - 1), st.integers(9, 40), st.sampled_from([-999.0, 77.0, 9999.9]))
+def test_the_order_of_rows_and_columns_does_not_matter(seed, n_rows, mark):
     rng = np.random.default_rng(seed)
-    table = rng.standard_normal((n_rows, 3))
-    table[rng.permutation(n_rows)[: n_rows // 4], 1] = rng.choice([-1, 1]) * rng.uniform(10, 100)
+    table = rng.standard_normal((n_rows, 4)) * 10.0 ** rng.integers(-2, 3, 4)
+    table[rng.random(table.shape) < 0.1] = mark
     table[rng.random(table.shape) < 0.1] = np.nan
-    found = gap_marks(table)
-    slope, shift = sign * 10**exponent, rng.standard_normal()
-    moved = table[rng.permutation(n_rows)] * slope + shift
-    assert gap_marks(moved).keys() == found.keys()
-    for j, mark in gap_marks(moved).items():
-        np.testing.assert_allclose(mark, found[j] * slope + shift)
+    columns = rng.permutation(4)
+    found = gap_marks(table[rng.permutation(n_rows)][:, columns])
+    assert {int(columns[j]): marks for j, marks in found.items()} == gap_marks(table)
+    negative = gap_marks(-table)
+    assert negative.keys() == gap_marks(table).keys()
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 60))
@@ -94,11 +101,44 @@ def test_frames_and_matrices_agree():
     np.testing.assert_array_equal(TableEncoder().fit_transform(table), table)
 
 
-def test_a_day_that_marks_gaps():
-    days = pd.Series(pd.date_range("2020", periods=20))
-    days[[3, 7]] = pd.Timestamp("1900-01-01")
-    found = TableEncoder(marks=True).fit_transform(days.to_frame("day"))
-    assert np.flatnonzero(np.isnan(found)).tolist() == [3, 7]
+def test_single_precision_has_the_same_marks():
+    table, gaps = marked(-9999.9)
+    encoder = TableEncoder(marks=True).fit(table.astype(np.float32))
+    for found in (encoder.transform(table), encoder.transform(table.astype(np.float32))):
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(gaps))
+
+
+def test_the_warning_names_the_columns_that_hold_them():
+    table = pd.DataFrame(X[:40], columns=[f"c{i}" for i in range(13)])
+    table.loc[[3, 5], "c4"] = -9999
+    with pytest.warns(UserWarning, match=r"missing cells: -9999 in columns \['c4'\]\. Make"):
+        MetaSemiSupervisedClassifier("prototypes").fit(table, Y[:40])
+    with pytest.warns(UserWarning, match=r"missing cells: -9999 in columns \['c4'\]\. Make"):
+        MetaSemiSupervisedClassifier("prototypes").predict_batch([(table, Y[:40], X[40:])])
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+@pytest.mark.filterwarnings("ignore:Far from all other values")
+def test_other_rows_do_not_change_what_marks_gaps(transductive):
+    table, gaps = marked(-9999.0)
+    classifier = MetaSemiSupervisedClassifier("prototypes", transductive=transductive)
+    classifier.fit(table[:60], Y[:60])
+    for number in (-8888, 1e6):
+        asked, expected = table[60:].copy(), gaps[60:].copy()
+        asked[0] = expected[0] = number
+        found = classifier.predict_proba(asked)
+        reference = clone(classifier).fit(gaps[:60], Y[:60]).predict_proba(expected)
+        np.testing.assert_allclose(found, reference, atol=1e-5)
+
+
+def test_a_number_that_is_no_mark_tells_the_class():
+    """Zeros far from all else may be what matters: a missing cell would tell less of it."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(120) < 0.7).astype(int)
+    told = np.where(y, 100 + rng.normal(0, 3, 120), 0)
+    table = np.column_stack([told, rng.normal(size=(120, 5))])
+    for estimator in (MetaSemiSupervisedClassifier(), MANNClassifier()):
+        assert estimator.fit(table[:40], y[:40]).score(table[40:], y[40:]) > 0.95
 
 
 @pytest.mark.parametrize(
@@ -133,12 +173,14 @@ def test_the_answer_is_that_of_gaps(estimator, transductive):
     assert np.mean(np.round(found) == Y[40:]) > 0.8  # taken for numbers, 0.4
 
 
-def test_in_a_batch_and_of_rows_to_be_predicted():
+@pytest.mark.filterwarnings("ignore:Far from all other values")
+@pytest.mark.parametrize("transductive", [True, False])
+def test_in_a_batch_of_tasks(transductive):
     table, gaps = marked(-9999.0)
-    classifier = MetaSemiSupervisedClassifier("prototypes")
-    (found,) = classifier.predict_batch([(gaps[:20], Y[:20], table[20:])])
-    np.testing.assert_array_equal(found, classifier.fit(gaps[:20], Y[:20]).predict(gaps[20:]))
-    np.testing.assert_array_equal(found, classifier.predict(table[20:]))
+    classifier = MetaSemiSupervisedClassifier("prototypes", transductive=transductive)
+    (found,) = classifier.predict_batch([(table[:40], Y[:40], table[40:])])
+    np.testing.assert_array_equal(found, classifier.fit(gaps[:40], Y[:40]).predict(gaps[40:]))
+    np.testing.assert_array_equal(found, classifier.fit(table[:40], Y[:40]).predict(table[40:]))
 
 
 def test_an_outlier_detector_takes_them_for_outliers():

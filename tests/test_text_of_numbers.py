@@ -13,6 +13,7 @@ from sklearn_meta import (
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
 )
+from sklearn_meta.inspection import EmbeddingDisplay
 from sklearn_meta.model_selection import FewShotSplit
 from sklearn_meta.tasks import TableEncoder
 
@@ -104,6 +105,20 @@ def test_other_estimators_read_a_gap_too(estimator):
     with pytest.warns(UserWarning, match=WARNING):
         found = estimator.predict(table[12:30])
     np.testing.assert_allclose(found, estimator.predict(table[12:30].replace("5+", None)))
+
+
+@pytest.mark.filterwarnings("ignore:Column 'rooms' was text of numbers")
+def test_a_display_of_embeddings_reads_them_as_predict_does():
+    table, y = rooms()
+    classifier = MetaSemiSupervisedClassifier("prototypes").fit(table[:12], y[:12])
+    display = EmbeddingDisplay.from_estimator(classifier, table[12:30], y[12:30])
+    gaps = EmbeddingDisplay.from_estimator(classifier, table[12:30].replace("5+", None), y[12:30])
+    compared = 0
+    for name, value in vars(display).items():
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            np.testing.assert_array_equal(value, getattr(gaps, name))
+            compared += 1
+    assert compared > 1
 
 
 def test_an_outlier_detector_reads_a_gap_too():

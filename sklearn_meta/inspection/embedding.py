@@ -176,10 +176,13 @@ def _embed(estimator, X):
         return rows, z.flatten(1).double().cpu().numpy(), predicted
     X = estimator._table(X)
     if estimator.transductive:
-        encode(estimator._encoder_with(X), X)  # refuses what predict refuses; fit would take it
+        encoder = estimator._encoder_with(X)
+        encode(encoder, X)  # refuses what predict refuses; fit would take it
         # One pass over all rows, as predict makes it: embeddings of two passes do not compare.
         codes = np.concatenate([estimator.y_, np.full(len(X), -1)])
-        return _embed(clone(estimator).fit(stack(estimator.X_, X), codes), None)
+        both = clone(estimator).fit(stack(estimator.X_, X), codes)
+        both.encoder_ = encoder  # as predict reads both
+        return _embed(both, None)
     rows, z, predicted = _embed(estimator, None)
     rows = np.vstack([rows, estimator.encoder_.transform(X)])
     predicted = np.concatenate([predicted, estimator.predict_proba(X).argmax(axis=1)])

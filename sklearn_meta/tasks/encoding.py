@@ -51,7 +51,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Positions of the columns of which ``fit`` has seen no cell; of a matrix, none.
     numerals_ : list of int
         Positions of the columns of numbers that were text in ``fit``.
-    marks_ : dict of int to float
+    marks_ : dict of int to list of float
         Numbers that mark gaps, by the positions of their columns.
     times_, durations_ : list of int
         Positions of the columns of dates, times of day or durations, and of these those that are
@@ -172,7 +172,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if not self.encoders_ and not self.times_ and _is_matrix(X):
             encoded = X.astype(np.float64)
             for j in self.marks_:
-                encoded[:, j] = self._without_mark(j, encoded[:, j])
+                encoded[:, j] = self._without_marks(j, encoded[:, j])
             return encoded
         blocks, names = [], _names(X)
         for j, (values, dtype) in enumerate(columns_of(X)):
@@ -191,22 +191,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 elif j not in self.unseen_:
                     self._check_unit(j, names[j], column, dtype)
                 _refuse_text(column, names[j])
-                blocks.append(self._without_mark(j, column)[:, None])
+                blocks.append(self._without_marks(j, column)[:, None])
         return np.hstack([np.empty((len(X), 0)), *blocks])
 
     def _marks_in(self, columns):
-        """Marks of gaps in columns of numbers, or in a matrix."""
+        """Marks of gaps in columns of numbers, or in a matrix; dates are none."""
         if isinstance(columns, np.ndarray):
             return gap_marks(columns.astype(np.float64))
-        numbers = [j for j, column in enumerate(columns) if column.dtype != object]
+        numbers = [j for j, c in enumerate(columns) if c.dtype != object and j not in self.times_]
         if not numbers:
             return {}
         found = gap_marks(np.column_stack([columns[j] for j in numbers]).astype(np.float64))
-        return {numbers[i]: mark for i, mark in found.items()}
+        return {numbers[i]: marks for i, marks in found.items()}
 
-    def _without_mark(self, j, column):
+    def _without_marks(self, j, column):
         """Numbers of the j-th column, NaN where one marks a gap."""
-        return np.where(column == self.marks_[j], np.nan, column) if j in self.marks_ else column
+        if j not in self.marks_:
+            return column
+        return np.where(np.isin(column, self.marks_[j]), np.nan, column)
 
     def unseen_categories(self, X):
         """Of a table, names of the columns with a category, or text, that ``fit`` has not seen.

@@ -1,20 +1,26 @@
-"""Numbers that mark gaps, such as -9999: several cells hold one, far from all other values."""
+"""Numbers that mark gaps, such as -9999, and are far from all other values."""
 
 import numpy as np
+
+#: What marks gaps: sevens, eights or nines alone, as 99, -9999 or 999.9, and -1, -7, -8, -9.
+_REPEATED = [int(str(digit) * length) for digit in (7, 8, 9) for length in range(2, 8)]
+_PLAIN = [*_REPEATED, *(number / 10 for number in _REPEATED if number > 99)]
+_NUMBERS = np.array([*_PLAIN, *(-number for number in _PLAIN), -1, -7, -8, -9])
+MARKS = np.unique([_NUMBERS, _NUMBERS.astype(np.float32)])
 
 #: How far a mark is from all other values, in units of the width of these.
 FAR = 5
 
-#: Cells, and different values among them, that a column must hold beside a mark.
+#: Cells, and different values among them, that a column must hold beside marks.
 LEAST_CELLS, LEAST_VALUES = 5, 3
 
 
 def gap_marks(X):
-    """The number that marks gaps in each column, if there is one.
+    """The numbers that mark gaps in each column.
 
-    It is farther from all other values of its column than five times the width of these, and stands
-    in several cells of the table, of this column or of others that it is as far from. Of what such
-    a number says, that a cell holds it, a missing cell says the same.
+    They look like marks, stand in several cells of the table, and are farther from all values of
+    their column that do not than five times the width of these. Where one is a mark in a column, it
+    is one in every other that it is as far from, whether or not a cell of that holds it yet.
 
     Parameters
     ----------
@@ -23,34 +29,24 @@ def gap_marks(X):
 
     Returns
     -------
-    dict of int to float
-        Marks by the positions of their columns.
+    dict of int to list of float
+        Marks by the positions of their columns, with what single precision makes of them.
     """
-    if len(X) < LEAST_CELLS + 2 or not X.shape[1]:
+    looks_like_one = np.isin(X, MARKS)
+    if not looks_like_one.any():
         return {}
-    finite = np.isfinite(X)
-    farthest = set()
-    for sign in (1, -1):  # the largest is the least of the negative values
-        values = np.where(finite, sign * X, np.inf)
-        least = values.min(axis=0)
-        farthest |= {sign * value for value in least[_far_from(least, values)].tolist()}
-    marks, values = {}, np.where(finite, X, np.inf)
-    for mark in sorted(farthest):
-        is_far = _far_from(mark, values)
-        if (X[:, is_far] == mark).sum() > 1:
-            marks |= dict.fromkeys(np.flatnonzero(is_far).tolist(), mark)
-    return marks
-
-
-def _far_from(mark, values):
-    """Columns of which all other values, if they are enough, lie far from a number."""
-    others = np.where(values == mark, np.inf, values)
-    low = others.min(axis=0)
-    high = np.where(others < np.inf, others, -np.inf).max(axis=0)
-    with np.errstate(invalid="ignore", over="ignore"):  # of columns without others
-        width = high - low
-        is_far = (width > 0) & ((low - mark > FAR * width) | (mark - high > FAR * width))
-    for j in np.flatnonzero(is_far):
-        rest = others[others[:, j] < np.inf, j]
-        is_far[j] = len(rest) >= LEAST_CELLS and len(np.unique(rest)) >= LEAST_VALUES
-    return is_far
+    others = np.where(looks_like_one | ~np.isfinite(X), np.nan, X)
+    low, high = np.fmin.reduce(others), np.fmax.reduce(others)  # NaN where there is none
+    far = FAR * (high - low)
+    enough = far > 0
+    for j in np.flatnonzero(enough):
+        known = others[~np.isnan(others[:, j]), j]
+        enough[j] = len(known) >= LEAST_CELLS and len(np.unique(known)) >= LEAST_VALUES
+    found = {}
+    for mark in np.unique(X[looks_like_one].astype(np.float32)):
+        is_far = enough & ((low - mark > far) | (mark - high > far))
+        both = MARKS[MARKS.astype(np.float32) == mark].tolist()  # in either precision
+        if np.isin(X[:, is_far], both).sum() > 1:
+            for j in np.flatnonzero(is_far).tolist():
+                found.setdefault(j, []).extend(both)
+    return found
