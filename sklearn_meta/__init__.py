@@ -13,9 +13,9 @@ Modules cite five papers by number:
 - paper 004: J. Chen et al., 2018, Meta-LSTMs.
 """
 
-import os
-import threading
 from importlib import import_module
+
+from .locks import ForkedLock
 
 __version__ = "0.1.0"
 
@@ -37,17 +37,7 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 #: Torch does not bear it that two threads import it from two ends, as first requests to a server.
-_IMPORTING = threading.RLock()
-
-
-def _begin_anew():
-    """A forked child has no thread that would give the lock back."""
-    global _IMPORTING
-    _IMPORTING = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_begin_anew)
+_IMPORTING = ForkedLock()
 
 
 def __getattr__(name):

@@ -1,25 +1,15 @@
 """Randomness that an int decides, whichever of this package's estimators are trained at a time."""
 
 import contextlib
-import os
-import threading
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from .locks import ForkedLock
+
 #: Torch's generator belongs to the process: two threads that seeded it at once would draw by turns.
-_GENERATOR = threading.RLock()
-
-
-def _begin_anew():
-    """A forked child has no thread that would give the lock back."""
-    global _GENERATOR
-    _GENERATOR = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_begin_anew)
+_GENERATOR = ForkedLock()
 
 
 @contextlib.contextmanager
