@@ -48,6 +48,19 @@ def warn_of_numbers(name, different, most):
     )
 
 
+def warn_of_marks(told):
+    """Warn of numbers that mark gaps: a dict of each to the names of the columns that hold it."""
+    listed = "; ".join(
+        f"{mark:g} in columns {names[:5]}" + f" and {len(names) - 5} others" * (len(names) > 5)
+        for mark, names in told.items()
+    )
+    warnings.warn(
+        f"Far from all other values, these are read as missing cells: {listed}. Make them NaN; "
+        "what is no gap, but a case of its own, may have a column that says so.",
+        stacklevel=4,
+    )
+
+
 def text_as_objects(values):
     """A list that holds text as an array of objects; anything else as it is.
 

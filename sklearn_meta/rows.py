@@ -19,7 +19,6 @@ from .table_validation import (
     encode,
     table_with_labels,
     validated_table,
-    warn_of_marks,
     warn_of_strangers,
 )
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
@@ -129,7 +128,6 @@ class RowEstimator(MetaEstimator):
         if table:
             if reset:
                 self.encoder_ = self._new_encoder().fit(X)
-                warn_of_marks(self.encoder_, X)
             encoded = encode(self.encoder_, X)
             if has_y and not reset and (unseen := self.encoder_.unseen_categories(X)):
                 warnings.warn(

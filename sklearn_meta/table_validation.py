@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from .cells import in_pandas, is_missing, text_as_objects
-from .tasks.column_types import columns_of, refuse_date_objects, to_float
+from .tasks.column_types import refuse_date_objects
 
 
 def check_classes(y):
@@ -194,33 +194,6 @@ def warn_of_strangers(encoder, X):
             "before rows are divided.",
             stacklevel=2,
         )
-
-
-def warn_of_marks(encoder, X):
-    """Warn of numbers that mark gaps, and of the columns that hold them.
-
-    Parameters
-    ----------
-    encoder : TableEncoder
-        Fitted on X.
-    X : ndarray or DataFrame of shape (n_rows, n_columns)
-    """
-    if not encoder.marks_:
-        return
-    names, told = getattr(X, "columns", range(np.shape(X)[1])), {}
-    for j, (values, _) in enumerate(columns_of(X)):
-        for mark in encoder.marks_.get(j, ()):
-            if (to_float(values) == mark).any():
-                told.setdefault(mark, []).append(names[j])
-    listed = "; ".join(
-        f"{mark:g} in columns {some[:5]}" + f" and {len(some) - 5} others" * (len(some) > 5)
-        for mark, some in told.items()
-    )
-    warnings.warn(
-        f"Far from all other values, these are read as missing cells: {listed}. Make them NaN; "
-        "what is no gap, but a case of its own, may have a column that says so.",
-        stacklevel=3,
-    )
 
 
 def encode_observed(encoder, X):

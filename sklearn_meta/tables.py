@@ -20,7 +20,6 @@ from .table_validation import (
     encode,
     encode_observed,
     validated_table,
-    warn_of_marks,
     warn_of_strangers,
 )
 from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
@@ -137,7 +136,6 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
         self.learner_ = self._learner()
         self.encoder_ = self._new_encoder().fit(X, categorical=categorical)
-        warn_of_marks(self.encoder_, X)
         encoded = encode_observed(self.encoder_, X)
         self.X_ = X.copy()
         if not self.transductive:
@@ -324,7 +322,6 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             )
         tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
         encoder = self._new_encoder().fit(tables[0])
-        warn_of_marks(encoder, tables[0])
         warn_of_strangers(encoder, tables[1])
         if self.transductive:
             encoder = _encoder_of_both(encoder, tables[1], lambda: stack_tables(*tables))

@@ -106,6 +106,13 @@ def is_numeric(column):
     return True
 
 
+def first_text(column):
+    """The first cell of a column of :func:`read_column` that is text of no number, or None."""
+    if column.dtype != object:
+        return None
+    return next((cell for cell in column if not is_numeric([cell])), None)
+
+
 def has_text(column):
     """Whether any cell of an array is text, be it of a number."""
     return column.dtype == object and any(isinstance(cell, str) for cell in column)

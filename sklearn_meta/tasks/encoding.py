@@ -5,10 +5,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from ..cells import concat_frames, warn_of_numbers
+from ..cells import concat_frames, warn_of_marks, warn_of_numbers
 from .column_types import (
     as_text,
     columns_of,
+    first_text,
     has_text,
     is_categorical,
     is_empty,
@@ -98,6 +99,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         UserWarning
             If a column of text, not of dtype category, has more than ``max_categories`` of them,
             and most look like numbers or dates: a single "?" makes text of a column of numbers.
+            If ``marks`` are sought and found.
         """
         cells = list(columns_of(X)) if categorical or not _is_matrix(X) else []
         for j, (column, dtype) in enumerate(cells):
@@ -138,7 +140,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if len(different) < self.max_categories:  # of too many it counts which are rare
                 known = np.array([*different], dtype=object)
             self.encoders_[j] = encoder.fit(known[:, None])
-        self.marks_ = self._marks_in(columns if cells else X) if self.marks else {}
+        self.marks_ = self._find_marks(columns if cells else X.T, names) if self.marks else {}
         widths = [len(encoder.get_feature_names_out()) for encoder in self.encoders_.values()]
         self.n_columns_out_ = self.n_features_in_ - len(widths) + sum(widths)
         return self
@@ -194,14 +196,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 blocks.append(self._without_marks(j, column)[:, None])
         return np.hstack([np.empty((len(X), 0)), *blocks])
 
-    def _marks_in(self, columns):
-        """Marks of gaps in columns of numbers, or in a matrix; dates are none."""
-        if isinstance(columns, np.ndarray):
-            return gap_marks(columns.astype(np.float64))
+    def _find_marks(self, columns, names):
+        """Marks of gaps in columns of numbers; dates are none."""
         numbers = [j for j, c in enumerate(columns) if c.dtype != object and j not in self.times_]
         if not numbers:
             return {}
-        found = gap_marks(np.column_stack([columns[j] for j in numbers]).astype(np.float64))
+        table = np.column_stack([columns[j] for j in numbers]).astype(np.float64)
+        found, told = gap_marks(table), {}
+        for i, marks in found.items():
+            for mark in marks:
+                if (table[:, i] == mark).any():
+                    told.setdefault(mark, []).append(names[numbers[i]])
+        if told:
+            warn_of_marks(told)
         return {numbers[i]: marks for i, marks in found.items()}
 
     def _without_marks(self, j, column):
@@ -238,9 +245,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         names = _names(X)
         for j, (values, dtype) in enumerate(columns_of(X)) if self.numerals_ else ():
-            if j in self.numerals_ and (column := read_column(values, dtype)).dtype == object:
-                others = (cell for cell in column if not is_numeric([cell]))
-                yield from ((names[j], cell) for cell in [*others][:1])
+            if j in self.numerals_:
+                text = first_text(read_column(values, dtype))
+                if text is not None:
+                    yield names[j], text
 
     def categories_of(self, X):
         """What each column of categories holds, beside what ``fit`` has seen of it.
@@ -325,8 +333,8 @@ def _changed(name, before, now):
 
 def _refuse_text(column, name):
     if column.dtype == object:
-        cell = next(cell for cell in column if not is_numeric(np.array([cell], dtype=object)))
         raise ValueError(
             f"Column {name!r} was numeric in fit and holds text now: could not convert string to "
-            f"float: {cell!r}. Convert it before both, by pandas.to_numeric or astype('category')."
+            f"float: {first_text(column)!r}. Convert it before both, by pandas.to_numeric or "
+            "astype('category')."
         )
