@@ -1,6 +1,5 @@
 """Mixtures of many sets of points at once: units, padded batches, and the way back."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -153,9 +152,10 @@ def fit_jobs(jobs, learner, *, n_init, covariance_type, **settings):
     """
     settings["covariance_type"] = covariance_type
     everything, tries = range(len(jobs)), [[] for _ in jobs]
-    several = [i for i in everything if jobs[i].X.shape[1] > 1 and covariance_type == "full"]
+    full = covariance_type == "full"
+    correlated = [i for i in everything if full and may_be_decorrelated(jobs[i])]
     for first in first_ranks(n_init):
-        for chosen, decorrelated in ((everything, False), (several, True)):
+        for chosen, decorrelated in ((everything, False), (correlated, True)):
             some = [jobs[i] for i in chosen]
             fitted = fit_once(some, learner, first=first, decorrelated=decorrelated, **settings)
             for i, mixture in zip(chosen, fitted, strict=True):
@@ -226,6 +226,28 @@ def fit_once(jobs, learner, *, first, decorrelated, covariance_type, refine_step
     return fitted
 
 
+def may_be_decorrelated(job):
+    """Whether the columns of a set that vary are several, and have no spike.
+
+    A spike, a value that many points share, would be blurred by other columns until it looks like a
+    component: two neighbouring octiles are equal. Of fewer than 17 points, whose octiles are
+    neighbours themselves, that is not known.
+
+    Parameters
+    ----------
+    job : Job
+
+    Returns
+    -------
+    bool
+    """
+    X = job.X[:, ~job.units.constant]
+    if X.shape[1] < 2 or len(X) < 17:
+        return False
+    octiles = np.sort(X, axis=0)[np.arange(9) * (len(X) - 1) // 8]
+    return bool((np.diff(octiles, axis=0) > 0).all())
+
+
 def decorrelation(x, mask, varied):
     """Matrices that make the covariance of points the identity, and those that lead back.
 
@@ -239,8 +261,7 @@ def decorrelation(x, mask, varied):
         Each column has zero mean and unit variance over the points of its set. Zero at padding.
     mask : bool tensor of shape (B, N)
     varied : bool tensor of shape (B, D)
-        Columns to be read; the others stay as they are. All of them do where one to be read has a
-        spike: blurred by the others it would look like a component.
+        Columns to be read; the others stay as they are.
 
     Returns
     -------
@@ -259,22 +280,10 @@ def decorrelation(x, mask, varied):
     error = (squares - covariance.square().sum((1, 2), keepdim=True)) / count
     distance = (covariance - identity).square().sum((1, 2), keepdim=True)
     share = (error / distance.clamp(min=torch.finfo(x.dtype).tiny)).clamp(0, 1)
-    share = share.masked_fill((has_spike(x, mask) & varied).any(1)[:, None, None], 1)
     shrunk = torch.lerp(covariance, identity, share)
     values, vectors = torch.linalg.eigh(shrunk + torch.diag_embed((~varied).to(x.dtype)))
     root = values.clamp(min=FLOOR).sqrt()[:, None]
     return vectors / root @ vectors.mT, vectors * root @ vectors.mT
-
-
-def has_spike(x, mask):
-    """Columns of which two neighbouring octiles are equal: many points share a value; (B, D).
-
-    So is every column of fewer than 17 points, whose octiles are neighbours themselves.
-    """
-    ordered = x.masked_fill(~mask[..., None], math.inf).sort(1).values
-    places = torch.arange(9, device=x.device) * (mask.sum(1, keepdim=True) - 1) // 8  # (B, 9)
-    octiles = ordered.gather(1, places[..., None].expand(-1, -1, x.shape[2]))
-    return (octiles.diff(dim=1) == 0).any(1) | (mask.sum(1, keepdim=True) < 17)
 
 
 def groups_of_like_size(jobs, max_cells):

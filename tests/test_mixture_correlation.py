@@ -13,7 +13,7 @@ from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 
 from sklearn_meta import AmortizedGMM
-from sklearn_meta.mixture_jobs import decorrelation
+from sklearn_meta.mixture_jobs import Job, Units, decorrelation, may_be_decorrelated
 
 
 def standardised(rng, n_samples, n_columns):
@@ -23,12 +23,17 @@ def standardised(rng, n_samples, n_columns):
 
 
 def decorrelated(X, n_padded=0, varied=True):
-    """The two matrices of one set, of which some rows are padding and some columns are not read."""
+    """The two matrices by which one set is read once more, as part of a padded batch.
+
+    They are the identity where it is not; some columns may be constant.
+    """
     n, d = X.shape
+    varied = np.broadcast_to(varied, (1, d)).copy()
+    if not may_be_decorrelated(Job(X, Units(np.zeros(d), np.ones(d), ~varied[0]), 1)):
+        return np.eye(d), np.eye(d)
     x = torch.from_numpy(np.vstack([X, np.zeros((n_padded, d))]))[None]
     mask = torch.arange(n + n_padded)[None] < n
-    varied = torch.from_numpy(np.broadcast_to(varied, (1, d)).copy())
-    return [matrix[0].numpy() for matrix in decorrelation(x, mask, varied)]
+    return [matrix[0].numpy() for matrix in decorrelation(x, mask, torch.from_numpy(varied))]
 
 
 @given(st.integers(17, 40), st.integers(1, 12), st.integers(0, 5), st.integers(0, 2**32 - 1))
