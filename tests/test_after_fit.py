@@ -28,7 +28,7 @@ from sklearn_meta.backbones import VSA
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.inspection import EmbeddingDisplay
 from sklearn_meta.learner import Learner
-from sklearn_meta.memory.base import _each
+from sklearn_meta.memory.base import _of_tensors
 from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
 from sklearn_meta.weights import load_learner
 
@@ -329,7 +329,7 @@ def test_a_memory_is_pickled_on_the_cpu(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: moved.append(tensor) or tensor)
     stream.__getstate__()
     tensors = []
-    _each(stream._state, tensors.append)
+    _of_tensors(stream._reading, tensors.append)
     assert len(tensors) > 3 and all(any(one is it for it in moved) for one in tensors)
 
 

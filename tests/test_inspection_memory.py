@@ -230,7 +230,7 @@ def test_trace_is_the_memory_after_each_row(stream, kind, member):
     display = MemoryDisplay.from_estimator(network(kind), X, y, member=member)
     again = network(kind)
     for t in range(len(y)):
-        memory = again.partial_fit(X[t : t + 1], y[t : t + 1])._state.memory
+        memory = again.partial_fit(X[t : t + 1], y[t : t + 1])._reading.state.memory
         assert_array_equal(display.write_weights[t], memory.write_weights[member].sum(0))
         assert_array_equal(display.read_weights[t], memory.read_weights[member].mean(0))
 

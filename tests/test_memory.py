@@ -101,13 +101,14 @@ EVERY = [classifier, lambda **p: classifier("string", **p), regressor]
 def test_presented_in_pieces_is_fitted_at_once_to_the_bit(make, stream, data):
     X, y, new = stream
     cuts = sorted(data.draw(st.sets(st.integers(1, len(X) - 1), max_size=3)))
-    whole = make(shuffle=False).fit(X, y)
-    pieces = make()
+    window = {"window_size": data.draw(st.sampled_from([None, 1, 2, 5, 125]))}
+    whole = make(shuffle=False, **window).fit(X, y)
+    pieces = make(**window)
     for part in np.split(np.arange(len(X)), cuts):
         pieces.partial_fit(X[part], y[part])
     assert_array_equal(answers(whole, new), answers(pieces, new))
     assert whole.n_samples_seen_ == pieces.n_samples_seen_ == len(X)
-    row_by_row = make()
+    row_by_row = make(**window)
     for i in range(len(X)):
         row_by_row.predict_online(X[i : i + 1], y[i : i + 1])
     assert_array_equal(answers(whole, new), answers(row_by_row, new))
@@ -131,18 +132,19 @@ def test_predictions_change_nothing_and_do_not_depend_on_each_other(make, stream
 
 
 @few_streams
-@given(stream=streams())
-def test_online_predictions_are_those_before_each_row(stream):
+@given(stream=streams(), window=st.sampled_from([1, 3, 125]))
+def test_online_predictions_are_those_before_each_row(stream, window):
     X, y, _ = stream
-    online = classifier(dtype="float64")
+    online = classifier(dtype="float64", window_size=window)
     found = online.predict_online(X, y)
-    stepwise = classifier(dtype="float64")
+    stepwise = classifier(dtype="float64", window_size=window)
     stepwise.partial_fit(X[:1], y[:1], classes=np.unique(y))
     for i in range(1, len(X)):
         assert stepwise.predict(X[i : i + 1])[0] == found[i]
         stepwise.partial_fit(X[i : i + 1], y[i : i + 1])
     half = len(X) // 2
-    begun = classifier(dtype="float64").partial_fit(X[:half], y[:half], classes=np.unique(y))
+    begun = classifier(dtype="float64", window_size=window)
+    begun.partial_fit(X[:half], y[:half], classes=np.unique(y))
     assert_array_equal(begun.predict_online(X[half:], y[half:]), found[half:])
 
 
@@ -237,7 +239,7 @@ def test_a_target_is_shown_as_meta_training_shows_it():
     stream, shown = regressor(), []
     for i in order:
         stream.partial_fit(X[[i]], y[[i]])
-        shown.append(stream._previous[:, 0])
+        shown.append(stream._reading.previous[:, 0])
     found = torch.stack(shown).numpy()
     sign = np.sign(found[1, 0] * sequence.shown[1])  # it turns half of the sequences round
     assert_allclose(found, sign * sequence.shown[:, None].repeat(2, 1), rtol=1e-5, atol=1e-6)
@@ -266,7 +268,7 @@ def test_a_target_is_shown_as_it_is_to_a_network_of_vectors():
     stream, shown = regressor("vectors"), []
     for i in range(5):
         stream.partial_fit(X[[i]], y[[i]])
-        shown.append(stream._previous[:, 0, 0].numpy())
+        shown.append(stream._reading.previous[:, 0, 0].numpy())
     assert_allclose(shown, np.stack([y, y], 1), rtol=1e-6)
 
 
@@ -355,9 +357,9 @@ def test_what_a_fit_that_wipes_wrote_does_not_persist():
 def test_memory_does_not_grow_with_the_rows():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 3)), rng.integers(0, 3, 400)
-    estimator = classifier(n_estimators=1).partial_fit(X[:50], y[:50])
+    estimator = classifier(n_estimators=1).partial_fit(X[:130], y[:130])
     size = len(pickle.dumps(estimator))
-    estimator.partial_fit(X[50:], y[50:])
+    estimator.partial_fit(X[130:], y[130:])
     assert estimator.n_samples_seen_ == 400
     assert abs(len(pickle.dumps(estimator)) - size) < 50
     assert np.isfinite(estimator.predict_proba(X[:5])).all()

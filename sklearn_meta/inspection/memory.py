@@ -74,7 +74,8 @@ class MemoryDisplay:
     def from_estimator(cls, estimator, X, y, *, member=0, min_write=0.1, ax=None, **kwargs):
         """Make and draw a display of rows that a fresh clone of an estimator reads.
 
-        The estimator itself is left as it is.
+        The estimator itself is left as it is. One memory reads all rows, whatever ``window_size``
+        is.
 
         Parameters
         ----------
@@ -180,7 +181,7 @@ class MemoryDisplay:
 
 def _replay(estimator, X, y, member):
     """Write weights and read weights of a member, (n_rows, n_slots) each, while it reads rows."""
-    replay = clone(estimator)
+    replay = clone(estimator).set_params(window_size=None)
     # The very one that partial_fit will use, and nobody else: threads may be at work.
     replay.learner_ = copy.deepcopy(replay._learner())
     access = replay._module(replay.learner_).backbone.access

@@ -44,6 +44,10 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     shuffle : bool, default=True
         Whether ``fit`` presents the rows in random orders. Otherwise, and always in
         ``partial_fit``, they come in the order that they are in.
+    window_size : int, default=125
+        Rows of which a memory knows, or up to twice as many: behind each ``window_size`` of a
+        stream an empty one begins to read, which answers after as many more. If shuffled, ``fit``
+        shows each member that many, drawn at random. None, or a persistent memory, is all rows.
     memory : {"wipe", "persistent"}, default="wipe"
         Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
         (section 4.2.1 of paper 002) that was persistent, too, with the same network, dtype, members
@@ -62,7 +66,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     classes_ : ndarray of shape (n_classes,)
         Labels that were presented or declared, sorted.
     n_samples_seen_ : int
-        Rows that were presented.
+        Rows that ``fit`` and ``partial_fit`` were given.
     encoder_ : TableEncoder
         Makes numbers of the columns of tables, as the first rows had them; absent where rows
         are read as they are.
@@ -106,6 +110,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         label_encoding=None,
         n_estimators=8,
         shuffle=True,
+        window_size=125,
         memory="wipe",
         chunk_size=256,
         device="auto",
@@ -116,6 +121,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         self.label_encoding = label_encoding
         self.n_estimators = n_estimators
         self.shuffle = shuffle
+        self.window_size = window_size
         self.memory = memory
         self.chunk_size = chunk_size
         self.device = device
@@ -153,7 +159,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         slots, labels = self._with_labels(y, {}, ())
         self._begin(X.shape[1])
         orders = self._orders(len(y))
-        self._present(X[orders], self._words_of(slots[orders]), **labels)
+        words = self._words_of(slots[orders]).numpy()
+        self._present(X[orders], words, n_samples_seen_=len(y), **labels)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -332,7 +339,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         if reset:
             self._begin(X.shape[1])
         n = self._settings.n_members
-        words = self._words_of(np.tile(slots, (n, 1)))
+        words = self._words_of(np.tile(slots, (n, 1))).numpy()
         return self._present(np.repeat(X[None], n, 0), words, **labels), slots
 
     def _with_labels(self, y, known, declared):

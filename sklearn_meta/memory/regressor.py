@@ -6,7 +6,7 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from ..tasks import ProjectedColumns, TargetSequences, Vectors
-from ..tasks.running import Moments, last, moments_as_they_are, power_of_two, standardise
+from ..tasks.running import Moments, moments_as_they_are, power_of_two, standardise
 from .base import OnlineEstimator
 
 
@@ -26,6 +26,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
     shuffle : bool, default=True
         Whether ``fit`` presents the rows in random orders. Otherwise, and always in
         ``partial_fit``, they come in the order that they are in.
+    window_size : int, default=125
+        Rows by which a memory answers, as of :class:`MANNClassifier`; None: all.
     memory : {"wipe", "persistent"}, default="wipe"
         Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
         with the same network, dtype, members and ``random_state``, an int.
@@ -41,7 +43,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
     Attributes
     ----------
     n_samples_seen_ : int
-        Rows that were presented.
+        Rows that ``fit`` and ``partial_fit`` were given.
     encoder_ : TableEncoder
         Makes numbers of the columns of tables, as the first rows had them; absent where rows
         are read as they are.
@@ -104,9 +106,9 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             If rows have another length than the network reads, or a value is infinite.
         """
         X, y = self._rows(X, y, reset=True)
-        self._start(X)
+        self._begin(X.shape[1])
         orders = self._orders(len(y))
-        self._learn(X[orders], y[orders])
+        self._present(X[orders], y[orders][..., None], n_samples_seen_=len(y))
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -173,8 +175,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         """
         check_is_fitted(self)
         outputs = self._ask(self._rows(X, reset=False)[0])
-        units = Moments(*(array[:, None] for array in self._target_moments))
-        mean, std = self._together(outputs, units)
+        units = Moments(*(part[: len(outputs), None] for part in self._reading.targets))
+        mean, std = _together(self._in_units(outputs, units))
         return (mean, std) if return_std else mean
 
     def meta_fit(
@@ -239,48 +241,46 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             **settings,
         )
 
-    def _start(self, X):
-        self._begin(X.shape[1])
-        self._target_moments = Moments.empty((self._settings.n_members, 1))
-
     def _go_on(self, X, y):
         reset = not self.__sklearn_is_fitted__()
         X, y = self._rows(X, y, reset=reset)
         if reset:
-            self._start(X)
+            self._begin(X.shape[1])
         n = self._settings.n_members
-        return self._learn(*(np.repeat(a[None], n, 0) for a in (X, y)))
+        return _together(self._present(*(np.repeat(a[None], n, 0) for a in (X, y[:, None]))))
 
-    def _learn(self, X, y):
-        """Present rows (E, n_rows, n_columns) and targets (E, n_rows): what was predicted."""
-        y = y[..., None]
-        moments = moments_as_they_are(y, self._target_moments)
-        before = Moments(
-            moments.origin,
-            *(
-                np.concatenate([old[:, None], new[:, :-1]], 1)
-                for old, new in zip(self._target_moments[1:], moments[1:], strict=True)
-            ),
-        )
-        shown = standardise(y, moments) if self.learner_.inputs == "tables" else y
-        outputs = self._present(X, torch.from_numpy(shown), _target_moments=last(moments))
-        return self._together(outputs, before)
+    def _shown(self, y, targets):
+        moments = moments_as_they_are(y, targets)
+        return torch.from_numpy(standardise(y, moments) if self._has_units else y), moments
+
+    def _answered(self, outputs, before, after):
+        sums = zip(before[1:], after[1:], strict=True)
+        sums = (np.concatenate([old[:, None], new[:, :-1]], 1) for old, new in sums)
+        return self._in_units(outputs, Moments(*(p[: len(outputs)] for p in (after.origin, *sums))))
+
+    @property
+    def _has_units(self):
+        """Whether targets are standardised: those of a network of vectors are as they are."""
+        return self.learner_.inputs == "tables"
 
     @torch.inference_mode()
-    def _together(self, outputs, moments):
-        """Mean and deviation of the mixture of all members' Gaussians, in the units of y.
+    def _in_units(self, outputs, moments):
+        """Means and deviations of outputs (E, n_rows, 2) in the units of y, in their place.
 
-        Parameters
-        ----------
-        outputs : tensor of shape (E, n_rows, 2)
-        moments : Moments
-            Arrays (E, n_rows or 1, 1): of the targets before each row.
+        ``moments`` are of the targets before each row: arrays (E, n_rows or 1, 1).
         """
-        means, deviations = (part.numpy() for part in self.learner_.head.moments(outputs))
-        if self.learner_.inputs == "tables":
-            scale = np.where(moments.scale > 0, moments.scale, 1)[..., 0]
-            means, deviations = means * scale + moments.mean[..., 0], deviations * scale
-        mean = means.mean(0)
-        parts = np.stack([deviations, means - mean])
-        unit = power_of_two(np.abs(parts).max((0, 1)))  # squares of targets may be beyond float64
-        return mean, np.sqrt(((parts / unit) ** 2).sum(0).mean(0)) * unit
+        means, deviations = self.learner_.head.moments(outputs)
+        if self._has_units:
+            mean, scale = (torch.from_numpy(p[..., 0]) for p in (moments.mean, moments.scale))
+            scale = scale.where(scale > 0, 1)
+            means, deviations = means * scale + mean, deviations * scale
+        return torch.stack([means, deviations], 2)
+
+
+def _together(answers):
+    """Mean and deviation of the mixture of all members' Gaussians, (E, n_rows, 2)."""
+    means, deviations = np.moveaxis(answers.numpy(), 2, 0)
+    mean = means.mean(0)
+    parts = np.stack([deviations, means - mean])
+    unit = power_of_two(np.abs(parts).max((0, 1)))  # squares of targets may be beyond float64
+    return mean, np.sqrt(((parts / unit) ** 2).sum(0).mean(0)) * unit
