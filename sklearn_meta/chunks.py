@@ -2,18 +2,22 @@
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 
 from .tasks.dataset import Task
 
 
-def chunks_of(n_rows, chunk_size):
-    """Rows that are read together, drawn at random, the same for each call.
+def chunks_of(rows, chunk_size):
+    """Rows that are read together: each chunk has some of every kind, whatever their order.
 
-    Of a table that is sorted by class or by day a chunk would else have rows of one alone.
+    Rows are sorted by the sum of the ranks of their cells, each among those of its column, and
+    dealt out like cards. So it is the rows that decide who reads whom, and no matter how they, or
+    their columns, come.
 
     Parameters
     ----------
-    n_rows : int
+    rows : ndarray of shape (n_rows, n_columns)
+        NaN where nothing is observed.
     chunk_size : int
         Rows of a chunk at most: all have as many, or one less.
 
@@ -22,9 +26,21 @@ def chunks_of(n_rows, chunk_size):
     list of int arrays
         One at least: places of the rows of each chunk, in their order.
     """
-    n_chunks = max(-(-n_rows // int(chunk_size)), 1)  # numpy's small integers would overflow
-    drawn = np.random.default_rng(0).permutation(n_rows)
-    return [np.sort(some) for some in np.array_split(drawn, n_chunks)]
+    n_chunks = max(-(-len(rows) // int(chunk_size)), 1)  # numpy's small integers would overflow
+    if n_chunks == 1:
+        return [np.arange(len(rows))]
+    order = np.lexsort(_kinds(rows))
+    return [np.sort(order[start::n_chunks]) for start in range(n_chunks)]
+
+
+def _kinds(rows):
+    """Two numbers of each row, exact whatever the order of the columns, by which to sort them."""
+    ranks = np.zeros(rows.shape)
+    for column, of_column in zip(rows.T, ranks.T):
+        observed = ~np.isnan(column)
+        seen = rankdata(column[observed])
+        of_column[observed] = 2 * seen - (len(seen) + 1)  # whole numbers, and gaps in the middle
+    return (ranks**2).sum(1), ranks.sum(1)
 
 
 def in_chunks(task, n_context, chunk_size):
@@ -43,7 +59,7 @@ def in_chunks(task, n_context, chunk_size):
     places : list of int arrays
         Those of their rows behind the context, of :func:`chunks_of`.
     """
-    places = chunks_of(len(task.y) - n_context, chunk_size)
+    places = chunks_of(task.X[n_context:], chunk_size)
 
     def chunk(some):
         rows = np.r_[:n_context, n_context + some]

@@ -1,6 +1,7 @@
 """What estimators share whose network reads rows of one fixed length."""
 
 import warnings
+from inspect import signature
 from numbers import Integral
 
 import numpy as np
@@ -23,6 +24,7 @@ from .table_validation import (
 )
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
 from .tasks.column_types import refuse_date_objects
+from .training import meta_train
 
 #: ``inputs`` of learners whose rows are pixels.
 PICTURES = ("images", "pixels")
@@ -94,6 +96,15 @@ class RowEstimator(MetaEstimator):
             elif learner.inputs in PICTURES:
                 _check_pictures(dataset, learner)
         return sources
+
+    def _meta_train(self, *args, **settings):
+        """As of all estimators, where ``settings`` are those that ``meta_fit`` has no names for."""
+        taken = signature(meta_train).parameters.keys() - {"device", "random_state", "start"}
+        for unknown in settings.keys() - taken:
+            raise TypeError(
+                f"{type(self).__name__}.meta_fit() got an unexpected keyword argument {unknown!r}"
+            )
+        return super()._meta_train(*args, **settings)
 
     def _chunks(self, n_rows):
         """Slices of the rows that are read at a time; one, if there is none."""
@@ -167,6 +178,11 @@ def _are_pixels(X):
 def check_pixels(X, n_channels=1):
     """Refuse other values, such as bytes, which a network of pixels has never seen."""
     if _are_pixels(X):
+        if 0 < X.max() < FAINTEST:
+            raise ValueError(
+                f"Pixels are in [0, 1], and the brightest of all is {X.max():g}: have they been "
+                "divided by 255 twice?"
+            )
         return
     got = f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}"
     if n_channels == 1:

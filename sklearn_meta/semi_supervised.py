@@ -14,6 +14,10 @@ from .heads import HEADS
 from .table_validation import as_cells, check_classes, check_dense, table_with_labels
 from .tables import OUTPUTS, TableEstimator
 
+#: Rows of ``predict`` that are read together at most; and for each class, as meta-training has
+#: them: a network that is shown more at a time answers worse, the fewer labels there are.
+MOST_TOGETHER, OF_EACH_CLASS = 1000, 20
+
 
 class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     """Classifier that already knows how to learn from few labelled and many unlabelled rows.
@@ -43,10 +47,12 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Whether the rows given to ``predict`` act as unlabelled data for each other. If False,
         every row is predicted from the context of ``fit`` alone, so its answer does not depend
         on the rows beside it, the context is encoded once, and time is linear in the rows.
-    chunk_size : int, default=1000
-        Rows of ``predict`` read at a time at most, which bounds memory. In transductive mode the
-        rows of a chunk, drawn at random, always the same, see each other and the context, which is
-        read with each: all labelled rows of ``fit`` and at most 1,000 unlabelled ones, so drawn.
+    chunk_size : int, default=None
+        Rows of ``predict`` read at a time at most. In transductive mode those of a chunk see each
+        other and the context, which is read with each: all labelled rows of ``fit`` and at most
+        1,000 unlabelled ones. None is 20 for each class, as meta-training has, or half as many as
+        there are labelled rows, if these are more, and 1,000 at most: of more unlabelled rows than
+        that, answers are worse. Otherwise, and in any case of more, 1,000.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
@@ -114,7 +120,27 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     _parameter_constraints = {
         **TableEstimator._parameter_constraints,
         "head": [StrOptions(set(HEADS["classification"])), None],
+        "chunk_size": [*TableEstimator._parameter_constraints["chunk_size"], None],
     }
+
+    def __init__(
+        self,
+        backbone="default",
+        *,
+        head=None,
+        transductive=True,
+        chunk_size=None,
+        device="auto",
+        dtype="float32",
+        random_state=None,
+    ):
+        self.backbone = backbone
+        self.head = head
+        self.transductive = transductive
+        self.chunk_size = chunk_size
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
@@ -291,6 +317,14 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     def _context_labels(self):
         return self.y_, len(self.classes_)
+
+    def _rows_together(self, y, n_classes):
+        if self.chunk_size is not None:
+            return self.chunk_size
+        if not self.transductive:
+            return MOST_TOGETHER
+        # Half of many labelled rows: each chunk reads them again.
+        return min(max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2), MOST_TOGETHER)
 
     def _small_labels(self, y):
         is_vector = getattr(y, "ndim", 0) == 1

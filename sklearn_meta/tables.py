@@ -203,11 +203,15 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _read_together(self, X, encoder, which):
         """Transductive mode: the rows of a chunk and the context read each other."""
-        n_context = len(self._rows_read())
-        chunks, places = in_chunks(self._task_with(X, encoder), n_context, self.chunk_size)
+        n_context, size = len(self._rows_read()), self._rows_together(*self._context_labels())
+        chunks, places = in_chunks(self._task_with(X, encoder), n_context, size)
         # Copied: a view would keep what was found of the context as often as there are chunks.
         parts = [self._forward([chunk])[which][0, n_context:].clone() for chunk in chunks]
         return in_order(parts, places)
+
+    def _rows_together(self, y, n_label_columns):
+        """Rows of ``predict`` that are read at a time, at most, of a context with these labels."""
+        return self.chunk_size
 
     def _task_with(self, X, encoder):
         """The task of the context followed by the rows of ``X``."""
@@ -252,7 +256,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
-        for chunk in rows.split(min(int(self.chunk_size), max(int(most), 32))):
+        size = self._rows_together(*self._context_labels())
+        for chunk in rows.split(min(int(size), max(int(most), 32))):
             with self._autocast():
                 found = getattr(learner, method)(state, chunk[None], **masks)
             yield found
@@ -283,10 +288,10 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 raise ValueError(f"Task {position}: {error}") from error
             kept.append((labels, len(task.y) - len(triple[2])))
             prepared.append(task)
-        chunks = [
-            in_chunks(task, n_context, self.chunk_size)
-            for task, (_, n_context) in zip(prepared, kept, strict=True)
-        ]
+        chunks = []
+        for task, (_, n_context) in zip(prepared, kept, strict=True):
+            size = self._rows_together(task.y[:n_context], task.n_label_columns)
+            chunks.append(in_chunks(task, n_context, size))
         outputs = iter(self._forward_each([chunk for of_task, _ in chunks for chunk in of_task]))
         found = []
         for task, (labels, n_context), (_, places) in zip(prepared, kept, chunks, strict=True):

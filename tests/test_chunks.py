@@ -3,11 +3,13 @@
 import weakref
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
-from sklearn.datasets import load_wine
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_wine, make_blobs
 
 from sklearn_meta import MetaSemiSupervisedClassifier, tables
 from sklearn_meta.chunks import chunks_of, in_chunks, in_order
@@ -18,13 +20,35 @@ sizes = st.integers(0, 60), st.integers(1, 20)
 
 @given(*sizes)
 def test_each_row_is_in_one_chunk_and_chunks_are_of_one_size(n_rows, chunk_size):
-    chunks = chunks_of(n_rows, np.uint8(chunk_size))
+    chunks = chunks_of(np.zeros((n_rows, 2)), np.uint8(chunk_size))
     assert len(chunks) == max(1, -(-n_rows // chunk_size))
     lengths = [len(chunk) for chunk in chunks]
     assert max(lengths) <= chunk_size and max(lengths) - min(lengths) <= 1
     assert_array_equal(np.sort(np.concatenate(chunks)), np.arange(n_rows))
-    for chunk, again in zip(chunks, chunks_of(n_rows, chunk_size), strict=True):
-        assert_array_equal(chunk, again)
+
+
+@given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 9), st.integers(0, 2**16))
+def test_it_is_rows_that_decide_who_reads_whom(n_rows, n_columns, chunk_size, seed):
+    """Not their order, nor that of the columns, nor units."""
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(n_rows, n_columns))
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    rows[:, 0] = rng.normal(size=n_rows)  # two rows that are the same may change places
+
+    def contents(rows, found):
+        return {frozenset(rows[some, 0]) for some in found}
+
+    expected = contents(rows, chunks_of(rows, chunk_size))
+    order, columns = rng.permutation(n_rows), rng.permutation(n_columns)
+    assert contents(rows[order], chunks_of(rows[order], chunk_size)) == expected
+    assert contents(rows, chunks_of(rows[:, columns], chunk_size)) == expected
+    assert contents(rows, chunks_of(7 * rows**3 + 1, chunk_size)) == expected
+
+
+def test_each_chunk_has_some_rows_of_every_kind():
+    X, y = load_wine(return_X_y=True)
+    shares = [np.bincount(y[some], minlength=3) / len(some) for some in chunks_of(X, 20)]
+    assert np.abs(shares - np.bincount(y) / len(y)).max() < 0.25
 
 
 @given(*sizes, st.integers(1, 9))
@@ -55,6 +79,44 @@ def test_a_sorted_table_is_told_as_well_as_a_shuffled_one():
         scores.append([classifier.score(X, y), classifier.score(X[order], y[order])])
     in_classes, shuffled = np.mean(scores, axis=0)
     assert in_classes > shuffled - 0.03
+
+
+@pytest.mark.parametrize("n_labelled, expected", [(6, 60), (100, 60), (120, 60), (150, 75)])
+def test_a_classifier_reads_as_many_rows_at_a_time_as_meta_training_has(n_labelled, expected):
+    """Or half as many as it has labelled ones, with each of which chunks are read again."""
+    X, y = make_blobs(400, 4, centers=3, random_state=0)
+    labelled = np.arange(n_labelled)
+    classifier = MetaSemiSupervisedClassifier("prototypes", dtype="float64")
+    few = np.where(np.arange(200) < n_labelled, y[:200], -1)
+    for rows, labels in ((X[labelled], y[labelled]), (X[:200], few)):
+        classifier.fit(rows, labels)
+        found = classifier.predict_proba(X[200:])
+        of_size = clone(classifier).set_params(chunk_size=expected).fit(rows, labels)
+        assert_array_equal(found, of_size.predict_proba(X[200:]))
+        whole = clone(classifier).set_params(chunk_size=1000).fit(rows, labels)
+        assert np.abs(found - whole.predict_proba(X[200:])).max() > 1e-6
+    task = X[labelled], y[labelled], X[200:]
+    alone = classifier.fit(*task[:2]).predict_proba(X[200:])
+    assert_allclose(classifier.predict_proba_batch([task])[0], alone, atol=1e-10)
+    order = np.random.default_rng(0).permutation(200)
+    assert_allclose(classifier.predict_proba(X[200:][order]), alone[order], atol=1e-10)
+    inductive = clone(classifier).set_params(transductive=False).fit(*task[:2])
+    some = clone(inductive).set_params(chunk_size=7).fit(*task[:2]).predict_proba(X[200:])
+    assert_allclose(inductive.predict_proba(X[200:]), some, atol=1e-10)
+
+
+def test_many_rows_do_not_outvote_few_labels():
+    """Of all at once, a class of five among a hundred was hardly told at all."""
+    X, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    others, threes = (rng.permutation(np.flatnonzero((y == 3) == told)) for told in (False, True))
+    labelled, asked = np.r_[others[:95], threes[:5]], np.r_[others[95:380], threes[5:20]]
+    classifier = MetaSemiSupervisedClassifier().fit(X[labelled], y[labelled] == 3)
+    found = {
+        size: classifier.set_params(chunk_size=size).predict(X[asked])[-15:].mean()
+        for size in (None, 1000)
+    }
+    assert found[None] > 0.3 + found[1000]
 
 
 def test_chunks_are_made_when_they_are_asked_for():

@@ -172,7 +172,7 @@ def test_transductive_chunks_are_separate_calls(task, chunk_size):
     asked = np.linspace(-1, 1, len(new)).reshape(-1, *[1] * (y.ndim - 1)) + np.zeros(y.shape[1:])
     found = chunked.predict(new), chunked.predict(new, quantiles=[0.2, 0.9])
     density = chunked.log_predictive_density(new, asked)
-    for rows in chunks_of(len(new), chunk_size):
+    for rows in chunks_of(new, chunk_size):
         assert_allclose(found[0][rows], whole.predict(new[rows]), atol=1e-9)
         quantiles = whole.predict(new[rows], quantiles=[0.2, 0.9])
         assert_allclose(found[1][:, rows], quantiles, atol=1e-7)

@@ -240,6 +240,18 @@ def test_pixels_are_no_bytes():
         labels = [np.arange(10) % 5][: method == "fit"]
         with pytest.raises(ValueError, match=r"Pixels must be in \[0, 1\], got .*divide by 255"):
             getattr(estimator, method)(np.uint8(255 * PIXELS), *labels)
+        with pytest.raises(ValueError, match="divided by 255 twice"):
+            getattr(estimator, method)(PIXELS / 255, *labels)
+    estimator.fit(PIXELS, np.arange(10) % 5)
+    assert np.isfinite(estimator.predict_proba(np.zeros_like(PIXELS))).all()  # blank ones
+
+
+@pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
+@pytest.mark.parametrize("name", ["max_step", "random_state", "device"])
+def test_a_setting_that_meta_fit_does_not_have_is_told_by_name(kind, name):
+    message = rf"{kind.__name__}.meta_fit\(\) got an unexpected keyword argument '{name}'"
+    with pytest.raises(TypeError, match=message):
+        kind().meta_fit([(X, Y)], max_steps=1, verbose=False, **{name: 1})
 
 
 @pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])

@@ -143,7 +143,7 @@ def test_transductive_chunks_are_separate_calls(learner, task, chunk_size):
     X, y, new = task
     whole = double(True, learner).fit(X, y)
     found = double(True, learner, chunk_size=chunk_size).fit(X, y).predict_proba(new)
-    for rows in chunks_of(len(new), chunk_size):
+    for rows in chunks_of(new, chunk_size):
         assert_allclose(found[rows], whole.predict_proba(new[rows]), atol=1e-10)
 
 

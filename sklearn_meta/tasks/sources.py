@@ -329,6 +329,12 @@ def _dataset(name, item, task, make):
                 f"table give a list: [(X, y)].{of_bunch}"
             )
         X, y, metadata = (*item, None)[:3]
+        if not isinstance(metadata, Mapping | None):
+            raise ValueError(
+                f"Dataset {name!r}: beside X and y there may be metadata, a dict such as "
+                f"{{'task': 'regression'}}, and not a {type(metadata).__name__}. Unlabelled rows "
+                "stand in X, with -1 (of a regression NaN) in y."
+            )
         dataset = make(X, y, name, {"task": task, **(metadata or {})})
     if dataset.X.shape[1] == 0:
         raise ValueError(f"Dataset {name!r} has no columns: give it one or more.")

@@ -3,6 +3,7 @@
 import math
 import os
 import pickle
+import signal
 import threading
 import time
 from functools import partial
@@ -130,8 +131,10 @@ def end_with_parent(worker_id):
     """Let a worker process end when the one that began it does, in whatever way.
 
     torch's own watch looks only between two items, and an item that nobody reads any more, of more
-    bytes than a pipe holds, is never sent.
+    bytes than a pipe holds, is never sent. Ctrl-C, which a terminal sends to all processes, is for
+    the one that began it to heed: of a worker that it ended, training would fail.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
 
     def watch():

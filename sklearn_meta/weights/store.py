@@ -114,12 +114,15 @@ def save_pretrained(learner, target, /, **card):
     Raises
     ------
     ValueError
-        As in :func:`save_learner`; or if there is no such repository or branch.
+        As in :func:`save_learner`; or if there is no such repository or branch, or the name of the
+        folder is empty.
     ImportError
         If ``huggingface_hub`` is asked for and not installed.
     OSError
         If the folder or the repository cannot be written.
     """
+    if target == "":  # of a variable that is not set; it would be the current one
+        raise ValueError("The folder to save to has an empty name: '.' is the current one.")
     card = {**(getattr(learner, "card", None) or {}), **card}
     hub_id = hub.as_hub_id(target)
     if hub_id is None or not target.startswith(hub.PREFIX):  # writing guesses nothing: a folder
