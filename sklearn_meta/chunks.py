@@ -69,6 +69,32 @@ def in_chunks(task, n_context, chunk_size):
     return map(chunk, places), places
 
 
+def same_of_equals(found, rows):
+    """What was found of rows, where those that are the same have the mean of theirs.
+
+    They may have been in different chunks, and their order should not matter.
+
+    Parameters
+    ----------
+    found : tensor of shape (n_rows, ...)
+    rows : ndarray of shape (n_rows, n_columns)
+
+    Returns
+    -------
+    tensor of shape (n_rows, ...)
+    """
+    observed = ~np.isnan(rows)
+    cells = np.hstack([np.where(observed, rows, 0), observed])
+    _, kinds, counts = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
+    if counts.max(initial=0) < 2:
+        return found
+    kinds = torch.from_numpy(kinds).to(found.device)
+    shape = len(counts), *found.shape[1:]
+    sums = torch.zeros(shape, dtype=found.dtype, device=found.device).index_add_(0, kinds, found)
+    counts = torch.from_numpy(counts).to(sums).view(-1, *[1] * (found.ndim - 1))
+    return (sums / counts)[kinds]
+
+
 def in_order(parts, places, dim=0):
     """What was found of the rows of each chunk, in the order in which they came.
 

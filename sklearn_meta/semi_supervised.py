@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from .cells import is_missing
 from .heads import HEADS
-from .table_validation import as_cells, check_classes, check_dense, table_with_labels
+from .table_validation import as_cells, check_classes, check_dense, encode, table_with_labels
 from .tables import OUTPUTS, TableEstimator
+from .tasks import context_task
 
 #: Rows of ``predict`` that are read together at most; and for each class, as meta-training has
 #: them: a network that is shown more at a time answers worse, the fewer labels there are.
@@ -73,8 +74,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     y_ : ndarray of shape (n_context,)
         Their class codes, -1 for unlabelled rows.
     label_distributions_ : ndarray of shape (n_context, n_classes)
-        Class probabilities of these rows. The network reads them when this or ``transduction_``
-        is first asked for, seconds where there are thousands.
+        Class probabilities of these rows; unlabelled ones are read as rows of ``predict`` are,
+        when this or ``transduction_`` is first asked for, seconds where there are thousands.
     transduction_ : ndarray of shape (n_context,)
         Labels of these rows, their own or predicted.
     encoder_ : TableEncoder
@@ -256,9 +257,9 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         reader = module, self.dtype, self.transductive, self.chunk_size
         kept = vars(self).get("_distributions")
         if kept is None or kept[0] != reader:
-            proba = self._probabilities(self._read_context_rows(OUTPUTS))
             labelled = self.y_ >= 0
-            proba[labelled] = np.eye(len(self.classes_))[self.y_[labelled]]
+            proba = np.eye(len(self.classes_))[self.y_]
+            proba[~labelled] = self._probabilities(self._read_unlabelled(labelled))
             kept = self._distributions = reader, proba
         return kept[1].copy()
 
@@ -317,6 +318,15 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     def _context_labels(self):
         return self.y_, len(self.classes_)
+
+    def _read_unlabelled(self, labelled):
+        """Outputs of the unlabelled rows of ``fit``, as of rows that ``predict`` is asked for."""
+        if not self.transductive:
+            return self._read_context_rows(OUTPUTS)[~labelled]
+        encoded = encode(self.encoder_, self.X_)
+        order = np.r_[np.flatnonzero(labelled), np.flatnonzero(~labelled)]
+        task = context_task(encoded[order], self.y_[order], len(self.classes_))
+        return self._read_behind(task, labelled.sum(), OUTPUTS)
 
     def _rows_together(self, y, n_classes):
         if self.chunk_size is not None:

@@ -87,7 +87,5 @@ def check_setting(name, value):
         raise ValueError(f"{error}") from error
     if math.isnan(value) or (math.isinf(value) and name not in _MAY_BE_ENDLESS):
         raise ValueError(f"{name} == {value}, must be finite.")
-    if name == "learning_rate" and value == 0:  # of which nothing would be learned
-        raise ValueError(f"{name} == {value}, must be > 0.")
     if name == "ema_decay" and value >= 1:  # an average that would stay at the first weights
         raise ValueError(f"{name} == {value}, must be < 1.")

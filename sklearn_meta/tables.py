@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
 from .cells import in_pandas
-from .chunks import in_chunks, in_order
+from .chunks import in_chunks, in_order, same_of_equals
 from .table_validation import (
     check_dense,
     check_observed,
@@ -203,11 +203,16 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _read_together(self, X, encoder, which):
         """Transductive mode: the rows of a chunk and the context read each other."""
-        n_context, size = len(self._rows_read()), self._rows_together(*self._context_labels())
-        chunks, places = in_chunks(self._task_with(X, encoder), n_context, size)
+        return self._read_behind(self._task_with(X, encoder), len(self._rows_read()), which)
+
+    def _read_behind(self, task, n_context, which):
+        """Of the rows of a task behind those of its context, each of which reads some others."""
+        size = self._rows_together(task.y[:n_context], task.n_label_columns)
+        chunks, places = in_chunks(task, n_context, size)
         # Copied: a view would keep what was found of the context as often as there are chunks.
         parts = [self._forward([chunk])[which][0, n_context:].clone() for chunk in chunks]
-        return in_order(parts, places)
+        found = in_order(parts, places)
+        return found if len(parts) == 1 else same_of_equals(found, task.X[n_context:])
 
     def _rows_together(self, y, n_label_columns):
         """Rows of ``predict`` that are read at a time, at most, of a context with these labels."""
@@ -296,7 +301,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         found = []
         for task, (labels, n_context), (_, places) in zip(prepared, kept, chunks, strict=True):
             parts = [next(outputs)[n_context:, : task.n_label_columns] for _ in places]
-            found.append((labels, in_order(parts, places)))
+            output = in_order(parts, places)
+            several = self.transductive and len(places) > 1
+            found.append(
+                (labels, same_of_equals(output, task.X[n_context:]) if several else output)
+            )
         return found
 
     def _cells_at_once(self):

@@ -100,8 +100,8 @@ def test_what_rows_of_fit_are_told_is_computed_once_for_each_reader(transductive
     marked = np.where(np.isin(np.arange(len(Y)), FEW), Y, -1)
     estimator = MetaSemiSupervisedClassifier("prototypes", transductive=transductive)
     estimator.fit(X, marked)
-    reads = Mock(side_effect=estimator._read_context_rows)
-    monkeypatch.setattr(estimator, "_read_context_rows", reads)
+    reads = Mock(side_effect=estimator._read_unlabelled)
+    monkeypatch.setattr(estimator, "_read_unlabelled", reads)
     first = estimator.label_distributions_
     first[:] = 0  # which is the caller's own
     assert (estimator.transduction_[FEW] == Y[FEW]).all()
@@ -359,8 +359,12 @@ def test_of_many_unlabelled_rows_some_are_read(monkeypatch, kind, transductive):
         np.testing.assert_allclose(cov, alone.predict(table[:9], return_cov=True)[1], atol=1e-9)
         return
     proba = estimator.label_distributions_
+    if transductive:  # they are read as rows that ``predict`` is asked for
+        alone = kind(**parameters).fit(table[labelled], labels[labelled])
+        kept, others = np.flatnonzero(labelled), np.flatnonzero(~labelled)
+    else:
+        others = np.setdiff1d(np.arange(len(wine)), kept)
     np.testing.assert_allclose(proba[kept], alone.label_distributions_, atol=1e-9)
-    others = np.setdiff1d(np.arange(len(wine)), kept)
     expected = alone.predict_proba(table.iloc[others])
     np.testing.assert_allclose(proba[others], expected, atol=1e-9)
     assert (estimator.transduction_ == kinds).mean() > 0.85

@@ -143,3 +143,23 @@ def test_of_each_chunk_nothing_is_held_but_what_was_asked_for(monkeypatch):
     classifier.transform(X[1::2])
     assert len(parts) == 10
     assert all(part.untyped_storage().nbytes() == part.nbytes for part in parts)
+
+
+def test_rows_that_are_the_same_have_the_same_answer():
+    """Whichever of them was in which chunk, so that their order does not matter."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 3, (90, 2)).astype(float)
+    X[rng.random(90) < 0.2, 1] = np.nan
+    y = (X[:, 0] > 0) * 1
+    classifier = MetaSemiSupervisedClassifier("prototypes", dtype="float64", chunk_size=12)
+    found = classifier.fit(X[:20], y[:20]).predict_proba(X[20:])
+    _, kinds = np.unique(np.nan_to_num(X[20:], nan=-1), axis=0, return_inverse=True)
+    for kind in range(kinds.max() + 1):
+        assert np.ptp(found[kinds == kind], axis=0).max() < 1e-12
+    order = rng.permutation(70)
+    assert_allclose(classifier.predict_proba(X[20:][order]), found[order], atol=1e-10)
+    batched = classifier.predict_proba_batch([(X[:20], y[:20], X[20:])])[0]
+    assert_allclose(batched, found, atol=1e-10)
+    marked = np.r_[y[:20], np.full(70, -1)]
+    told = clone(classifier).fit(X, marked).label_distributions_
+    assert_allclose(told, np.vstack([np.eye(2)[y[:20]], found]), atol=1e-10)

@@ -84,8 +84,8 @@ def test_the_ends_of_float64_are_no_matter():
 def test_targets_count_as_they_are():
     """Predictions of what is seldom more than nothing would be too low."""
     X, y = np.zeros((200, 1)), np.where(np.arange(200) % 50 == 49, 100.0, 0)
-    regressor = MANNRegressor(random_state=0).fit(X, y)
-    assert_allclose(regressor._target_moments.mean, 2)
+    regressor = MANNRegressor(random_state=0, window_size=None).fit(X, y)
+    assert_allclose(regressor._reading.targets.mean, 2)
 
 
 @given(seeds)

@@ -199,11 +199,6 @@ def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
             )
 
 
-def test_a_rate_of_which_nothing_is_learned_is_refused():
-    with pytest.raises(ValueError, match="learning_rate == 0, must be > 0"):
-        small().meta_fit({"iris": IRIS}, max_steps=1, learning_rate=0, verbose=False)
-
-
 @pytest.mark.parametrize("more", [IRIS[0][:3], ["a"], "regression"])
 def test_beside_rows_and_labels_there_is_nothing_but_metadata(more):
     with pytest.raises(ValueError, match="'iris'.* metadata, a dict such as .* Unlabelled rows"):
