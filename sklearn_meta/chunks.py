@@ -84,7 +84,7 @@ def same_of_equals(found, rows):
     tensor of shape (n_rows, ...)
     """
     observed = ~np.isnan(rows)
-    cells = np.hstack([np.where(observed, rows, 0), observed])
+    cells = rows if observed.all() else np.hstack([np.where(observed, rows, 0), observed])
     _, kinds, counts = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
     if counts.max(initial=0) < 2:
         return found
