@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -72,6 +73,23 @@ def test_a_window_that_is_set_later_counts_from_the_next_fit_on():
     stream.partial_fit(X[8:], Y[8:])
     whole = classifier(window_size=6).partial_fit(X, Y)
     assert_array_equal(answers(stream, X), answers(whole, X))
+
+
+def test_a_window_may_be_a_small_number_of_numpy():
+    many, labels = np.tile(X, (10, 1)), np.tile(Y, 10)
+    streams = [
+        classifier(window_size=size).partial_fit(many, labels) for size in (200, np.uint8(200))
+    ]
+    assert_array_equal(answers(streams[0], X), answers(streams[1], X))
+
+
+def test_a_persistent_memory_outlives_an_interrupt(monkeypatch):
+    estimator = classifier(memory="persistent", random_state=0).fit(X, Y)
+    expected = answers(copy.deepcopy(estimator).fit(X, Y), X)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(type(estimator), "_unread", Mock(side_effect=KeyboardInterrupt))
+        estimator.fit(X, Y)
+    assert_array_equal(answers(estimator.fit(X, Y), X), expected)
 
 
 def test_vectors_have_windows_too():

@@ -116,7 +116,6 @@ class OnlineEstimator(RowEstimator):
     def _begin(self, n_columns):
         """An empty state, but for a persistent memory that is of the same network and members."""
         learner, n = self.learner_, self.n_estimators
-        before = vars(self).pop("_reading", None)
         vars(self).pop("_begun_with", None)
         self._begun_with = self._settings
         self._rotations = None  # vectors are read as they are
@@ -128,7 +127,7 @@ class OnlineEstimator(RowEstimator):
         if self.memory == "persistent":
             owner, kept = (weights_digest(learner), self._settings), vars(self).get("_kept")
             if kept == owner and reading.state.memory is not None:
-                state = reading.state._replace(memory=before.state.memory)
+                state = reading.state._replace(memory=self._reading.state.memory)
                 reading = reading._replace(state=state)
             self._kept = owner
         else:
@@ -161,7 +160,8 @@ class OnlineEstimator(RowEstimator):
     def _settings(self):
         """Of the state there is, or of the one to come."""
         begun = vars(self).get("_begun_with")
-        window = None if self.memory == "persistent" else self.window_size
+        is_endless = self.window_size is None or self.memory == "persistent"
+        window = None if is_endless else int(self.window_size)  # numpy's may be of eight bits
         return begun or Settings(self.n_estimators, self._seed_of_fit, self.dtype, window)
 
     @property
@@ -195,10 +195,11 @@ class OnlineEstimator(RowEstimator):
         tensor of shape (E, n_rows, O)
             What was answered for each row before its label was shown, as ``_answered`` gives it.
         """
-        reading, answers, start = self._on_device(self._reading), [], 0
+        reading, window = self._on_device(self._reading), self._settings.window_size
+        answers, start = [], 0
         while start < X.shape[1]:
-            window = self._settings.window_size or X.shape[1]
-            part = slice(start, start + window - reading.n_rows % window)
+            n_rows = window - reading.n_rows % window if window else X.shape[1]
+            part = slice(start, start + n_rows)
             answer, reading = self._read_on(reading, X[:, part], y[:, part])
             answers.append(answer)
             reading, start = self._renewed(reading), part.stop
