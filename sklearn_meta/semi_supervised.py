@@ -259,7 +259,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         if kept is None or kept[0] != reader:
             labelled = self.y_ >= 0
             proba = np.eye(len(self.classes_))[self.y_]
-            proba[~labelled] = self._probabilities(self._read_unlabelled(labelled))
+            if not labelled.all():
+                proba[~labelled] = self._probabilities(self._read_unlabelled(labelled))
             kept = self._distributions = reader, proba
         return kept[1].copy()
 
@@ -331,10 +332,9 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     def _rows_together(self, y, n_classes):
         if self.chunk_size is not None:
             return self.chunk_size
-        if not self.transductive:
-            return MOST_TOGETHER
-        # Half of many labelled rows: each chunk reads them again.
-        return min(max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2), MOST_TOGETHER)
+        # Of many labelled rows more, since each chunk reads them again.
+        few = max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2)
+        return min(few, MOST_TOGETHER) if self.transductive else MOST_TOGETHER
 
     def _small_labels(self, y):
         is_vector = getattr(y, "ndim", 0) == 1
