@@ -81,7 +81,7 @@ def test_a_sorted_table_is_told_as_well_as_a_shuffled_one():
     assert in_classes > shuffled - 0.03
 
 
-@pytest.mark.parametrize("n_labelled, expected", [(6, 60), (100, 60), (120, 60), (150, 75)])
+@pytest.mark.parametrize("n_labelled, expected", [(6, 60), (150, 75)])
 def test_a_classifier_reads_as_many_rows_at_a_time_as_meta_training_has(n_labelled, expected):
     """Or half as many as it has labelled ones, with each of which chunks are read again."""
     X, y = make_blobs(400, 4, centers=3, random_state=0)

@@ -249,7 +249,7 @@ def test_workers_end_with_the_process_that_began_them_and_not_by_an_interrupt(tm
         worker = int(wait_for(lambda: children.read_text().split(), 90)[0])
         time.sleep(3)  # by which time its pipe is full
         os.kill(worker, signal.SIGINT)
-        time.sleep(1)
+        time.sleep(0.5)
         assert is_running(worker) and process.poll() is None
     finally:
         process.kill()
