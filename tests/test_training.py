@@ -4,6 +4,7 @@ import csv
 import errno
 import io
 import math
+import multiprocessing
 import os
 import resource
 import signal
@@ -258,6 +259,19 @@ def test_every_setting_of_the_optimiser_reaches_it(plain, setting):
 def test_workers_change_nothing(whole):
     """An epoch may begin within a pool, and reads of one pool or of two."""
     assert_same(train(n_workers=2), whole)
+
+
+def test_an_interrupt_is_not_for_workers():
+    """A terminal sends Ctrl-C to all processes: training fails where it ends a worker."""
+
+    class Interrupts(Callback):
+        def on_batch_end(self, net, **kwargs):
+            for worker in multiprocessing.active_children():
+                os.kill(worker.pid, signal.SIGINT)
+
+    settings = {"n_workers": 1, "max_steps": 12, "eval_every": 12, "n_pooled": 1}
+    _, history = train(callbacks=[Interrupts()], **settings)
+    assert history[-1, "train_batch_count"] == 12
 
 
 def test_seeds_of_tasks_are_plain_numbers(monkeypatch):
