@@ -8,11 +8,11 @@ from .tasks.dataset import Task
 
 
 def chunks_of(rows, chunk_size):
-    """Rows that are read together: each chunk has some of every kind, whatever their order.
+    """Rows that are read together: each chunk has some of many kinds, whatever their order.
 
     Rows are sorted by the sum of the ranks of their cells, each among those of its column, and
-    dealt out like cards. So it is the rows that decide who reads whom, and no matter how they, or
-    their columns, come.
+    dealt out like cards. So it is the rows that decide who reads whom, and no matter how they come;
+    nor how their columns do, but for rows of the same sums.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ def chunks_of(rows, chunk_size):
 
 
 def _kinds(rows):
-    """Two numbers of each row, exact whatever the order of the columns, by which to sort them."""
+    """By what to sort rows: the last two are exact whatever the order of the columns."""
     ranks = np.zeros(rows.shape)
     for column, of_column in zip(rows.T, ranks.T):
         observed = ~np.isnan(column)
         seen = rankdata(column[observed])
         of_column[observed] = 2 * seen - (len(seen) + 1)  # whole numbers, and gaps in the middle
-    return (ranks**2).sum(1), ranks.sum(1)
+    return *rows.T, (ranks**2).sum(1), ranks.sum(1)
 
 
 def in_chunks(task, n_context, chunk_size):
@@ -88,7 +88,7 @@ def same_of_equals(found, rows):
     _, kinds, counts = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
     if counts.max(initial=0) < 2:
         return found
-    kinds = torch.from_numpy(kinds).to(found.device)
+    kinds = torch.from_numpy(kinds.reshape(-1)).to(found.device)  # numpy 2.0.0 has them in a column
     shape = len(counts), *found.shape[1:]
     sums = torch.zeros(shape, dtype=found.dtype, device=found.device).index_add_(0, kinds, found)
     counts = torch.from_numpy(counts).to(sums).view(-1, *[1] * (found.ndim - 1))

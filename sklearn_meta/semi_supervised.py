@@ -15,8 +15,7 @@ from .table_validation import as_cells, check_classes, check_dense, encode, tabl
 from .tables import OUTPUTS, TableEstimator
 from .tasks import context_task
 
-#: Rows of ``predict`` that are read together at most; and for each class, as meta-training has
-#: them: a network that is shown more at a time answers worse, the fewer labels there are.
+#: Rows of ``predict`` read together at most; and for each class, as in meta-training.
 MOST_TOGETHER, OF_EACH_CLASS = 1000, 20
 
 
@@ -50,10 +49,10 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         on the rows beside it, the context is encoded once, and time is linear in the rows.
     chunk_size : int, default=None
         Rows of ``predict`` read at a time at most. In transductive mode those of a chunk see each
-        other and the context, which is read with each: all labelled rows of ``fit`` and at most
-        1,000 unlabelled ones. None is 20 for each class, as meta-training has, or half as many as
-        there are labelled rows, if these are more, and 1,000 at most: of more unlabelled rows than
-        that, answers are worse. Otherwise, and in any case of more, 1,000.
+        other and the context, which is read with each. None is 20 for each class, as meta-training
+        has, or half of the labelled rows, if these are more, and 1,000 at most: of more unlabelled
+        rows answers are worse. With ``transductive=False`` it is 1,000. Of the unlabelled rows of
+        ``fit`` as many are read at most, drawn at random, always the same.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
@@ -330,11 +329,12 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self._read_behind(task, labelled.sum(), OUTPUTS)
 
     def _rows_together(self, y, n_classes):
-        if self.chunk_size is not None:
-            return self.chunk_size
-        # Of many labelled rows more, since each chunk reads them again.
-        few = max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2)
-        return min(few, MOST_TOGETHER) if self.transductive else MOST_TOGETHER
+        own = self._most_unlabelled(y, n_classes) if self.transductive else MOST_TOGETHER
+        return own if self.chunk_size is None else self.chunk_size
+
+    def _most_unlabelled(self, y, n_classes):
+        few = max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2)  # each chunk reads those again
+        return min(few, super()._most_unlabelled(y, n_classes))
 
     def _small_labels(self, y):
         is_vector = getattr(y, "ndim", 0) == 1

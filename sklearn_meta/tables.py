@@ -154,7 +154,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _rows_read(self):
         """Positions of the rows of ``fit`` that are read."""
-        return _rows_read(self._context_labels()[0])
+        return _rows_read(self._context_labels()[0], self._most_unlabelled(*self._context_labels()))
+
+    def _most_unlabelled(self, y, n_label_columns):
+        """Unlabelled rows of a context with these labels that are read, at most."""
+        return MOST_UNLABELLED
 
     def _context_task(self, encoded):
         """The task of the context, of the encoded rows of ``fit``."""
@@ -345,8 +349,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             n_labels = np.size(y_labelled) if np.ndim(y_labelled) else 0
             raise ValueError(f"{len(X_labelled)} labelled rows, but {n_labels} labels.")
         labels, y, n_label_columns = self._small_labels(y_labelled)
-        if len(y) > MOST_UNLABELLED:
-            read = _rows_read(y)
+        if len(y) > (most := self._most_unlabelled(y, n_label_columns)):
+            read = _rows_read(y, most)
             X, y = np.vstack([X[read], X[len(y) :]]), y[read]
         task = context_task(X, _with_unlabelled(y, len(X) - len(y)), n_label_columns)
         if not self.transductive:
@@ -378,8 +382,8 @@ def _encoder_of_both(encoder, X, stacked):
     return both
 
 
-def _rows_read(labels):
-    """Positions of the rows of a context that are read: of the unlabelled ones a bounded number.
+def _rows_read(labels, most):
+    """Positions of the rows of a context that are read: at ``most`` so many unlabelled ones.
 
     Attention is quadratic in them. They are the same for every call, since each answer is of a
     context.
@@ -387,7 +391,7 @@ def _rows_read(labels):
     missing = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
     unlabelled = np.flatnonzero(missing.reshape(len(labels), -1).all(axis=1))
     shuffled = np.random.default_rng(0).permutation(unlabelled)
-    return np.setdiff1d(np.arange(len(labels)), shuffled[MOST_UNLABELLED:])
+    return np.setdiff1d(np.arange(len(labels)), shuffled[most:])
 
 
 def _with_unlabelled(y, n_rows):

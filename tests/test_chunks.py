@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine, make_blobs
 
 from sklearn_meta import MetaSemiSupervisedClassifier, tables
-from sklearn_meta.chunks import chunks_of, in_chunks, in_order
+from sklearn_meta.chunks import _kinds, chunks_of, in_chunks, in_order
 from sklearn_meta.tasks import context_task
 
 sizes = st.integers(0, 60), st.integers(1, 20)
@@ -41,8 +41,34 @@ def test_it_is_rows_that_decide_who_reads_whom(n_rows, n_columns, chunk_size, se
     expected = contents(rows, chunks_of(rows, chunk_size))
     order, columns = rng.permutation(n_rows), rng.permutation(n_columns)
     assert contents(rows[order], chunks_of(rows[order], chunk_size)) == expected
-    assert contents(rows, chunks_of(rows[:, columns], chunk_size)) == expected
     assert contents(rows, chunks_of(7 * rows**3 + 1, chunk_size)) == expected
+    if len(np.unique(_kinds(rows)[-2:], axis=1).T) == n_rows:  # else cells decide, one by one
+        assert contents(rows, chunks_of(rows[:, columns], chunk_size)) == expected
+
+
+def test_rows_of_the_same_sums_are_dealt_out_in_an_order_of_their_own():
+    rng = np.random.default_rng(0)
+    flags = (rng.random((60, 6)) < 0.5) * 1.0
+    flags[30:] = 1 - flags[:30]  # as many of each in every column
+    order = rng.permutation(60)
+    some, others = chunks_of(flags, 7), chunks_of(flags[order], 7)
+    for mine, theirs in zip(some, others, strict=True):
+        mine, theirs = (
+            np.sort(rows @ 2.0 ** np.arange(6)) for rows in (flags[mine], flags[order][theirs])
+        )
+        assert_array_equal(mine, theirs)
+
+
+def test_unlabelled_rows_of_fit_do_not_outvote_few_labels_either():
+    X, y = make_blobs(300, 4, centers=2, random_state=0)
+    marked = np.where(np.arange(300) < 6, y, -1)
+    marked[:6] = y[:6] = [0, 1, 0, 1, 0, 1]
+    for transductive in (True, False):
+        classifier = MetaSemiSupervisedClassifier("prototypes", transductive=transductive)
+        assert len(classifier.fit(X, marked)._rows_read()) == 6 + 40
+        few = classifier._rows_read()
+        alone = clone(classifier).fit(X[few], marked[few]).predict_proba(X[:9])
+        assert_allclose(classifier.predict_proba(X[:9]), alone, atol=1e-6)
 
 
 def test_each_chunk_has_some_rows_of_every_kind():

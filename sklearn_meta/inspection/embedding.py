@@ -88,9 +88,9 @@ class EmbeddingDisplay:
             rows of ``fit`` alone.
         y : array-like of shape (n_rows,), default=None
             True labels of the rows of `X`, for their colours only. If None, and for unlabelled
-            rows of ``fit``, colours are predictions. In transductive mode these are made for all
-            rows at once, as the embeddings are: where `X` has more rows than ``chunk_size``,
-            ``predict`` reads it in pieces, and some of its answers may be others.
+            rows of ``fit``, colours are predictions. In transductive mode those of `X` are made for
+            all rows at once, as the embeddings are: ``predict`` reads chunks of them, and some of
+            its answers may be others.
         reduction : {"tsne", "pca"} or transformer, default="tsne"
             From many dimensions to two: t-SNE as in the paper, principal components, or any
             transformer with two output columns, a clone of which is fitted on the attributes and

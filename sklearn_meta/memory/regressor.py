@@ -85,7 +85,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
-        """Begin anew and present all rows.
+        """Begin anew and present the rows, to each member a window of them if ``shuffle``.
 
         Parameters
         ----------
