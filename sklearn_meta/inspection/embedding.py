@@ -88,9 +88,9 @@ class EmbeddingDisplay:
             rows of ``fit`` alone.
         y : array-like of shape (n_rows,), default=None
             True labels of the rows of `X`, for their colours only. If None, and for unlabelled
-            rows of ``fit``, colours are predictions. In transductive mode those of `X` are made for
-            all rows at once, as the embeddings are: ``predict`` reads chunks of them, and some of
-            its answers may be others.
+            rows of ``fit``, colours are predictions. In transductive mode unlabelled rows of both
+            are read together, in chunks: where ``fit`` was given some, ``predict``, which is asked
+            for `X` alone, may answer otherwise.
         reduction : {"tsne", "pca"} or transformer, default="tsne"
             From many dimensions to two: t-SNE as in the paper, principal components, or any
             transformer with two output columns, a clone of which is fitted on the attributes and
@@ -178,7 +178,7 @@ def _embed(estimator, X):
     if estimator.transductive:
         encoder = estimator._encoder_with(X)
         encode(encoder, X)  # refuses what predict refuses; fit would take it
-        # One pass over all rows, as predict makes it: embeddings of two passes do not compare.
+        # Rows of both as one context: those of fit are embedded beside the rows of X.
         codes = np.concatenate([estimator.y_, np.full(len(X), -1)])
         both = clone(estimator).fit(stack(estimator.X_, X), codes)
         both.encoder_ = encoder  # as predict reads both
