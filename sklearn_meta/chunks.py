@@ -1,5 +1,7 @@
 """Tables of many rows, read a part of them at a time: attention is quadratic in rows."""
 
+from itertools import islice
+
 import numpy as np
 import torch
 from scipy.stats import rankdata
@@ -67,6 +69,25 @@ def in_chunks(task, n_context, chunk_size):
         return Task(*parts, task.n_label_columns)
 
     return map(chunk, places), places
+
+
+def batches_of(chunks, max_cells):
+    """Chunks of a task in lists that one forward pass reads.
+
+    Parameters
+    ----------
+    chunks : iterator of Task
+        Of :func:`in_chunks`: the first is as large as any.
+    max_cells : int
+        Bound on chunks x rows x (columns + label columns) of a list of several.
+
+    Yields
+    ------
+    list of Task
+    """
+    for first in chunks:
+        cells = len(first.y) * (first.X.shape[1] + first.n_label_columns)
+        yield [first, *islice(chunks, max(int(max_cells // max(cells, 1)) - 1, 0))]
 
 
 def same_of_equals(found, rows):

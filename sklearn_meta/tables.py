@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
 from .cells import in_pandas
-from .chunks import in_chunks, in_order, same_of_equals
+from .chunks import batches_of, in_chunks, in_order, same_of_equals
 from .table_validation import (
     check_dense,
     check_observed,
@@ -213,8 +213,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """Of the rows of a task behind those of its context, each of which reads some others."""
         size = self._rows_together(task.y[:n_context], task.n_label_columns)
         chunks, places = in_chunks(task, n_context, size)
-        # Copied: a view would keep what was found of the context as often as there are chunks.
-        parts = [self._forward([chunk])[which][0, n_context:].clone() for chunk in chunks]
+        parts = []
+        for batch in batches_of(chunks, self._cells_at_once()):
+            found = self._forward(batch)[which]
+            # Copied: a view would keep what was found of the context as often as there are chunks.
+            parts += [of[n_context : len(c.y)].clone() for of, c in zip(found, batch, strict=True)]
         found = in_order(parts, places)
         return found if len(parts) == 1 else same_of_equals(found, task.X[n_context:])
 
@@ -306,10 +309,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         for task, (labels, n_context), (_, places) in zip(prepared, kept, chunks, strict=True):
             parts = [next(outputs)[n_context:, : task.n_label_columns] for _ in places]
             output = in_order(parts, places)
-            several = self.transductive and len(places) > 1
-            found.append(
-                (labels, same_of_equals(output, task.X[n_context:]) if several else output)
-            )
+            if self.transductive and len(places) > 1:
+                output = same_of_equals(output, task.X[n_context:])
+            found.append((labels, output))
         return found
 
     def _cells_at_once(self):
@@ -335,9 +337,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             )
         names = [list(getattr(X, "columns", ())) for X in (X_labelled, X_unlabelled)]
         if all(names) and names[0] != names[1] and all(isinstance(n, str) for n in sum(names, [])):
-            raise ValueError(
-                "X_unlabelled must have the column names of X_labelled, in their order."
-            )
+            raise ValueError("X_unlabelled needs the column names of X_labelled, in their order.")
         tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
         encoder = self._new_encoder().fit(tables[0])
         warn_of_strangers(encoder, tables[1])

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine, make_blobs
 
 from sklearn_meta import MetaSemiSupervisedClassifier, tables
-from sklearn_meta.chunks import _kinds, chunks_of, in_chunks, in_order
+from sklearn_meta.chunks import _kinds, batches_of, chunks_of, in_chunks, in_order
 from sklearn_meta.tasks import context_task
 
 sizes = st.integers(0, 60), st.integers(1, 20)
@@ -151,6 +151,36 @@ def test_chunks_are_made_when_they_are_asked_for():
     assert len(places) == 18
     alive = [weakref.ref(chunk.X) for chunk in chunks]
     assert sum(X() is not None for X in alive) <= 1  # the loop's own, of the last
+
+
+@given(*sizes, st.integers(1, 9), st.integers(1, 2000))
+def test_chunks_are_read_in_batches_of_bounded_size(n_rows, chunk_size, n_context, max_cells):
+    y = np.r_[np.arange(n_context) % 2, np.full(n_rows, -1)]
+    task = context_task(np.arange(len(y) * 3.0).reshape(-1, 3), y, 2)
+    alone = list(in_chunks(task, n_context, chunk_size)[0])
+    batches = list(batches_of(in_chunks(task, n_context, chunk_size)[0], max_cells))
+    cells = len(alone[0].y) * (3 + 2)
+    assert all(1 <= len(batch) <= max(1, max_cells // cells) for batch in batches)
+    assert len(batches) == -(-len(alone) // max(1, max_cells // cells))
+    last = [[chunk.X[-1, 0] for chunk in chunks] for chunks in (sum(batches, []), alone)]
+    assert_array_equal(*last)
+
+
+@pytest.mark.parametrize("backbone", ["prototypes", "default"])
+def test_chunks_read_in_a_batch_have_the_answers_of_each_alone(backbone, monkeypatch):
+    """43 rows in chunks of 9 or 8, which are padded and read in one forward pass."""
+    X, y = make_blobs(57, 4, centers=2, cluster_std=6, random_state=0)
+    classifier = MetaSemiSupervisedClassifier(backbone, dtype="float64", chunk_size=9)
+    classifier.fit(X[:14], y[:14])
+    forward, sizes = classifier._forward, []
+    monkeypatch.setattr(classifier, "_forward", lambda t: sizes.append(len(t)) or forward(t))
+    together = classifier.predict_proba(X[14:]), classifier.transform(X[14:])
+    assert sizes == [5, 5]
+    monkeypatch.setattr(classifier, "_cells_at_once", lambda: 1)
+    alone = classifier.predict_proba(X[14:]), classifier.transform(X[14:])
+    assert sizes == [5, 5] + 10 * [1]
+    for found, expected in zip(together, alone, strict=True):
+        assert_allclose(found, expected, atol=1e-10)
 
 
 def test_of_each_chunk_nothing_is_held_but_what_was_asked_for(monkeypatch):
