@@ -48,15 +48,19 @@ def warn_of_numbers(name, different, most):
     )
 
 
-def warn_of_marks(told):
-    """Warn of numbers that mark gaps: a dict of each to the names of the columns that hold it."""
+def warn_of_marks(told, table=None):
+    """Warn of numbers that mark gaps: a dict of each to the names of the columns that hold it.
+
+    ``table`` is the name of the table, where there are many.
+    """
     listed = "; ".join(
         f"{mark:g} in columns {names[:5]}" + f" and {len(names) - 5} others" * (len(names) > 5)
         for mark, names in told.items()
     )
+    told_of = "" if table is None else f"Dataset {table!r}: "
     warnings.warn(
-        f"Far from all other values, these are read as missing cells: {listed}. Make them NaN; "
-        "what is no gap, but a case of its own, may have a column that says so.",
+        f"{told_of}Far from all other values, these are read as missing cells: {listed}. Make them "
+        "NaN; what is no gap, but a case of its own, may have a column that says so.",
         stacklevel=4,
     )
 

@@ -16,7 +16,7 @@ from sklearn_meta import (
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
 )
-from sklearn_meta.tasks import TableEncoder
+from sklearn_meta.tasks import TableEncoder, as_dataset
 from sklearn_meta.tasks.gap_marks import gap_marks
 
 X, Y = load_wine(return_X_y=True)
@@ -189,3 +189,11 @@ def test_an_outlier_detector_takes_them_for_outliers():
     detector = AmortizedOutlierDetector().fit(table)
     assert detector.encoder_.marks_ == {}
     assert (detector.predict(table[:3]) == -1).all()
+
+
+def test_tables_of_meta_training_have_gaps_where_numbers_mark_them():
+    """Standardised with them, a column would be one of two values to all that read the table."""
+    told, gaps = marked(-9999.0)
+    with pytest.warns(UserWarning, match="Dataset 'wine': Far from .* -9999 in columns"):
+        dataset = as_dataset(told, Y, "wine")
+    np.testing.assert_array_equal(dataset.X, as_dataset(gaps, Y).X)

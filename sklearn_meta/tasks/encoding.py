@@ -70,7 +70,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.declared = declared
         self.marks = marks
 
-    def fit(self, X, y=None, *, categorical=(), numerals=()):
+    def fit(self, X, y=None, *, categorical=(), numerals=(), name=None):
         """Find the categorical columns and their categories.
 
         Parameters
@@ -84,6 +84,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Positions of columns that are categorical whatever they hold.
         numerals : sequence of int, default=()
             Positions of columns of numbers, in which other text is missing.
+        name : str, default=None
+            What a warning of marks calls the table, where there are many.
 
         Returns
         -------
@@ -140,7 +142,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if len(different) < self.max_categories:  # of too many it counts which are rare
                 known = np.array([*different], dtype=object)
             self.encoders_[j] = encoder.fit(known[:, None])
-        self.marks_ = self._find_marks(columns if cells else X.T, names) if self.marks else {}
+        numbers = columns if cells else np.asarray(X).T
+        self.marks_ = self._find_marks(numbers, names, name) if self.marks else {}
         widths = [len(encoder.get_feature_names_out()) for encoder in self.encoders_.values()]
         self.n_columns_out_ = self.n_features_in_ - len(widths) + sum(widths)
         return self
@@ -196,7 +199,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 blocks.append(self._without_marks(j, column)[:, None])
         return np.hstack([np.empty((len(X), 0)), *blocks])
 
-    def _find_marks(self, columns, names):
+    def _find_marks(self, columns, names, name):
         """Marks of gaps in columns of numbers; dates are none."""
         numbers = [j for j, c in enumerate(columns) if c.dtype != object and j not in self.times_]
         if not numbers:
@@ -208,7 +211,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 if (table[:, i] == mark).any():
                     told.setdefault(mark, []).append(names[numbers[i]])
         if told:
-            warn_of_marks(told)
+            warn_of_marks(told, name)
         return {numbers[i]: marks for i, marks in found.items()}
 
     def _without_marks(self, j, column):

@@ -17,6 +17,7 @@ def as_dataset(X, y, name="dataset", metadata=None):
     ----------
     X : array-like or DataFrame of shape (n_rows, n_columns)
         An infinite cell is taken for a missing one: of many tables one bad cell ends no training.
+        So is a number that marks gaps (:func:`~sklearn_meta.tasks.gap_marks.gap_marks`).
     y : array-like of shape (n_rows,) or (n_rows, 1)
         Class labels or values of a regression target. Rows without one become the ``unlabelled``
         of the dataset. Only with the task "regression" may there be several columns of them. A
@@ -39,6 +40,11 @@ def as_dataset(X, y, name="dataset", metadata=None):
         target that is no finite number of float32.
     TypeError
         If X is sparse.
+
+    Warns
+    -----
+    UserWarning
+        If a column holds numbers that mark gaps, or text most of which looks like numbers.
     """
     X, labelled, y = _labelled_rows(X, y, name, metadata)
     if y.dtype.kind == "f" and len(y):
@@ -46,7 +52,8 @@ def as_dataset(X, y, name="dataset", metadata=None):
         y = np.ldexp(y, np.where(exponent < -100, -exponent, 0))
         rounding = np.abs(y.astype(np.float32) - y).max(0, initial=0)
         y = (y - np.where(rounding > 1e-4 * y.std(0), y.mean(0), 0)).astype(np.float32)
-    X = _single_precision(TableEncoder().fit_transform(X))
+    encoder = TableEncoder(marks=True).fit(X, name=name)
+    X = _single_precision(encoder.transform(X))
     return Dataset(name, X[labelled], y, None if labelled.all() else X[~labelled])
 
 
