@@ -26,7 +26,7 @@ class Checkpoint(Callback):
     ----------
     folder : path or None
         None keeps everything in memory.
-    schedule : dict
+    run : dict
         Settings that a run which goes on must share.
     average : MovingAverage
         Its ``trained`` weights are trained, those of its ``learner`` are judged and kept.
@@ -39,13 +39,13 @@ class Checkpoint(Callback):
         If its name is empty.
     """
 
-    def __init__(self, folder, schedule, average):
+    def __init__(self, folder, run, average):
         if folder == "":  # of a variable that is not set; it would be the current one
             raise ValueError("checkpoint_dir is empty: name a folder, or leave it None.")
         # Where it was when training began, whatever folder a callback changes to.
         self.path = expanded(folder).absolute() / CHECKPOINT if folder is not None else None
         # Once, and now: what json cannot hold shall not be noticed after the first epoch.
-        self.run = json.loads(json.dumps(schedule, default=_plain))
+        self.run = json.loads(json.dumps(run, default=_plain))
         self.average = average
         self.is_writer = self.path is not None and is_first_process()
         self.n_epochs = 0  # that an earlier run has done

@@ -23,8 +23,9 @@ def usable_device(name):
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        # Cells come in double precision, which Apple's GPUs do not have; "meta" holds no cell.
+        torch.zeros(1, dtype=torch.float64, device=name).tolist()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
             f"device={name!r} cannot be used here ({reason}): take 'auto', which is the GPU if "
@@ -42,6 +43,6 @@ def autocast(device, precision):
 def gains_from_bfloat16(device):
     """Whether autocast to bfloat16 is faster than float32 on a device."""
     if torch.device(device).type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     supported = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return torch.device(device).type == "cpu" and bool(supported())

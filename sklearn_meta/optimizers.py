@@ -4,6 +4,8 @@ import math
 
 import torch
 
+from .settings import SCHEDULES
+
 #: Sides of a matrix from which its gradient has directions worth making equal.
 LEAST_SIDE = 8
 
@@ -120,10 +122,6 @@ def rates(learning_rate, factors):
         for prefix in ("", "module.")  # before a name where processes wrap the network
         for pattern, factor in factors.items()
     ]
-
-
-#: How the learning rate may run.
-SCHEDULES = ("cosine", "noam", "constant")
 
 
 def rate_at(step, n_steps, n_warmup, schedule="cosine"):

@@ -2,6 +2,7 @@
 
 import warnings
 from inspect import signature
+from itertools import chain
 from numbers import Integral
 
 import numpy as np
@@ -24,6 +25,7 @@ from .table_validation import (
 )
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
 from .tasks.column_types import refuse_date_objects
+from .tasks.sources import parts_of
 from .training import meta_train
 
 #: ``inputs`` of learners whose rows are pixels.
@@ -196,7 +198,8 @@ def check_pixels(X, n_channels=1):
 
 def _some_of(sources):
     """Every table of those sources that hold some, and one that each of the others draws."""
-    for source in filter(lambda source: source is not None, sources):
+    given = (source for source in sources if source is not None)
+    for source in chain.from_iterable(map(parts_of, given)):
         if isinstance(source, Tables):
             yield from (source[name] for name in source)
         else:

@@ -22,7 +22,14 @@ _KINDS = {
 _OPTIONAL = {"patience": (Real, 1), "ema_decay": (Real, 0), "n_groups": (Integral, 1)}
 NUMBERS = _KINDS | _OPTIONAL
 _MAY_BE_ENDLESS = ("eval_every", "patience", "clip")
-_CHOICES = {"keep": ("best", "last"), "precision": ("auto", "float32", "bfloat16")}
+
+#: How the learning rate may run.
+SCHEDULES = ("cosine", "noam", "constant")
+_CHOICES = {
+    "keep": ("best", "last"),
+    "precision": ("auto", "float32", "bfloat16"),
+    "schedule": SCHEDULES,
+}
 
 
 def check_settings(given):

@@ -288,7 +288,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             unlabelled rows.
         """
         self._validate_params()
-        kept, prepared = [], []
+        read = []
         for position, triple in enumerate(tasks):
             try:
                 if not isinstance(triple, tuple | list) or len(triple) != 3:
@@ -298,19 +298,16 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                 labels, task = self._small_task(*triple)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"Task {position}: {error}") from error
-            kept.append((labels, len(task.y) - len(triple[2])))
-            prepared.append(task)
-        chunks = []
-        for task, (_, n_context) in zip(prepared, kept, strict=True):
-            size = self._rows_together(task.y[:n_context], task.n_label_columns)
-            chunks.append(in_chunks(task, n_context, size))
-        outputs = iter(self._forward_each([chunk for of_task, _ in chunks for chunk in of_task]))
+            n_context = len(task.y) - len(triple[2])
+            most = self._rows_together(task.y[:n_context], task.n_label_columns)
+            read.append((labels, task, n_context, len(triple[2]) <= most))
+        whole = iter(self._forward_each([task for _, task, _, fits in read if fits]))
         found = []
-        for task, (labels, n_context), (_, places) in zip(prepared, kept, chunks, strict=True):
-            parts = [next(outputs)[n_context:, : task.n_label_columns] for _ in places]
-            output = in_order(parts, places)
-            if self.transductive and len(places) > 1:
-                output = same_of_equals(output, task.X[n_context:])
+        for labels, task, n_context, fits in read:
+            if fits:
+                output = next(whole)[n_context:, : task.n_label_columns]
+            else:  # in chunks, each of which holds the context as well
+                output = self._read_behind(task, n_context, OUTPUTS)
             found.append((labels, output))
         return found
 

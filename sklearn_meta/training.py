@@ -138,9 +138,9 @@ def meta_train(
     Raises
     ------
     ValueError
-        If there is no such optimizer, a setting is no such number, no table suits the sampler, the
-        checkpoint is not one of these tables and settings, the processes do not share one run or
-        cannot share a batch equally, or the loss is no longer finite.
+        If there is no such optimizer or schedule, a setting is no such number, no table suits the
+        sampler, the checkpoint is not one of these tables and settings, the processes do not share
+        one run or cannot share a batch equally, or the loss is no longer finite.
     OSError
         If the checkpoint cannot be written.
     """

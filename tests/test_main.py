@@ -224,6 +224,7 @@ def test_meta_fit_saves_weights_with_a_card(here, capsys):
         {"collection": "prior", "share": 1.0},
         {"collection": "tables", "share": 0.7, "datasets": ["wine"]},
     ]
+    assert card["datasets"] == ["TablePrior", "wine"]
     assert card["recipe"]["n_shots"] == [1, 2] and card["recipe"]["learning_rate"] == 1e-3
     assert card["recipe"]["optimizer"] == "muon"
     assert card["validation"]["tables"] == "tables"
@@ -233,7 +234,8 @@ def test_meta_fit_saves_weights_with_a_card(here, capsys):
     assert any(not torch.equal(changed[name], started[name]) for name in started)
     assert call("evaluate", "tables", *QUICK, "--weights", "mine.safetensors", "--quiet") == 0
     captured = capsys.readouterr()
-    assert captured.err == ""
+    assert captured.err.startswith("mine.safetensors was meta-trained on 1 of these tables")
+    assert captured.err.count("\n") == 1 and "'wine'" in captured.err
     assert captured.out.count("mine.safetensors ") == 2 == captured.out.count("GaussianProcess ")
 
 
@@ -252,6 +254,14 @@ def test_a_recipe_holds_arguments_and_flags_win(here, capsys, form):
     assert call(*recipe) == 0
     assert Path(output).read_bytes() == Path("plain.safetensors").read_bytes()
     assert "100%" not in capsys.readouterr().err
+
+
+def test_what_weights_have_seen_is_told_of_those_that_begin_from_them(here):
+    first = meta_fit_prior("first.safetensors", "--exclude", "iris", collections=["tables"])
+    assert call(*first) == 0
+    begun = ("--backbone", "first.safetensors")
+    assert call(*meta_fit_prior("second.safetensors", *begun)) == 0
+    assert json.loads(Path("second.json").read_text())["datasets"] == ["TablePrior", "wine"]
 
 
 def test_the_recipe_of_a_card_trains_the_same_weights():

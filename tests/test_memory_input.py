@@ -22,7 +22,7 @@ from sklearn_meta import (
 )
 from sklearn_meta.memory import base
 from sklearn_meta.memory_learner import MemoryLearner
-from sklearn_meta.tasks import Drawings, TablePrior
+from sklearn_meta.tasks import Drawings, Mixture, TablePrior
 
 X, Y = shuffle(*load_iris(return_X_y=True), random_state=0)
 NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
@@ -260,7 +260,9 @@ def test_pixels_are_no_bytes_in_meta_training_either(kind):
     network = kind(MemoryLearner("mann", inputs="pixels", n_inputs=400, **regression))
     good, bad = ([(scale * PIXELS, np.arange(10) % 5.0)] for scale in (1, 255))
     settings = {"max_steps": 1, "batch_size": 1, "verbose": False}
-    for datasets in ((bad, None), (good, bad), (good + bad, None), (bad + good, None)):
+    mixed = Mixture([good, Mixture([good, bad])]), Mixture([bad, good])
+    pairs = [(bad, None), (good, bad), (good + bad, None), (bad + good, None)]
+    for datasets in (*pairs, *((mixture, None) for mixture in mixed)):
         with pytest.raises(ValueError, match="reads pixels in .* vectors, such as Pictures"):
             network.meta_fit(datasets[0], validation_datasets=datasets[1], **settings)
     assert network.meta_fit(good, **settings).history_

@@ -330,7 +330,7 @@ def test_an_error_names_the_settings_that_differ_and_is_short(tmp_path):
         MetaLSTMClassifier(**parameters, random_state=0).meta_fit(tasks, **settings)
 
 
-@pytest.mark.parametrize("name", ["keep", "precision"])
+@pytest.mark.parametrize("name", ["keep", "precision", "schedule"])
 def test_settings_that_are_chosen_are_one_of_those_there_are(name):
     with pytest.raises(ValueError, match=f"{name} must be one of .*, got 'lst'"):
         meta_train(Learner(), TablePrior(), EpisodeSampler(1), max_steps=1, **{name: "lst"})

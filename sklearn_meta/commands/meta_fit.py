@@ -127,8 +127,7 @@ def run(args):
             if getattr(args, name):
                 flag = name.replace("_", "-")
                 args.parser.error(f"--{flag} is of tables, and prior has none that could be named")
-    from ..checkpoint import CHECKPOINT
-    from ..tasks import Mixture, Tables
+    from ..tasks import Mixture, Tables, names_in
     from ..tasks.mixtures import as_point_sets
     from ..weights import load_learner, save_learner
     from ..weights.store import check_is_card
@@ -138,8 +137,9 @@ def run(args):
         args.parser.error(f"{args.estimator} is trained by fit and has nothing to meta-train")
     if "datasets" not in signature(kind.meta_fit).parameters:
         args.parser.error(f"{args.estimator} learns from texts, and collections are of tables")
-    if args.backbone not in kind._architectures:
-        load_learner(args.backbone)  # an error now rather than after all tables are loaded
+    seen = set()
+    if args.backbone not in kind._architectures:  # an error now, not after all tables are loaded
+        seen.update(load_learner(args.backbone).card.get("datasets", ()))
     defaults = _defaults(kind)
     for name in SETTINGS:
         if getattr(args, name) is not None and name not in defaults:
@@ -187,6 +187,7 @@ def run(args):
             | ({"datasets": list(source)} if isinstance(source, Tables) else {})
             for spec, source in zip(args.collection, sources)
         ],
+        "datasets": sorted(seen.union(*map(names_in, sources))),
         "recipe": _recipe(args, defaults | settings),
         "seed": args.seed,
         "validation": _validation(args, estimator.history_),

@@ -105,10 +105,19 @@ class Mixture:
         return self._read[rng.choice(len(self.sources), p=self.weights)].draw(rng)
 
 
+def parts_of(source):
+    """Of a mixture, and of mixtures in it, the sources that are none; of another, itself."""
+    if isinstance(source, Mixture):
+        for part in source._read:
+            yield from parts_of(part)
+    else:
+        yield source
+
+
 def names_in(source):
     """Names of the tables that a source may draw, as far as they are known; a list of str."""
     if isinstance(source, Mixture):
-        return [name for part in source._read for name in names_in(part)]
+        return [name for part in parts_of(source) for name in names_in(part)]
     if isinstance(source, Tables):
         return list(source)
     names = getattr(source, "names", None)
