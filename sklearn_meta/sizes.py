@@ -38,3 +38,10 @@ def check_positive(**numbers):
     for name, number in numbers.items():
         if not isinstance(number, Real) or not 0 < number < math.inf:
             raise ValueError(f"{name} must be a positive number, got {number!r}.")
+
+
+def check_shares(**shares):
+    """Refuse what is no number from 0 to 1; parameters as of :func:`check_integers`."""
+    for name, share in shares.items():
+        if not isinstance(share, Real) or not 0 <= share <= 1:
+            raise ValueError(f"{name} must be a number from 0 to 1, got {share!r}.")

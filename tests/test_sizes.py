@@ -17,6 +17,15 @@ from sklearn_meta.backbones.set_transformer import ISAB, MAB, PMA
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.heads import HEADS
 from sklearn_meta.memory_learner import MemoryLearner
+from sklearn_meta.tasks import (
+    EpisodeSampler,
+    GaussianProcessPrior,
+    MixturePrior,
+    NWayKShot,
+    OutlierSampler,
+    RegressionSampler,
+    Vectors,
+)
 from sklearn_meta.text_learner import TextLearner
 
 OF_EPISODES = {
@@ -27,6 +36,7 @@ OF_SETS = partial(SetTransformer, 2, 1)
 POOLED = partial(OF_SETS, encoder="rff", pooling="mean")
 OF_SEQUENCES = partial(MANN, 4, 3)
 OF_MIXTURES = partial(MixtureTransformer, 16, 8)
+EPISODES = partial(NWayKShot, Vectors(3))
 
 #: What is built, and sizes of it that must be so many at least.
 LEAST = [
@@ -69,6 +79,18 @@ LEAST = [
     (partial(FewShotLearner, "snail"), 2, "n_ways"),
     (MemoryLearner, 1, "n_inputs"),
     (TextLearner, 1, "n_inputs"),
+    (EpisodeSampler, 2, "max_classes"),
+    (EPISODES, 1, "n_ways n_shots"),
+    (GaussianProcessPrior, 1, "n_columns n_rows"),
+    (MixturePrior, 1, "max_components max_columns"),
+]
+
+#: What draws tasks, and shares of them.
+SHARES = [
+    (EpisodeSampler, "inductive imbalanced column_subset class_subset missing"),
+    (RegressionSampler, "inductive column_subset missing"),
+    (OutlierSampler, "clean altered column_subset missing"),
+    (EPISODES, "fewer_classes"),
 ]
 
 
@@ -85,8 +107,23 @@ def test_sizes_are_integers_that_are_large_enough(build, least, name):
 
 
 @pytest.mark.parametrize(
+    ("build", "name"), [(build, name) for build, names in SHARES for name in names.split()]
+)
+def test_shares_are_numbers_from_0_to_1(build, name):
+    for value in (-0.1, 1.5, "x", None, float("nan")):
+        with pytest.raises(ValueError, match=rf"{name} must be a number from 0 to 1, got "):
+            build(**{name: value})
+    for value in (0, 1):
+        assert vars(build(**{name: value}))[name] == value
+
+
+@pytest.mark.parametrize(
     ("build", "config", "message"),
     [
+        (GaussianProcessPrior, {"length_scale": 0}, "length_scale must be a positive number"),
+        (MixturePrior, {"n_points": (0, 0)}, "n_points must be a whole number of 1 or more"),
+        (OutlierSampler, {"max_share": 1.0}, "max_share must be above 0 and 0.5 at most, got 1.0"),
+        (OutlierSampler, {"novelty": 2}, "novelty must be a number from 0 to 1, got 2"),
         (BACKBONES["att_hml"], {"width": 10}, "n_heads must divide width, got .*n_heads=4"),
         (OF_MIXTURES, {"n_heads": 3}, "n_heads must divide width, got .*n_heads=3"),
         (POOLED, {"norm": "batch"}, "Unknown norm 'batch': choose from"),

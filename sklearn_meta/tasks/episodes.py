@@ -4,6 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
+from ..sizes import check_integers, check_shares
 from .batch import collate
 from .dataset import Task
 
@@ -61,6 +62,7 @@ class RowSampler:
         missing,
         flip,
     ):
+        check_shares(inductive=inductive, column_subset=column_subset, missing=missing)
         self.n_shots = n_shots
         self.n_unlabelled = range_of(n_unlabelled, "n_unlabelled")
         self.max_rows = max_rows
@@ -213,6 +215,8 @@ class EpisodeSampler(RowSampler):
             missing=missing,
             flip=flip,
         )
+        check_integers(2, max_classes=max_classes)
+        check_shares(imbalanced=imbalanced, class_subset=class_subset)
         self.max_classes = max_classes
         self.imbalanced = imbalanced
         self.class_subset = class_subset

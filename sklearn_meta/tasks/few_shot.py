@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ..sizes import check_integers, check_shares
 from .batch import IGNORE
 from .episodes import counts_of, cut_into_classes, up_to
 from .running import FAR, Moments, last, moments_as_they_are, projection, standardise
@@ -73,6 +74,8 @@ class NWayKShot:
     stratum = "ways"
 
     def __init__(self, vectors, *, n_ways=5, n_shots=1, n_queries=5, fewer_classes=0.0):
+        check_integers(n_ways=n_ways, n_shots=n_shots)
+        check_shares(fewer_classes=fewer_classes)
         self.vectors = vectors
         self.n_ways = n_ways
         self.n_shots = n_shots

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
+from ..sizes import check_integers, check_positive
 from .dataset import Dataset
 
 
@@ -40,6 +41,10 @@ class GaussianProcessPrior:
     amplitude: float = 1.0
     noise: float = 0.05
     bounds: tuple = (-3.0, 3.0)
+
+    def __post_init__(self):
+        check_integers(n_columns=self.n_columns, n_rows=self.n_rows)
+        check_positive(length_scale=self.length_scale, amplitude=self.amplitude)
 
     @property
     def kernel(self):

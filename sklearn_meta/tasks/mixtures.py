@@ -9,8 +9,10 @@ import torch
 from sklearn.utils import check_array, check_consistent_length
 
 from ..cells import is_missing, text_as_objects
+from ..sizes import check_integers
 from .column_types import refuse_dates
 from .dataset import Dataset
+from .episodes import range_of
 from .pairs import is_continuous
 from .sources import Mixture, Tables, check_source, usable
 
@@ -74,6 +76,10 @@ class MixturePrior:
     max_components: int = 16
     max_columns: int = 32
     n_points: tuple = (40, 1000)
+
+    def __post_init__(self):
+        check_integers(max_components=self.max_components, max_columns=self.max_columns)
+        range_of(self.n_points, "n_points")
 
     def draw(self, rng):
         """One set, a Dataset whose classes are the components."""

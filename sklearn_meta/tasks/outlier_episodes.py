@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..sizes import check_shares
 from .dataset import Task
 from .episodes import RowSampler
 
@@ -76,6 +77,7 @@ class OutlierSampler(RowSampler):
         missing=0.15,
         flip=True,
     ):
+        check_shares(clean=clean, altered=altered, novelty=novelty)
         super().__init__(
             (0,),  # no row is labelled
             n_unlabelled,
@@ -90,6 +92,8 @@ class OutlierSampler(RowSampler):
             raise ValueError(
                 f"n_unlabelled must be 2 or more, got {n_unlabelled!r}: one row is no outlier."
             )
+        if not 0 < max_share <= 0.5:
+            raise ValueError(f"max_share must be above 0 and 0.5 at most, got {max_share!r}.")
         self.max_share = max_share
         self.clean = clean
         self.altered = altered
