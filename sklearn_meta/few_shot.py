@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .backbones import FEW_SHOT_BACKBONES
 from .few_shot_learner import FewShotLearner
-from .rows import RowEstimator, check_pixels
-from .table_validation import check_classes
+from .rows import RowEstimator
+from .table_validation import check_classes, check_observed
 from .tasks import NWayKShot, TableEpisodes, Vectors, deal, in_units_of, moments_of
 from .tasks.running import projection
 from .tournament import play
@@ -156,11 +156,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
                 f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
                 f"contains only one class: {self.classes_.tolist()[0]!r}."
             )
-        self._check_values(X)
         if self.learner_.inputs == "tables":
-            if np.isnan(X).all():
-                raise ValueError("Every cell of X is missing: there is nothing to compare.")
-            self._moments = moments_of(X)
+            self._moments = moments_of(check_observed(X))
         self.X_, self._fitted_for = X.copy(), _rows_of(self.learner_)
         return self
 
@@ -193,7 +190,6 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         """
         check_is_fitted(self)
         module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
-        self._check_values(rows)
         with self._autocast():
             known, members = self._encoded(module, self.X_), self._members(module)
             probabilities = [
@@ -275,11 +271,6 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             n_groups=1,
             **settings,
         )
-
-    def _check_values(self, X):
-        """Refuse pixels that are bytes, which the network has never seen."""
-        if self.learner_.inputs == "images":
-            check_pixels(X, self.learner_.encoder.config.get("n_channels", 1))
 
     def _beyond_episodes(self, probabilities):
         """What probabilities of episodes mean where labelled rows are more, or not as many each.

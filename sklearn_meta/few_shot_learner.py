@@ -89,6 +89,11 @@ class FewShotLearner(nn.Module):
         self.float()  # whatever torch's default is
 
     @property
+    def n_channels(self):
+        """Colours of each pixel of the images that it reads, an int."""
+        return self.encoder.config.get("n_channels", 1)
+
+    @property
     def config(self):
         """Keyword arguments that build this learner again."""
         return {

@@ -9,6 +9,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from .chunks import in_chunks, in_order
 from .heads import HEADS
+from .sizes import check_integers
 from .table_validation import as_cells, labelled_targets, table_with_targets, without_gaps
 from .tables import TableEstimator
 from .tasks import n_targets, target_scale
@@ -76,10 +77,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     The default weights have no layer norm of Eq. (6), and their backbone reads more than Eq. (5):
     see :class:`sklearn_meta.backbones.VSA`.
 
-    By the head ``"gp_warped"``, that of the default weights, functions of targets are predicted,
-    too. What is warped back from these counts as no further outside the labelled targets than half
-    their range for the mean, and than their range for standard deviation and covariance, which are
-    about that mean; for quantiles, samples and densities it is not cut.
+    The head ``"gp_warped"``, that of the default weights, models functions of the targets, too.
+    What is warped back counts as no further outside the labelled targets than half their range for
+    the mean, and than their range for standard deviation and covariance, which are about that mean;
+    for quantiles, samples and densities it is not cut.
 
     Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
     in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.
@@ -183,11 +184,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Raises
         ------
         ValueError
-            If more than one of ``return_std``, ``return_cov`` and ``quantiles`` is asked for,
-            there is no quantile or one that is not between 0 and 1, or the covariance, in the
-            square of the target's unit, is beyond float64.
+            If more than one of the three is asked for, there is no quantile or one that is not
+            between 0 and 1, or the covariance, in the target's unit squared, is beyond float64.
         """
-        if sum(map(bool, (return_std, return_cov, quantiles is not None))) > 1:
+        if bool(return_std) + bool(return_cov) + (quantiles is not None) > 1:
             raise ValueError("Ask for one of return_std, return_cov and quantiles at most.")
         if return_cov:
             return self._mean_and_covariance(X)
@@ -276,7 +276,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return found.reshape(shape) - np.log(scale)
 
     def sample_y(self, X, n_samples=1, random_state=0):
-        """Draw samples of the rows' targets, jointly, from what is predicted of them.
+        """Draw samples of the rows' targets, jointly, from what is predicted of all at once.
 
         Parameters
         ----------
@@ -289,6 +289,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         -------
         ndarray of shape (n_rows, n_samples) or (n_rows, n_targets, n_samples)
         """
+        check_integers(0, n_samples=n_samples)
         rng = check_random_state(random_state)
         (samples,), _ = self._ask_head(
             X, None, lambda _, head, *rows: head.samples(*rows, n_samples, rng)
@@ -376,8 +377,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             distribution = head.distribution(*rows)
             return torch.stack([distribution.quantiles(level)[0] for level in levels])
 
-        found = in_order(*self._ask_head(X, self.chunk_size, of_rows), dim=1)
-        return self._unstandardised(found)
+        return self._unstandardised(in_order(*self._ask_head(X, self.chunk_size, of_rows), dim=1))
 
     @torch.inference_mode()
     def _ask_head(self, X, chunk_size, question):

@@ -127,7 +127,7 @@ def expectations(scores, lengths, start, transitions, end):
     """What a CRF expects of sentences: their log partition, and its gradient.
 
     As :class:`sklearn_meta.heads.crf.LinearChainCRF` has it, by products of matrices in place of
-    sums of logarithms, which is many times faster: for weights that a penalty keeps small:
+    sums of logarithms, which is many times faster. It is for weights that a penalty keeps small:
     ``exp`` overflows at start, transitions and end of more than some hundreds.
 
     Parameters

@@ -38,6 +38,8 @@ class MemoryLearner(nn.Module):
         If something is unknown, or there are no inputs.
     """
 
+    n_channels = 1  # of pixels, if it reads them
+
     def __init__(
         self,
         backbone="mann",

@@ -110,7 +110,7 @@ class Job(NamedTuple):
 def first_ranks(n_init):
     """Where the first component of each start is, as a rank between middle and rim of a set.
 
-    Halves, quarters, eighths: so more starts are those of fewer, and others (van der Corput).
+    Halves, quarters, eighths (van der Corput): a larger number repeats the starts of a smaller one.
 
     Parameters
     ----------

@@ -39,9 +39,9 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     head : {"odd_one_out"}, default=None
         How embeddings become predictions; None is the head the weights were trained with.
     contamination : "auto" or float in (0, 0.5], default="auto"
-        Share of outliers among the rows of ``fit``, which decides from which score on a row is
-        one: of fewer than 100 rows, more of new ones. "auto" is where being an outlier becomes
-        more probable than not, so that there may be none.
+        Share of outliers among the rows of ``fit``, which sets the threshold of the scores; behind
+        fewer than 100 rows, a larger share of new ones may be beyond it. "auto" is where being an
+        outlier becomes more probable than not, so that there may be none.
     max_samples : int, default=1000
         Rows of ``fit`` that make the set, at most: of more rows this many are drawn at random,
         since time and memory grow with their square.

@@ -160,8 +160,8 @@ class RowEstimator(MetaEstimator):
             )
         elif np.abs(X).max(initial=0) > np.finfo(np.float32).max:
             raise ValueError("Input X contains infinity or a value too large for float32.")
-        elif self.learner_.inputs == "pixels":
-            check_pixels(X)
+        elif self.learner_.inputs in PICTURES:
+            _check_pixels(X, self.learner_.n_channels)
         return X, y
 
     def __sklearn_tags__(self):
@@ -177,7 +177,7 @@ def _are_pixels(X):
     return -1e-6 <= X.min() and X.max() <= 1 + 1e-6
 
 
-def check_pixels(X, n_channels=1):
+def _check_pixels(X, n_channels):
     """Refuse other values, such as bytes, which a network of pixels has never seen."""
     if _are_pixels(X):
         if 0 < X.max() < FAINTEST:

@@ -51,8 +51,9 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Rows of ``predict`` read at a time at most. In transductive mode those of a chunk see each
         other and the context, which is read with each. None is 20 for each class, as meta-training
         has, or half of the labelled rows, if these are more, and 1,000 at most: of more unlabelled
-        rows answers are worse. With ``transductive=False`` it is 1,000. Of the unlabelled rows of
-        ``fit`` as many are read at most, drawn at random, always the same.
+        rows answers are worse; with ``transductive=False`` 1,000. Of the unlabelled rows of ``fit``
+        as many as None gives in transductive mode are read, whatever mode and ``chunk_size`` are,
+        drawn at random, always the same.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
@@ -161,8 +162,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Raises
         ------
         ValueError
-            If no row is labelled, there is one class only, no cell is observed, or a cell is
-            infinite.
+            If no row is labelled, there is one class only, labels are gaps, fractions or text
+            beside numbers, no cell is observed, or a cell is infinite.
 
         Warns
         -----
@@ -218,15 +219,14 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self._probabilities(self._read(X))
 
     def score(self, X, y, sample_weight=None):
-        """Share of the rows whose class is predicted rightly.
+        """Accuracy on rows whose labels are known.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
             As in ``predict``.
         y : array-like of shape (n_rows,)
-            Their classes. Each row that is marked as unlabelled counts as a mistake, with a
-            warning.
+            Their classes. A row marked as unlabelled counts as a mistake, with a warning.
         sample_weight : array-like of shape (n_rows,), default=None
 
         Returns

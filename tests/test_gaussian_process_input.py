@@ -358,3 +358,11 @@ def test_missing_targets_are_no_errors_to_be_scored():
     assert regressor.score(X[20:48], few[:28]) == r2_score(few[:28], regressor.predict(X[20:48]))
     weighted = regressor.score(X[20:48], few[:28], np.arange(28))
     assert weighted == r2_score(few[:28], regressor.predict(X[20:48]), sample_weight=np.arange(28))
+
+
+@pytest.mark.parametrize("n_samples", [-1, 1.5])
+def test_a_number_of_samples_is_a_whole_number(n_samples):
+    regressor = MetaGPRegressor().fit(X_GOOD, Y_GOOD)
+    assert regressor.sample_y(X_GOOD[:3], 0).shape == (3, 0)
+    with pytest.raises(ValueError, match="n_samples must be an integer of 0 or more"):
+        regressor.sample_y(X_GOOD[:3], n_samples)

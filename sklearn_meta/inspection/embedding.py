@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from ..model_selection.transductive import stack
+from ..tasks import stack_tables
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -180,7 +180,7 @@ def _embed(estimator, X):
         encode(encoder, X)  # refuses what predict refuses; fit would take it
         # Rows of both as one context: those of fit are embedded beside the rows of X.
         codes = np.concatenate([estimator.y_, np.full(len(X), -1)])
-        both = clone(estimator).fit(stack(estimator.X_, X), codes)
+        both = clone(estimator).fit(stack_tables(estimator.X_, X), codes)
         both.encoder_ = encoder  # as predict reads both
         return _embed(both, None)
     rows, z, predicted = _embed(estimator, None)

@@ -45,9 +45,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Whether ``fit`` presents the rows in random orders. Otherwise, and always in
         ``partial_fit``, they come in the order that they are in.
     window_size : int, default=125
-        Rows of which a memory knows, or up to twice as many: behind each ``window_size`` of a
-        stream an empty one begins to read, which answers after as many more. If shuffled, ``fit``
-        shows each member that many, drawn at random. None, or a persistent memory, is all rows.
+        A memory answers from the last ``window_size`` rows of a stream, or up to twice as many: an
+        empty one starts every ``window_size`` rows, and takes over that many later. If shuffled,
+        ``fit`` shows each member that many at random. None, or a persistent memory, is all rows.
     memory : {"wipe", "persistent"}, default="wipe"
         Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
         (section 4.2.1 of paper 002) that was persistent, too, with the same network, dtype, members

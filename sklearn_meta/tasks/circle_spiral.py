@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sklearn_meta.tasks.dataset import Dataset
-from sklearn_meta.tasks.manifolds import rings, spirals
+from .dataset import Dataset
+from .manifolds import rings, spirals
 
 # name -> (figure, number of classes, jitter): thin lines, well apart in the two dimensions.
 _FIGURES = {"circle": (rings, 2, 0.05), "spiral": (spirals, 5, 0.025)}

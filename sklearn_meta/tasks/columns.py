@@ -7,7 +7,7 @@ warps some are for targets (n_rows,), too.
 
 import numpy as np
 
-from sklearn_meta.tasks.families import log_uniform, standardise
+from .families import log_uniform, standardise
 
 
 def pick(rng, choices, weights):

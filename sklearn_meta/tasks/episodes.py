@@ -188,6 +188,11 @@ class EpisodeSampler(RowSampler):
 
     flip : bool, default=True
         Whether each column's sign is flipped with probability one half.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
     """
 
     def __init__(

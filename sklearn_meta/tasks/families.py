@@ -7,7 +7,7 @@ either draws the rows class by class or draws them first and labels them by a sc
 
 import numpy as np
 
-from sklearn_meta.tasks.manifolds import MANIFOLDS
+from .manifolds import MANIFOLDS
 
 
 def log_uniform(rng, low, high):

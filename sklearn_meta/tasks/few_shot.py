@@ -68,6 +68,11 @@ class NWayKShot:
     fewer_classes : float in [0, 1], default=0.0
         Share of episodes that draw their number of classes from 2 to ``n_ways``, as an estimator
         meets them whose classes are fewer than the ways, or no multiple of them.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
     """
 
     #: What ``strata`` counts, as the history names it.

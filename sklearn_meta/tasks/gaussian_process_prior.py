@@ -27,6 +27,11 @@ class GaussianProcessPrior:
     bounds : (float, float), default=(-3.0, 3.0)
         Of the cube, along each dimension.
 
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
+
     Examples
     --------
     >>> import numpy as np

@@ -71,6 +71,11 @@ class MixturePrior:
     max_components, max_columns : int, default=16 and 32
     n_points : (int, int), default=(40, 1000)
         Range of the number of points, held-out ones included, drawn log-uniformly.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
     """
 
     max_components: int = 16

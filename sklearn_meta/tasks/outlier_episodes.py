@@ -49,6 +49,11 @@ class OutlierSampler(RowSampler):
     flip : bool, default=True
         Whether each column's sign is flipped with probability one half.
 
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
+
     References
     ----------
     S. Han, X. Hu, H. Huang, M. Jiang, Y. Zhao. ADBench: Anomaly Detection Benchmark. NeurIPS 2022

@@ -75,6 +75,11 @@ class RegressionSampler(RowSampler):
     flip : bool, default=True
         Whether each column's sign, and each target's, is flipped with probability one half.
 
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
+
     Examples
     --------
     >>> import numpy as np

@@ -112,8 +112,7 @@ def _checked(words, vectors, where):
     if not np.isfinite(vectors).all():
         word = words[int(np.isfinite(vectors).all(1).argmin())]
         raise ValueError(
-            f"{where}: the vector of {word!r} has a number that is no number, or too large for "
-            "float32."
+            f"{where}: the vector of {word!r} holds NaN, or a number too large for float32."
         )
     return vectors
 

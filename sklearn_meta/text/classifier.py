@@ -52,8 +52,8 @@ class MetaLSTMClassifier(
         Hidden units h of each LSTM, m of the generating one, and its outputs z. Weights that were
         meta-trained keep their own, and so do their vocabulary and ``pooling``.
     pooling : {"max", "last"}, default="max"
-        What a text is told by: the highest value of every hidden unit over its words, or, as in
-        the paper, the hidden state after its last word.
+        How hidden states become one vector of a text: the highest value of every hidden unit over
+        its words, or, as in the paper, the hidden state after its last word.
     wide : bool, default=True
         Whether logistic regression on the TF-IDF of words, pairs and triples, of which a pair
         counts half and a triple a quarter, reads texts, too. Of a probability the network has a
