@@ -136,7 +136,10 @@ def test_no_module_is_long(path):
     assert len(path.read_text().splitlines()) <= 400
 
 
-@pytest.mark.parametrize("module", ["sklearn_meta", "sklearn_meta.model_selection"])
+@pytest.mark.parametrize(
+    "module",
+    ["sklearn_meta", "sklearn_meta.model_selection", "sklearn_meta.inspection"],
+)
 def test_importing_does_not_import_torch(module):
     code = f"import sys, {module}; print(*{{m.split('.')[0] for m in sys.modules}})"
     run = [sys.executable, "-c", code]

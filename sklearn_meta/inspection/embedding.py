@@ -9,7 +9,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
-from ..tasks import stack_tables
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -168,6 +167,7 @@ def _embed(estimator, X):
     """Encoded attributes, embeddings and predicted codes: of the rows of fit, then of X."""
     from ..table_validation import encode
     from ..tables import EMBEDDINGS
+    from ..tasks import stack_tables
 
     if X is None:
         rows = estimator.encoder_.transform(estimator.X_)
