@@ -13,8 +13,8 @@ from skorch.callbacks import Callback, GradientNormClipping, LRScheduler
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import IterableDataset
 
+from sklearn_meta.meta_net import Loss
 from sklearn_meta.optimizers import rate_at
-from sklearn_meta.training import Loss
 from sklearn_meta.weights import load_learner
 
 #: Looks at validation sets in a training.

@@ -89,8 +89,8 @@ class MetaEstimator(BaseEstimator):
             Dataset``, such as :class:`sklearn_meta.tasks.TablePrior`,
             :class:`~sklearn_meta.tasks.RegressionPrior` or a :class:`~sklearn_meta.tasks.Mixture`.
         validation_datasets : as ``datasets``, default=None
-            Tasks drawn from them decide which weights are kept, and when to stop. Without them
-            the last weights are kept.
+            Tasks drawn from them decide which weights are kept, and when to stop; if no loss is
+            lower, those that had learned before. Without them the last weights are kept.
         max_steps : int, default=20000
             Steps of ``batch_size`` tasks each; above ``eval_every`` rounded up to a multiple of it.
         n_shots : int or sequence of int, default=None
@@ -165,7 +165,7 @@ class MetaEstimator(BaseEstimator):
 
     def _meta_train(self, source, sampler, validation_source, **settings):
         """Train a copy of the learner in use, with ``settings`` of the engine, and take it."""
-        settings = {"patience": 10} | settings
+        settings = {"patience": 10, "validate_start": not self._begins_at_random()} | settings
         seed = self._seed_of_all()
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high

@@ -52,6 +52,7 @@ class Checkpoint(Callback):
         self.n_seen = 0
         self.best = None
         self.best_loss = math.inf
+        self.start_loss = math.nan  # of weights that had learned before the run
         self.ended_by = None
         if self.is_writer:
             check_writable(self.path, "checkpoint_dir", make=True)
@@ -62,14 +63,28 @@ class Checkpoint(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         """Keep the weights if they are the best, and write the checkpoint."""
-        record = net.history[-1]
-        if record.get("valid_loss", math.inf) < self.best_loss:
-            self.best_loss = record["valid_loss"]
-            weights = self.average.learner.state_dict()
-            self.best = {k: v.detach().clone() for k, v in weights.items()}
+        if len(net.history) == 1 and not math.isnan(self.start_loss):
+            net.history.record("start_loss", self.start_loss)
+        self._keep_if_best(net.history[-1].get("valid_loss", math.inf))
         if self.is_writer:
             self._write(net)
         self.n_seen = len(net.history)
+
+    def begin(self, loss):
+        """Keep the weights to begin with, of this validation loss, until others are better."""
+        self.start_loss = loss
+        self._keep_if_best(loss)
+
+    @property
+    def has_best_epoch(self):
+        """Whether the best weights are those of an epoch, and not those of the beginning."""
+        return self.best is not None and self.best_loss != self.start_loss
+
+    def _keep_if_best(self, loss):
+        if loss < self.best_loss:
+            self.best_loss = loss
+            weights = self.average.learner.state_dict()
+            self.best = {k: v.detach().clone() for k, v in weights.items()}
 
     def end(self, net, stops):
         """Note by which callbacks of the user the run was ended: called with these it stays so."""
@@ -183,6 +198,7 @@ class Checkpoint(Callback):
         # Some callbacks ask for the last batch of the last epoch.
         net.history = History([{**epoch, "batches": [{}]} for epoch in epochs])
         self.n_epochs = len(epochs)
+        self.start_loss = epochs[0].get("start_loss", math.nan) if epochs else math.nan
         self.ended_by = header.get("ended_by")
         for _, callback in net.callbacks_:
             if isinstance(callback, PassthroughScoring):  # it tells in the history what is the best

@@ -394,7 +394,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         for chunk, some in zip(*chunks, strict=True):
             inputs = self._inputs([chunk])
             with self._autocast():
-                z, _ = learner.backbone(**inputs)
-            state = learner.head.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
+                z, _ = learner.embed(**inputs)
+            state = learner.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
             answers.append(question(some, learner.head, z[:, n_context:], state))
         return answers, chunks[1]

@@ -55,6 +55,7 @@ class Learner(nn.Module):
             backbone_config = {"attributes": True, **(backbone_config or {})}
         self.backbone = _build("backbone", backbone, backbone_config, BACKBONES)
         self.head = _build(f"{task} head", head, head_config, HEADS[task])
+        _check_head(self.head, task)
         if isinstance(self.head, AttributeGaussianProcess):
             config = getattr(self.backbone, "config", {"attributes": True})
             if not config.get("attributes"):
@@ -102,10 +103,24 @@ class Learner(nn.Module):
 
         Parameters are those of the backbone's call.
         """
+        if not isinstance(self.backbone, _OWN_BACKBONES):  # those of this package do it themselves
+            dtype = next(self.backbone.parameters(), x).dtype
+            x, labels = x.to(dtype), labels.to(dtype)
         task = x, labels, readable, columns, classes, memory
         if self._has_groups(classes.shape[1]):
             return class_groups.embed(self.backbone, *task)
-        return self.backbone(*task)
+        found = self.backbone(*task)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise ValueError(
+                "A backbone returns a pair: embeddings (B, N, M, H), and the memory that it is "
+                f"given with later rows; {type(self.backbone).__name__} returned a "
+                f"{type(found).__name__}."
+            )
+        return found
+
+    def adapt(self, z, labels, classes, readable):
+        """What the head needs of a context, of which these are embeddings and labels."""
+        return self.head.adapt(z, self._for_head(z, labels), classes, readable)
 
     def n_embedding(self, n_columns, n_label_columns):
         """Length of the embedding of a row, an int."""
@@ -125,7 +140,7 @@ class Learner(nn.Module):
     def embed_and_predict(self, x, labels, readable, columns, classes):
         """Embeddings (B, N, M, H) and the head's output of every row."""
         z, _ = self.embed(x, labels, readable, columns, classes)
-        return z, self.head.joint(z, labels, classes, readable)
+        return z, self.head.joint(z, self._for_head(z, labels), classes, readable)
 
     def encode(self, x, labels, columns, classes):
         """Read a context once: the state that ``continue_from`` needs of it.
@@ -134,7 +149,11 @@ class Learner(nn.Module):
         """
         readable = labels.new_ones(labels.shape[:2], dtype=bool)
         z, memory = self.embed(x, labels, readable, columns, classes)
-        return memory, self.head.adapt(z, labels, classes, readable)
+        return memory, self.adapt(z, labels, classes, readable)
+
+    def _for_head(self, z, labels):
+        """Labels in the precision of embeddings, but for heads that bring them there themselves."""
+        return labels if isinstance(self.head, _OWN_HEADS) else labels.to(z.dtype)
 
     def embed_from(self, state, x, columns, classes):
         """Embeddings (B, N, M, H) of new rows, each read from the encoded context alone."""
@@ -148,6 +167,22 @@ class Learner(nn.Module):
         """Embeddings and outputs of new rows, each read from the encoded context alone."""
         z = self.embed_from(state, x, columns, classes)
         return z, self.head(z, state[1])
+
+
+_OWN_BACKBONES = tuple(BACKBONES.values())
+_OWN_HEADS = tuple(head for task in HEADS.values() for head in task.values())
+
+
+def _check_head(head, task):
+    """Refuse a module of the user's own that is no head, or one of another task."""
+    missing = [name for name in ("adapt", "joint", "loss", "score") if not hasattr(head, name)]
+    if missing or not hasattr(head, "score_name"):
+        raise ValueError(
+            f"{type(head).__name__} is no head: it lacks {', '.join(missing) or 'score_name'}. "
+            "Derive it from ClassificationHead or RegressionHead of sklearn_meta.heads.base."
+        )
+    if (own := getattr(head, "task", task)) != task:
+        raise ValueError(f"{type(head).__name__} is a head for {own}, and the learner for {task}.")
 
 
 def build_learner(config):

@@ -1,6 +1,9 @@
 """The optimisers of meta-training, by name, and how their rate runs."""
 
+import importlib
 import math
+import signal
+import threading
 
 import torch
 
@@ -95,6 +98,26 @@ OPTIMIZERS = {
     "muon": (MuonAdamW, {}),
     "rmsprop": (torch.optim.RMSprop, {"alpha": 0.95, "momentum": 0.9}),
 }
+
+
+def import_compiler():
+    """What torch imports when it makes the first optimizer of a process, in one piece.
+
+    It takes seconds, and modules that Ctrl-C has left half imported are broken until the end of the
+    process: the signal is heeded afterwards.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        importlib.import_module("torch._dynamo")
+        return
+    told = []
+    signal.signal(signal.SIGINT, lambda *signal_and_frame: told.append(signal_and_frame))
+    try:
+        importlib.import_module("torch._dynamo")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if told:
+        before(*told[0])
 
 
 def check_optimizer(name):

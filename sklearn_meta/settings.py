@@ -12,14 +12,18 @@ _KINDS = {
     "batch_size": (Integral, 1),
     "learning_rate": (Real, 0),
     "weight_decay": (Real, 0),
-    "n_warmup": (Real, 0),
     "clip": (Real, 0),
     "n_validation": (Integral, 1),
     "n_workers": (Integral, 0),
     "n_pooled": (Integral, 1),
 }
 #: Of those that may also be None.
-_OPTIONAL = {"patience": (Real, 1), "ema_decay": (Real, 0), "n_groups": (Integral, 1)}
+_OPTIONAL = {
+    "patience": (Real, 1),
+    "ema_decay": (Real, 0),
+    "n_groups": (Integral, 1),
+    "n_warmup": (Real, 0),
+}
 NUMBERS = _KINDS | _OPTIONAL
 _MAY_BE_ENDLESS = ("eval_every", "patience", "clip")
 
@@ -69,10 +73,17 @@ def check_settings(given):
                 "callbacks must not hold LoadInitState: give the weights to begin with as "
                 "backbone, or the same checkpoint_dir to go on with a run."
             )
-        if "EpochScoring" in kinds and getattr(callback, "use_caching", False):
+        if "LRScheduler" in kinds:  # the engine's own would set the rate again at the next step
             raise ValueError(
-                "EpochScoring cannot keep the targets of batches of tasks, which are of many "
-                "shapes: give it use_caching=False."
+                "callbacks must not hold LRScheduler: the rate of each step follows from "
+                "learning_rate, which a cosine takes to zero."
+            )
+        own_function = callable(getattr(callback, "scoring", None)) and not callback.use_caching
+        if "EpochScoring" in kinds and not own_function:
+            raise ValueError(
+                "EpochScoring cannot predict batches of tasks, which are of many shapes: losses "
+                "and scores are in net.history. Of a function of net, dataset and targets it wants "
+                "use_caching=False."
             )
         callback = callback() if callback is kind else callback
         monitor = str(getattr(callback, "monitor", ""))

@@ -11,19 +11,16 @@ import math
 import warnings
 
 import torch
-from skorch import NeuralNet
 from skorch.callbacks import GradientNormClipping, LRScheduler
 from skorch.helper import predefined_split
-from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from .callbacks import Divergence, MovingAverage, Patience, Progress, StratumScores
 from .checkpoint import Checkpoint
-from .devices import autocast
 from .distributed import OneProcess, is_first_process, processes
 from .fingerprint import described
-from .optimizers import OPTIMIZERS, check_optimizer, rate_at, rates
-from .seeding import seeded
+from .meta_net import Loss, MetaNet
+from .optimizers import OPTIMIZERS, check_optimizer, import_compiler, rate_at, rates
 from .settings import check_settings
 from .tasks import batches, names_in
 from .tasks.sources import suited
@@ -42,13 +39,14 @@ def meta_train(
     rate_factors=None,
     optimizer="adamw",
     weight_decay=0.01,
-    n_warmup=100,
+    n_warmup=None,
     schedule="cosine",
     clip=1.0,
     eval_every=500,
     n_validation=32,
     patience=None,
     keep="best",
+    validate_start=False,
     ema_decay=None,
     callbacks=None,
     checkpoint_dir=None,
@@ -88,8 +86,8 @@ def meta_train(
     schedule : {"cosine", "noam", "constant"}, default="cosine"
         How the learning rate runs after ``n_warmup`` steps: to zero along a cosine, with the
         inverse square root of the steps (Vaswani et al., 2017, whom paper 003 cites), or not.
-    n_warmup : int, default=100
-        Steps over which the rate rises linearly.
+    n_warmup : int, default=None
+        Steps over which the rate rises linearly. None is 100, or a tenth of fewer than 1,000.
     clip : float, default=1.0
         Largest norm of the gradient.
     eval_every : int, default=500
@@ -101,6 +99,9 @@ def meta_train(
     keep : {"best", "last"}, default="best"
         Whether the weights of the lowest validation loss stand in the end, or the last ones: at
         a high learning rate the lowest loss of a few tasks is luck, and annealing worth more.
+    validate_start : bool, default=False
+        Whether the weights that training begins with are validated, too, and stand in the end if
+        none has a lower loss: for those that have learned before.
     ema_decay : float, default=None
         Decay of an exponential moving average of the weights, such as 0.999, which is validated
         and kept in place of the weights.
@@ -153,6 +154,7 @@ def meta_train(
             "it a multiple of their number."
         )
     max_steps, batch_size = int(max_steps), int(batch_size)
+    n_warmup = min(100, max(max_steps // 10, 1)) if n_warmup is None else n_warmup
     if n_groups is None:
         n_groups = groups_for(device, batch_size)
     learning_rate = float(learning_rate)  # of float32 its factors would be rounded
@@ -198,7 +200,7 @@ def meta_train(
     average = MovingAverage(learner, ema_decay)
     checkpoint = Checkpoint(checkpoint_dir, run, average)
     own = [
-        Divergence(lambda: keep == "best" and checkpoint.best is not None),
+        Divergence(lambda: keep == "best" and checkpoint.has_best_epoch),
         GradientNormClipping(clip),
         LRScheduler(
             LambdaLR,
@@ -253,10 +255,13 @@ def meta_train(
         seed=random_state,
         verbose=0,
     )
+    import_compiler()
     net.initialize()
     average.learner.to(shared.device)
     checkpoint.restore(net)
     checkpoint.compare(shared.gather)
+    if validate_start and validation and not net.history:
+        checkpoint.begin(net.validation_loss(validation))
     learner.train()
     stops = described(callbacks, depth=2)  # now, since they change while they run
     is_over = stop.is_over(net.history) or checkpoint.is_ended(stops)
@@ -283,6 +288,13 @@ def meta_train(
             "validation data that are far too large, or lower learning_rate.",
             stacklevel=4,
         )
+    if keep == "best" and checkpoint.best is not None and not checkpoint.has_best_epoch:
+        warnings.warn(
+            f"No validation loss was lower than {checkpoint.best_loss:.4f}, that of the weights "
+            "training began with, which are kept: give more tables, lower learning_rate, or use "
+            "them as they are.",
+            stacklevel=4,
+        )
     kept = checkpoint.best if keep == "best" else None
     learner.load_state_dict(kept or average.learner.state_dict())
     learner.eval()
@@ -296,93 +308,6 @@ def groups_for(device, batch_size):
         return batch_size // math.gcd(batch_size, 2)
     # A GPU is through with thirty small tasks before its host has launched the next ones.
     return max(n for n in range(1, 5) if n == 1 or (batch_size % n == 0 and batch_size >= 8 * n))
-
-
-class MetaNet(NeuralNet):
-    """skorch's training loop over batches of groups of tasks.
-
-    Parameters
-    ----------
-    precision : {"auto", "float32", "bfloat16"}
-        See :func:`meta_train`.
-    average : MovingAverage
-        Holds the learner that the validation tasks are given to.
-    processes : OneProcess or ManyProcesses
-        Those that share each batch.
-    strata : callable
-        By which number the scores of a group's tasks are kept apart, a list, from its inputs.
-    seed : int, of dropout
-    """
-
-    def __init__(self, *args, precision, average, processes, strata, seed, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.precision = precision
-        self.average = average
-        self.processes = processes
-        self.strata = strata
-        self.seed = seed
-
-    def initialize_module(self):
-        super().initialize_module()
-        self.module_ = self.processes.prepare(self.module_.to(self.device))
-        return self
-
-    def run_single_epoch(self, iterator, training, *args, **kwargs):
-        """Seeded by the epoch's number: a run that goes on draws the dropout of a whole one."""
-        with seeded(1_000_003 * self.seed + len(self.history) - 1 if training else None):
-            super().run_single_epoch(iterator, training, *args, **kwargs)
-        if training:
-            for learner in (self.average.trained, self.average.learner):
-                self.processes.share_buffers(learner)
-
-    def _loss(self, module, group):
-        """Output and loss of one group of tasks."""
-        inputs, target = group
-        with autocast(self.device, self.precision):
-            output = module(**{name: tensor.to(self.device) for name, tensor in inputs.items()})
-        return output, self.criterion_(output, target.to(self.device))
-
-    def train_step_single(self, batch, **fit_params):
-        """Gradient of a batch: the groups' gradients add up, so only one group is in memory."""
-        self._set_training(True)
-        losses = []
-        for i, group in enumerate(batch):
-            with self.processes.gradients(self.module_, complete=i + 1 == len(batch)):
-                output, loss = self._loss(self.module_, group)
-                losses.append(loss / len(batch))
-                losses[-1].backward()
-        loss = self.processes.mean(torch.stack(losses).detach().sum())
-        return {"loss": loss, "y_pred": output}
-
-    def validation_step(self, batch, **fit_params):
-        """Loss of a batch, and its ``scores``: stratum and score of each task."""
-        self.average.learner.eval()
-        losses, scores = [], []
-        with torch.no_grad():
-            for group in batch:
-                output, loss = self._loss(self.average.learner, group)
-                losses.append(loss)
-                score = self.average.learner.head.score(output, group[1].to(self.device)).tolist()
-                scores += zip(self.strata(group[0]), score, strict=True)
-        loss = self.processes.mean(torch.stack(losses).mean())
-        return {"loss": loss, "y_pred": output, "scores": scores}
-
-
-class Loss(nn.Module):
-    """A loss function as the class that skorch asks for, and that its callbacks may store.
-
-    Parameters
-    ----------
-    function : callable
-        Of output and target; it has no parameters.
-    """
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, output, target):
-        return self.function(output, target)
 
 
 def _fingerprint(source):

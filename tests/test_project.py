@@ -46,6 +46,7 @@ MUST_NOT_IMPORT = {
     "tournament": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "tasks": ["backbones", "heads", "learner", "training", *ABOVE_TRAINING],
     "training": ABOVE_TRAINING,
+    "meta_net": ["learner", "tasks", "training", *ABOVE_TRAINING],
     "callbacks": ["learner", "tasks", "training", *ABOVE_TRAINING],
     "optimizers": ["sklearn", "skorch", "learner", "tasks", "training", *ABOVE_TRAINING],
     "checkpoint": ["learner", "tasks", "training", *ABOVE_TRAINING],

@@ -1,5 +1,7 @@
 """Sources: what becomes one, how targets are cut, and the real tables."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
+from sklearn.datasets import load_wine
 
 from sklearn_meta.fingerprint import described
 from sklearn_meta.tasks import (
@@ -485,3 +488,42 @@ def test_a_part_that_is_never_drawn_need_not_suit():
     assert suited(never, sampler).draw(np.random.default_rng(0)).y.dtype.kind == "f"
     with pytest.raises(ValueError, match="'votes' has classes for a target"):
         suited(rarely, sampler)
+
+
+WINE = load_wine(return_X_y=True)
+
+
+class Draws(NamedTuple):
+    """A source of one's own."""
+
+    X: object
+    y: object
+
+    def draw(self, rng):
+        return Dataset("mine", self.X, self.y)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "told"),
+    [
+        (WINE[0].tolist(), WINE[1], "draw of Draws returned a Dataset of another kind"),
+        (pd.DataFrame(WINE[0]), pd.Series(WINE[1]), "another kind: .* as_dataset"),
+        (WINE[0], np.array(["a", "b"] * 89), "another kind: .* class codes"),
+        (WINE[0][:, 0], WINE[1], "another kind: X is an array of rows and columns"),
+        (WINE[0], WINE[1] > 0, "another kind"),
+        (WINE[0], WINE[1][:-3], "'mine': X has 178 rows and y has 175"),
+        (WINE[0], WINE[1] * 7, "'mine' has rows of 3 of 15 classes: number two or more from 0 on"),
+        (WINE[0], 0 * WINE[1], "'mine' has rows of 1 of 1 classes"),
+    ],
+)
+def test_what_a_source_of_ones_own_draws_is_looked_at(X, y, told):
+    with pytest.raises(ValueError, match=told):
+        suited(Draws(X, y), EpisodeSampler()).draw(np.random.default_rng(0))
+
+
+def test_rows_without_a_label_that_a_source_draws_are_unlabelled():
+    X, y = WINE
+    marked = np.where(np.arange(len(y)) % 3 == 0, -1, y)
+    drawn = suited(Draws(X, marked), EpisodeSampler()).draw(np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn.unlabelled, X[::3])
+    np.testing.assert_array_equal(drawn.y, y[marked >= 0])

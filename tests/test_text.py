@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
@@ -508,7 +509,7 @@ def test_word_vectors_of_both_formats(tmp_path):
         ("bad x 1\n", "line 1: a word and 2 numbers"),
         ("bad\t1\t2\ngood\t1\t2\n", "line 1: a word and its numbers expected, with blanks"),
         ("bad\ngood\n", "line 1: a word and its numbers"),
-        ("bad 1 2\ngood 1 nan\n", "vector of 'good' has a number that is no number"),
+        ("bad 1 2\ngood 1 nan\n", "vector of 'good' holds NaN, or a number too large"),
         ("bad 1 2\ngood 1 1e39\n", "vector of 'good' .* too large for float32"),
         ("3 2\nbad 1 2\ngood 1 2\n", "announces 3 words with 2 numbers each and holds 2 with 2"),
         ("2 9\nbad 1 2\ngood 1 2\n", "announces 2 words with 9 numbers"),
@@ -1048,6 +1049,39 @@ def test_sentences_of_one_length_may_be_an_array():
         MetaLSTMClassifier(**QUICK).fit(np.array(X), [0, 1] * (len(X) // 2))
 
 
+def test_texts_that_share_no_word_are_learned_from():
+    texts, y = ["refund please", "app crashes", "cannot login", "double charge"], [0, 1, 1, 0]
+    found = MetaLSTMClassifier(width=4, max_epochs=1).fit(texts, y)
+    assert found.predict(texts).tolist() == y
+    tagger = MetaLSTMTagger(width=4, max_epochs=1)
+    assert tagger.fit([["I", "came"], ["we", "saw"]], [["P", "V"], ["P", "V"]]).classes_.size == 2
+    with pytest.raises(ValueError, match="No text holds a word"):
+        MetaLSTMClassifier().fit(["", " "], [0, 1])
+
+
+@pytest.mark.parametrize("table", [csr_array(np.eye(4)), np.full((4, 2), "a"), {"a": 1}])
+def test_tables_are_no_texts(table):
+    """Such as those that a vectorizer makes of texts before."""
+    for ask in (lambda: MetaLSTMClassifier().fit(table, [0, 1, 0, 1]), lambda: tokens_of(table)):
+        with pytest.raises(ValueError, match="A sequence of texts is expected, got a"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("l'abonnement qu'il n'aime", ["l'", "abonnement", "qu'", "il", "n'", "aime"]),
+        ("L’élève d’Alès, c’était", ["L'", "élève", "d'", "Alès", ",", "c'", "était"]),
+        ("dell'anno un'altra", ["dell'", "anno", "un'", "altra"]),
+        ("don't we'll it's o'clock", ["don't", "we'll", "it's", "o'clock"]),
+        ("aujourd'hui O'Brien c'mon n't", ["aujourd'hui", "O'Brien", "c'mon", "n't"]),
+    ],
+)
+def test_elided_words_are_words_of_their_own(text, words):
+    """As they are in French and Italian; what English abbreviates stays whole."""
+    assert tokens_of([text], lowercase=False) == [words]
+
+
 def test_one_text_is_enough_for_its_words_to_be_known():
     tagger = MetaLSTMTagger(**QUICK | {"min_df": 2}).fit([["Ann", "sees"]], [["B-PER", "O"]])
     assert tagger.module_.words == ["ann", "sees"]
@@ -1119,8 +1153,6 @@ def test_bad_tasks(learned):
         MetaLSTMClassifier(learned.learner_).meta_fit({"a": (X, y)})
     with pytest.raises(ValueError, match="is no TextLearner"):
         MetaLSTMClassifier(torch.nn.Linear(2, 2)).fit(X, y)
-    with pytest.raises(ValueError, match="smaller min_df"):
-        MetaLSTMClassifier().fit(["one", "two", "three"], [0, 1, 0])
     with pytest.raises(ValueError, match="Task 'toys':.*only one class"):
         MetaLSTMClassifier(**QUICK).meta_fit({"toys": (X, ["yes"] * 10)})
     with pytest.raises(ValueError, match="'b', which is not in tasks"):

@@ -1,5 +1,6 @@
 """Meta-training: it learns, it stops, and it tells how it went."""
 
+import copy
 import csv
 import errno
 import io
@@ -364,6 +365,42 @@ def test_meta_fit_reads_two_tasks_at_a_time_on_a_cpu(batch_size, n_tasks):
 )
 def test_a_gpu_reads_eight_tasks_at_a_time_or_more(batch_size, n_groups):
     assert groups_for("cuda", batch_size) == n_groups
+
+
+@pytest.mark.parametrize("ema_decay", [None, 0.5])
+def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole, ema_decay):
+    """Interrupted or not; the loss of the beginning is that of an epoch which changes nothing."""
+    begun = copy.deepcopy(whole[0])
+    same = {"learning_rate": 0.0, "validate_start": True}
+    with pytest.warns(UserWarning, match="No validation loss was lower than .*began with"):
+        history = train(learner=copy.deepcopy(begun), **same)[1]
+    assert history[0]["start_loss"] == pytest.approx(history[0]["valid_loss"], rel=1e-6)
+    worse = {"learning_rate": 1.0, "n_warmup": 0, "validate_start": True, "ema_decay": ema_decay}
+    with pytest.warns(UserWarning, match="No validation loss was lower"):
+        learner, history = train(learner=copy.deepcopy(begun), **worse)
+    assert torch.equal(parameters(learner), parameters(begun))
+    assert min(history[:, "valid_loss"]) > history[0]["start_loss"]
+    with pytest.raises(Crash):
+        train(tmp_path, copy.deepcopy(begun), **worse, callbacks=[At(crash, epoch=2)])
+    with pytest.warns(UserWarning, match="No validation loss was lower"):
+        assert_same(train(tmp_path, copy.deepcopy(begun), **worse), (learner, history))
+    # Where an epoch is better, or they are not asked for, all is as it was.
+    tables = TablePrior(n_columns=(2, 5), n_classes=(2, 4))
+    settings = {"validation_source": tables, "n_validation": 8, "max_steps": 20}
+    settings |= {"learning_rate": 2e-2, "ema_decay": ema_decay and 0.1}
+    plain, other = (train(validate_start=told, **settings) for told in (False, True))
+    assert_same(other, plain)
+    assert min(plain[1][:, "valid_loss"]) < other[1][0]["start_loss"]
+
+
+def test_a_module_that_had_not_learned_is_not_validated_before():
+    for backbone, told in (("vsa", False), ("prior", True)):
+        classifier = MetaSemiSupervisedClassifier(backbone)
+        settings = {"max_steps": 1, "batch_size": 1, "verbose": False, "learning_rate": 1e-5}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            classifier.meta_fit(TablePrior(), validation_datasets=TablePrior(), **settings)
+        assert ("start_loss" in classifier.history_[0]) == told
 
 
 def test_max_steps_need_not_be_a_multiple_of_an_epoch():

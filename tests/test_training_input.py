@@ -11,7 +11,14 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from sklearn.base import clone
 from sklearn.datasets import load_iris
-from skorch.callbacks import Callback, Checkpoint, EarlyStopping, EpochScoring, LoadInitState
+from skorch.callbacks import (
+    Callback,
+    Checkpoint,
+    EarlyStopping,
+    EpochScoring,
+    LoadInitState,
+    LRScheduler,
+)
 from skorch.history import History
 
 from sklearn_meta import (
@@ -141,7 +148,7 @@ def test_weights_that_the_last_step_lost_are_not_kept():
 
 def test_validation_that_tells_nothing_is_told():
     with pytest.warns(UserWarning, match="No validation loss was finite, so the last weights"):
-        small().meta_fit(
+        MetaSemiSupervisedClassifier("vsa", random_state=0).meta_fit(
             {"iris": IRIS},
             **{"validation_datasets": {"iris": IRIS}, "max_steps": 1, "verbose": False},
             **{"learning_rate": 1e30, "batch_size": 1},
@@ -401,10 +408,18 @@ def test_a_score_that_keeps_targets_of_batches_says_what_to_do():
         return 1.0
 
     once = {"validation_datasets": {"iris": IRIS}, "max_steps": 1, "verbose": False}
-    with pytest.raises(ValueError, match="many shapes: give it use_caching=False"):
-        small().meta_fit({"iris": IRIS}, callbacks=[EpochScoring(score)], **once)
+    for refused in (EpochScoring(score), EpochScoring("accuracy", use_caching=False)):
+        with pytest.raises(ValueError, match="EpochScoring.* many shapes.*use_caching=False"):
+            small().meta_fit({"iris": IRIS}, callbacks=[refused], **once)
     own = EpochScoring(score, name="own", use_caching=False)
     assert small().meta_fit({"iris": IRIS}, callbacks=[own], **once).history_[-1, "own"] == 1
+
+
+@pytest.mark.parametrize("scheduler", [LRScheduler, ("rate", LRScheduler("StepLR", step_size=1))])
+def test_a_second_schedule_is_refused(scheduler):
+    """The engine's own sets the rate of each step: it would change next to nothing."""
+    with pytest.raises(ValueError, match="must not hold LRScheduler: .*learning_rate"):
+        small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[scheduler])
 
 
 def test_a_callback_of_validation_needs_some():

@@ -259,6 +259,8 @@ def _validation(args, history):
     if args.validation is None:
         return None
     best = history[best_epoch(history)]
+    if history[0].get("start_loss", math.inf) <= best["valid_loss"]:  # of those it began with
+        best = {"valid_loss": history[0]["start_loss"]}
     return {"tables": args.validation.label} | {
         name.removeprefix("valid_"): float(value)
         if math.isfinite(value)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import LambdaLR
 
-from ..optimizers import rate_at
+from ..optimizers import import_compiler, rate_at
 
 #: Sets of so few elements cost little more if they are padded to so many.
 FEW_ELEMENTS = 64
@@ -211,6 +211,7 @@ def train(
         device=device,
         verbose=int(verbose),
     )
+    import_compiler()
     net.fit(data)  # which ends quietly at a KeyboardInterrupt
     module.eval()
     losses = [epoch["train_loss"] for epoch in net.history if "train_loss" in epoch]

@@ -226,6 +226,18 @@ class EpisodeSampler(RowSampler):
         self.imbalanced = imbalanced
         self.class_subset = class_subset
 
+    @staticmethod
+    def check_dataset(dataset):
+        """Refuse a table of one class, or whose codes leave one out; a ValueError says so."""
+        if dataset.y.dtype.kind == "f":
+            return
+        counts = np.bincount(dataset.y)
+        if len(counts) < 2 or not counts.all():
+            raise ValueError(
+                f"Dataset {dataset.name!r} has rows of {(counts > 0).sum()} of {len(counts)} "
+                "classes: number two or more from 0 on, and none that has no row."
+            )
+
     def draw(self, dataset, rng):
         """One task from one dataset.
 

@@ -293,14 +293,22 @@ class _Checked:
                 f"draw of {type(self.source).__name__} must return a Dataset, got "
                 f"{type(dataset).__name__}: make it Dataset(name, X, y), or as_dataset(X, y)."
             )
-        target = getattr(dataset, "y", None)  # of what sets and texts are drawn from, there is none
-        if isinstance(target, np.ndarray) and target.dtype.kind == "f":
-            if not np.isfinite(target).all():
-                raise ValueError(
-                    f"draw of {type(self.source).__name__} returned a target that is not finite: "
-                    "leave out rows without a target."
-                )
-        return dataset
+        if not isinstance(dataset, Dataset):  # of sets, or of texts
+            return dataset
+        X, y = dataset.X, dataset.y
+        arrays = all(isinstance(part, np.ndarray) for part in (X, y))
+        if not arrays or X.ndim < 2 or y.dtype.kind not in "iuf":
+            raise ValueError(
+                f"draw of {type(self.source).__name__} returned a Dataset of another kind: X is an "
+                "array of rows and columns, y one of class codes or of the numbers of a target, as "
+                "as_dataset(X, y) makes them of tables."
+            )
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            raise ValueError(
+                f"draw of {type(self.source).__name__} returned a target that is not finite: "
+                "leave out rows without a target."
+            )
+        return _known_apart(dataset.name, dataset)
 
 
 def _known_apart(name, dataset):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils import check_consistent_length
 from torch.nn.utils.rnn import pad_sequence
@@ -16,8 +17,14 @@ from torch.nn.utils.rnn import pad_sequence
 from .batch import IGNORE
 from .spelling import spellings
 
+#: What French and Italian put before a vowel, a word of its own: l'avion, c'est, dell'anno.
+ELIDED = (
+    r"(?i:(?:[djlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|un|all|dall|dell|nell|sull|quell|quest)"
+    r"'(?=\w\w)|c'(?=[eéê]))"
+)
+
 #: Words and single marks; text that is tokenised already comes out as it went in, nearly.
-WORD = re.compile(r"\w+(?:'\w+)?|[^\w\s]")
+WORD = re.compile(rf"{ELIDED}|\w+(?:'\w+)?|[^\w\s]")
 
 
 @cache
@@ -25,7 +32,7 @@ def _signed_word():
     """The same, each with its signs: accents and vowel signs of their own, which are not in \\w."""
     characters = map(chr, range(0x300, 0x20000))
     signs = "".join(c for c in characters if unicodedata.category(c).startswith("M"))
-    return re.compile(rf"\w[\w{signs}]*(?:'\w[\w{signs}]*)?|[^\w\s][{signs}]*")
+    return re.compile(rf"{ELIDED}|\w[\w{signs}]*(?:'\w[\w{signs}]*)?|[^\w\s][{signs}]*")
 
 
 def words_of(text):
@@ -55,14 +62,7 @@ def tokens_of(texts, lowercase=True):
     ValueError
         If one is neither.
     """
-    if isinstance(texts, str):
-        raise ValueError("Iterable over raw text documents expected, string object received.")
-    shape = getattr(texts, "shape", (0,))  # frames of some libraries have no ndim
-    if len(shape) != 1 or isinstance(texts, dict | set):
-        raise ValueError(
-            f"A sequence of texts is expected, got a {type(texts).__name__}: give one column, such "
-            "as X['text']."
-        )
+    _check_column(texts)
     found = []
     for i, text in enumerate(texts):
         if isinstance(text, str):
@@ -96,11 +96,23 @@ def check_texts(X, y, estimator):
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
-    if isinstance(X, str):
-        raise ValueError("Iterable over raw text documents expected, string object received.")
+    if isinstance(X, str) or issparse(X):  # an array may be of sentences of one length
+        _check_column(X)
     check_consistent_length(X, y)
     if len(X) == 0:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+
+
+def _check_column(texts):
+    """Refuse a single text, and tables, such as those that a vectorizer makes of texts."""
+    if isinstance(texts, str):
+        raise ValueError("Iterable over raw text documents expected, string object received.")
+    shape = getattr(texts, "shape", (0,))  # frames of some libraries have no ndim
+    if len(shape) != 1 or isinstance(texts, dict | set):
+        raise ValueError(
+            f"A sequence of texts is expected, got a {type(texts).__name__}: give one column, such "
+            "as X['text']."
+        )
 
 
 def is_list(text):

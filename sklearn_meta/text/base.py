@@ -274,11 +274,9 @@ class TextEstimator(MetaEstimator):
         if self.lowercase:
             tokens = [[word.lower() for word in text] for text in tokens]
         words = vocabulary(tokens, min(self.min_df, len(tokens)), self.max_words)
+        words = words or vocabulary(tokens, 1, self.max_words)  # a few texts may share none
         if not words:
-            raise ValueError(
-                f"No word is in min_df={self.min_df} texts or more: give more texts, or a smaller "
-                "min_df."
-            )
+            raise ValueError("No text holds a word: give others.")
         if self.word_vectors is None:
             return words, None
         return with_vectors(
@@ -323,7 +321,6 @@ class TextEstimator(MetaEstimator):
                 optimizer=self.optimizer,
                 weight_decay=1e-5,
                 keep="last" if settings.get("patience") is None else "best",
-                n_warmup=min(100, max(n_steps // 10, 1)),
                 device=self._device(),
                 precision="float32",
                 random_state=self._seed,

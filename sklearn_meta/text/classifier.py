@@ -66,8 +66,8 @@ class MetaLSTMClassifier(
         Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
         out. Weights that were meta-trained keep their own.
     min_df : int, default=2
-        Texts that a word must be in, or else the network takes it for unknown. Weights that were
-        meta-trained keep their words, whatever this and ``max_words`` are.
+        Texts that a word must be in for the network to know it; 1 where none is in so many.
+        Weights that were meta-trained keep their words, whatever this and ``max_words`` are.
     max_words : int, default=25_000
         Size of the vocabulary, which words of ``word_vectors`` fill up: they take memory, and
         training no time. None is all words of the texts, and no others.
