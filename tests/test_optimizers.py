@@ -1,8 +1,13 @@
 """Optimisers of meta-training."""
 
 import copy
+import os
 import pickle
+import signal
+import threading
+import time
 from fnmatch import fnmatch
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +16,7 @@ from sklearn.datasets import load_iris
 from skorch.callbacks import Callback
 from torch import nn
 
-from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, optimizers, training
 from sklearn_meta.backbones import VSA
 from sklearn_meta.learner import Learner
 from sklearn_meta.optimizers import OPTIMIZERS, MuonAdamW, rates
@@ -177,3 +182,40 @@ def test_kernels_and_penalties_that_begin_at_random_learn_faster(estimator, sett
 def test_rmsprop_is_as_paper_002_has_it():
     kind, settings = OPTIMIZERS["rmsprop"]
     assert kind is torch.optim.RMSprop and settings == {"alpha": 0.95, "momentum": 0.9}
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_ctrl_c_leaves_no_module_of_torch_half_imported(monkeypatch, in_thread):
+    """The first optimizer of a process imports many, and no other could be made afterwards."""
+    imported = []
+
+    def slow(name):
+        if not in_thread:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)  # here it would be heeded
+        imported.append(name)
+
+    monkeypatch.setattr(optimizers, "importlib", SimpleNamespace(import_module=slow))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if in_thread:  # which has no signals
+            thread = threading.Thread(target=optimizers.import_compiler)
+            thread.start()
+            thread.join()
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                optimizers.import_compiler()
+        assert imported == ["torch._dynamo"]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_meta_fit_imports_them_before_it_makes_an_optimizer(monkeypatch):
+    def told():
+        raise InterruptedError
+
+    monkeypatch.setattr(training, "import_compiler", told)
+    monkeypatch.setattr(training.MetaNet, "initialize", None)
+    with pytest.raises(InterruptedError):
+        MetaSemiSupervisedClassifier("vsa").meta_fit([load_iris(return_X_y=True)], verbose=False)

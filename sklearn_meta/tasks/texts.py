@@ -96,7 +96,7 @@ def check_texts(X, y, estimator):
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
-    if isinstance(X, str) or issparse(X):  # an array may be of sentences of one length
+    if isinstance(X, str | dict | set) or issparse(X):  # an array may be of sentences of one length
         _check_column(X)
     check_consistent_length(X, y)
     if len(X) == 0:
