@@ -8,8 +8,9 @@ from sklearn.utils import _safe_indexing, check_array, resample
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from .far_cells import FarCells
 from .heads import HEADS
-from .table_validation import as_cells, encode_observed, validated_table
+from .table_validation import as_cells, encode, encode_observed, validated_table
 from .tables import TableEstimator
 from .tasks import TableEncoder, context_task
 
@@ -75,6 +76,10 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
     Notes
     -----
+    The network reads cells that are squeezed, so that one far cell among many columns would hardly
+    count. By as much as a row's farthest cell is beyond the farthest of nine rows of the set in
+    ten, its log-odds are lower (:class:`sklearn_meta.far_cells.FarCells`).
+
     A column that is constant in the set says nothing of other rows, as in
     :class:`sklearn.ensemble.IsolationForest`. A category that the set does not have is a missing
     cell, and no sign of an odd row.
@@ -268,7 +273,10 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
                 tasks.append(self._task_of(X))
             except (TypeError, ValueError) as error:
                 raise ValueError(f"Set {position}: {error}") from error
-        return [-logits.double().cpu().numpy() for logits in self._forward_each(tasks)]
+        return [
+            -logits.double().cpu().numpy() - FarCells.of(task.X).excess(task.X)
+            for logits, task in zip(self._forward_each(tasks), tasks, strict=True)
+        ]
 
     def fit_predict_batch(self, sets):
         """Outliers of many small sets, in a few forward passes.
@@ -297,7 +305,9 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
     def _scores(self, X):
         """Those of rows that were validated."""
-        return -self._read_rows(X).double().cpu().numpy()
+        far = FarCells.of(encode(self.encoder_, self.X_))
+        logits = self._read_rows(X).double().cpu().numpy()
+        return -logits - far.excess(encode(self.encoder_, X))
 
     def _offset(self, scores):
         if self.contamination == "auto":

@@ -1,0 +1,67 @@
+"""Rows of which one cell is far from all others of its column."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sklearn_meta import AmortizedOutlierDetector
+from sklearn_meta.far_cells import FarCells
+
+CELLS = st.sampled_from([-3.0, -1.0, 0.0, 0.5, 2.0, 40.0, np.nan])
+TABLES = st.tuples(st.integers(2, 12), st.integers(1, 4)).flatmap(
+    lambda shape: arrays(float, shape, elements=CELLS)
+)
+
+
+@given(TABLES, st.integers(0, 2**16))
+def test_neither_order_nor_units_matter(rows, seed):
+    rng = np.random.default_rng(seed)
+    columns, order = rng.permutation(rows.shape[1]), rng.permutation(len(rows))
+    excess = FarCells.of(rows).excess(rows)
+    assert (excess >= 0).all()
+    other = rows[order][:, columns] * rng.choice([-4.0, 0.25, 8.0]) + 16
+    assert_allclose(FarCells.of(other).excess(other), excess[order], atol=1e-9)
+
+
+def test_a_far_cell_is_far_by_the_spread_of_the_others():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 20))
+    far = FarCells.of(X)
+    assert far.excess(X).max() < 0.5
+    rows = np.repeat(X[:1], 4, axis=0)
+    rows[:, 3] = [0, 6, 10, 1e300]
+    found = far.excess(rows)
+    assert found[0] == far.excess(X[:1])[0] and (np.diff(found) > 0).all() and found[2] > 2
+    rows[:, 3] = np.nan  # a gap is not far
+    assert_array_equal(far.excess(rows), far.excess(rows[:1])[0])
+    heavy = rng.standard_t(2, (100, 20))
+    rows[:, 3] = np.median(heavy[:, 3]) + 10 * np.arange(4)
+    assert FarCells.of(heavy).excess(rows)[2] < found[2] / 2
+
+
+def test_columns_without_a_spread_tell_nothing():
+    flags = np.c_[np.arange(20) == 3, np.full(20, np.nan), np.ones(20)].astype(float)
+    assert_array_equal(FarCells.of(flags).excess(flags), 0)
+    assert_array_equal(FarCells.of(flags).excess(flags * 1e9), 0)
+
+
+@pytest.mark.parametrize("n_columns", [5, 20, 50])
+def test_a_row_with_one_far_cell_is_an_outlier(n_columns):
+    """Among twenty columns a cell of a million deviations was called normal."""
+    rng = np.random.default_rng(1)
+    X, new = rng.standard_normal((100, n_columns)), rng.standard_normal((20, n_columns))
+    detector = AmortizedOutlierDetector().fit(X)
+    usual = detector.predict(X), detector.predict(new)
+    assert np.mean(np.concatenate(usual) == -1) < 0.05
+    for cell in (12, 1e6):
+        new[:, 0] = cell
+        assert (detector.predict(new) == -1).all()
+    X[7, 0] = 12
+    found = AmortizedOutlierDetector().fit(X).score_samples(X)
+    assert found.argmin() == 7
+    assert_allclose(
+        AmortizedOutlierDetector().score_samples_batch([X, X[:50]])[0], found, atol=1e-4
+    )
