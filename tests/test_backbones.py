@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn.functional import pad
 
 from sklearn_meta.backbones import BACKBONES
-from sklearn_meta.backbones.att_hml import EncoderLayer, SetTransformer
+from sklearn_meta.backbones.att_hml import EncoderLayer, SetEncoder
 from sklearn_meta.backbones.deep_sets import DeepSet, labelled_rows, observed_cells
 from sklearn_meta.backbones.exchangeable import ExchangeableLayer
 from sklearn_meta.backbones.maml import INNER_LOSSES, prototype_loss, ridge_loss
@@ -452,7 +452,7 @@ def test_encoder_layer_is_torchs():
 
 def test_a_set_transformer_does_not_see_what_is_not_there():
     torch.manual_seed(0)
-    network = SetTransformer(3, 8, 2, 2).double()
+    network = SetEncoder(3, 8, 2, 2).double()
     elements = torch.randn(2, 4, 6, 3, dtype=torch.float64)
     observed = torch.rand(2, 4, 6) < 0.6
     observed[0, 0] = False

@@ -42,7 +42,7 @@ class EncoderLayer(nn.Module):
         return z + self.feed_forward(z)
 
 
-class SetTransformer(nn.Module):
+class SetEncoder(nn.Module):
     """Embedding of a set: a linear map, encoder layers, a norm, the mean over the elements.
 
     Parameters
@@ -115,4 +115,4 @@ class AttHML(HML):
     def _set_network(self, width_in):
         """See :class:`HML`."""
         config = self.config
-        return SetTransformer(width_in, config["width"], config["n_layers"], config["n_heads"])
+        return SetEncoder(width_in, config["width"], config["n_layers"], config["n_heads"])
