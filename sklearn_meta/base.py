@@ -165,9 +165,9 @@ class MetaEstimator(BaseEstimator):
 
     def _meta_train(self, source, sampler, validation_source, **settings):
         """Train a copy of the learner in use, with ``settings`` of the engine, and take it."""
-        settings = {"patience": 10, "validate_start": not self._begins_at_random()} | settings
         seed = self._seed_of_all()
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
+        settings = {"patience": 10, "validate_start": hasattr(learner, "card")} | settings
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = getattr(learner, "rate_factors", {})
         start, folder = weights_digest(learner), settings.get("checkpoint_dir")

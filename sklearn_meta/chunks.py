@@ -79,14 +79,16 @@ def batches_of(chunks, max_cells):
     chunks : iterator of Task
         Of :func:`in_chunks`: the first is as large as any.
     max_cells : int
-        Bound on chunks x rows x (columns + label columns) of a list of several.
+        Bound on chunks x rows x (columns + label columns) of a list of several, where eight rows
+        count as one column more: each row may read each, in every chunk.
 
     Yields
     ------
     list of Task
     """
     for first in chunks:
-        cells = len(first.y) * (first.X.shape[1] + first.n_label_columns)
+        n_rows = len(first.y)
+        cells = n_rows * (first.X.shape[1] + first.n_label_columns + n_rows // 8)
         yield [first, *islice(chunks, max(int(max_cells // max(cells, 1)) - 1, 0))]
 
 

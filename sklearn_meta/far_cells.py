@@ -11,7 +11,8 @@ class FarCells(NamedTuple):
     Parameters
     ----------
     median, width : ndarray of shape (n_columns,)
-        Median and interquartile range of each column; a width of zero tells nothing.
+        Median and interquartile range of each column; of one of which half the cells are equal the
+        median distance of the others to these, or zero, which tells nothing, where there is one.
     usual, most : float
         Median and 90 % quantile of how far the rows of the set are.
     """
@@ -26,7 +27,12 @@ class FarCells(NamedTuple):
         """Those of a set: an array of shape (n_rows, n_columns), NaN where nothing is observed."""
         seen = np.where(np.isnan(rows).all(0), 0.0, rows)  # a column without a cell has no width
         low, median, high = np.nanquantile(seen, [0.25, 0.5, 0.75], axis=0)
-        found = cls(median, high - low, 0.0, 0.0)
+        width = high - low
+        for j in np.flatnonzero(width == 0):  # amounts that are mostly zero, say
+            others = np.abs(seen[:, j] - median[j])
+            others = others[others > 0]  # not NaN
+            width[j] = np.median(others) if len(np.unique(others)) > 1 else 0.0
+        found = cls(median, width, 0.0, 0.0)
         usual, most = np.quantile(found._farthest(rows), [0.5, 0.9])
         return found._replace(usual=usual, most=most)
 

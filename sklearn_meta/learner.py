@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import nn
 
 from . import class_groups
@@ -153,7 +154,9 @@ class Learner(nn.Module):
 
     def _for_head(self, z, labels):
         """Labels in the precision of embeddings, but for heads that bring them there themselves."""
-        return labels if isinstance(self.head, _OWN_HEADS) else labels.to(z.dtype)
+        if isinstance(self.head, _OWN_HEADS):
+            return labels
+        return labels.to(torch.promote_types(z.dtype, torch.float32))  # bfloat16 would round them
 
     def embed_from(self, state, x, columns, classes):
         """Embeddings (B, N, M, H) of new rows, each read from the encoded context alone."""

@@ -1,7 +1,9 @@
 """skorch's training loop, for batches that are groups of tasks."""
 
+import numpy as np
 import torch
 from skorch import NeuralNet
+from skorch.dataset import get_len
 from torch import nn
 
 from .devices import autocast
@@ -79,8 +81,8 @@ class MetaNet(NeuralNet):
 
     def validation_loss(self, batches):
         """Mean loss of validation batches, as an epoch's history has it, a float."""
-        losses = [self.validation_step(batch)["loss"] for batch in batches]
-        return torch.stack(losses).mean().item()
+        losses = [self.validation_step(batch)["loss"].item() for batch in batches]
+        return float(np.average(losses, weights=[get_len(batch[0]) for batch in batches]))
 
 
 class Loss(nn.Module):

@@ -200,7 +200,7 @@ def meta_train(
     average = MovingAverage(learner, ema_decay)
     checkpoint = Checkpoint(checkpoint_dir, run, average)
     own = [
-        Divergence(lambda: keep == "best" and checkpoint.has_best_epoch),
+        Divergence(lambda: keep == "best" and checkpoint.best is not None and checkpoint.n_done),
         GradientNormClipping(clip),
         LRScheduler(
             LambdaLR,

@@ -42,10 +42,21 @@ def test_a_far_cell_is_far_by_the_spread_of_the_others():
     assert FarCells.of(heavy).excess(rows)[2] < found[2] / 2
 
 
-def test_columns_without_a_spread_tell_nothing():
+def test_flags_and_columns_without_a_spread_tell_nothing():
     flags = np.c_[np.arange(20) == 3, np.full(20, np.nan), np.ones(20)].astype(float)
     assert_array_equal(FarCells.of(flags).excess(flags), 0)
     assert_array_equal(FarCells.of(flags).excess(flags * 1e9), 0)
+
+
+def test_a_far_amount_in_a_column_that_is_mostly_zero_is_found():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 20))
+    X[:, 0] = np.where(rng.random(100) < 0.1, rng.lognormal(3, 1, 100), 0)
+    new = np.r_[X[:20]]
+    new[:, 0] = 1e6
+    detector = AmortizedOutlierDetector().fit(X)
+    assert np.mean(detector.predict(X) == -1) < 0.05
+    assert (detector.predict(new) == -1).all()
 
 
 @pytest.mark.parametrize("n_columns", [5, 20, 50])

@@ -266,6 +266,7 @@ def test_pixels_are_no_bytes_in_meta_training_either(kind):
         with pytest.raises(ValueError, match="reads pixels in .* vectors, such as Pictures"):
             network.meta_fit(datasets[0], validation_datasets=datasets[1], **settings)
     assert network.meta_fit(good, **settings).history_
+    assert network.meta_fit(Mixture([good, bad], [1, 0]), **settings).history_  # which none reads
 
 
 def test_too_many_classes_are_told_which_weights_know_more():

@@ -510,7 +510,8 @@ class Draws(NamedTuple):
         (pd.DataFrame(WINE[0]), pd.Series(WINE[1]), "another kind: .* as_dataset"),
         (WINE[0], np.array(["a", "b"] * 89), "another kind: .* class codes"),
         (WINE[0][:, 0], WINE[1], "another kind: X is an array of rows and columns"),
-        (WINE[0], WINE[1] > 0, "another kind"),
+        (WINE[0].astype(object), WINE[1], "another kind"),
+        (WINE[0], WINE[1] * 2**40, "'mine' has rows of 3 of 2199023255553 classes"),
         (WINE[0], WINE[1][:-3], "'mine': X has 178 rows and y has 175"),
         (WINE[0], WINE[1] * 7, "'mine' has rows of 3 of 15 classes: number two or more from 0 on"),
         (WINE[0], 0 * WINE[1], "'mine' has rows of 1 of 1 classes"),
@@ -527,3 +528,6 @@ def test_rows_without_a_label_that_a_source_draws_are_unlabelled():
     drawn = suited(Draws(X, marked), EpisodeSampler()).draw(np.random.default_rng(0))
     np.testing.assert_array_equal(drawn.unlabelled, X[::3])
     np.testing.assert_array_equal(drawn.y, y[marked >= 0])
+    for truth in (y > 0, (y > 0)[:, None].astype(int)):
+        drawn = suited(Draws(X, truth), EpisodeSampler()).draw(np.random.default_rng(0))
+        np.testing.assert_array_equal(drawn.y, y > 0)

@@ -1072,7 +1072,8 @@ def test_tables_are_no_texts(table):
     [
         ("l'abonnement qu'il n'aime", ["l'", "abonnement", "qu'", "il", "n'", "aime"]),
         ("L’élève d’Alès, c’était", ["L'", "élève", "d'", "Alès", ",", "c'", "était"]),
-        ("dell'anno un'altra", ["dell'", "anno", "un'", "altra"]),
+        ("dell'anno un'altra dov'è", ["dell'", "anno", "un'", "altra", "dov'", "è"]),
+        ("n'y a qu'à l'y c'è", ["n'", "y", "a", "qu'", "à", "l'", "y", "c'", "è"]),
         ("don't we'll it's o'clock", ["don't", "we'll", "it's", "o'clock"]),
         ("aujourd'hui O'Brien c'mon n't", ["aujourd'hui", "O'Brien", "c'mon", "n't"]),
     ],

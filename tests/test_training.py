@@ -18,11 +18,17 @@ import numpy as np
 import pytest
 import torch
 from labels import label_matrix
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_diabetes, load_iris
 from skorch.callbacks import Callback
 from skorch.history import History
 
-from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta import (
+    AmortizedOutlierDetector,
+    FewShotTransformerClassifier,
+    MANNClassifier,
+    MetaGPRegressor,
+    MetaSemiSupervisedClassifier,
+)
 from sklearn_meta.callbacks import CSVLog, StratumScores
 from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
@@ -31,6 +37,7 @@ from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tasks.stream import Batches, EpisodeStream
 from sklearn_meta.training import groups_for, meta_train
+from sklearn_meta.weights import load_learner
 
 SMALL = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
 
@@ -374,7 +381,10 @@ def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole,
     same = {"learning_rate": 0.0, "validate_start": True}
     with pytest.warns(UserWarning, match="No validation loss was lower than .*began with"):
         history = train(learner=copy.deepcopy(begun), **same)[1]
-    assert history[0]["start_loss"] == pytest.approx(history[0]["valid_loss"], rel=1e-6)
+    assert history[0]["start_loss"] == history[0]["valid_loss"] == history[-1]["valid_loss"]
+    for seed in range(1, 5):
+        with pytest.warns(UserWarning, match="No validation loss was lower"):
+            train(learner=copy.deepcopy(begun), random_state=seed, max_steps=2, **same)
     worse = {"learning_rate": 1.0, "n_warmup": 0, "validate_start": True, "ema_decay": ema_decay}
     with pytest.warns(UserWarning, match="No validation loss was lower"):
         learner, history = train(learner=copy.deepcopy(begun), **worse)
@@ -393,14 +403,29 @@ def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole,
     assert min(plain[1][:, "valid_loss"]) < other[1][0]["start_loss"]
 
 
-def test_a_module_that_had_not_learned_is_not_validated_before():
-    for backbone, told in (("vsa", False), ("prior", True)):
-        classifier = MetaSemiSupervisedClassifier(backbone)
-        settings = {"max_steps": 1, "batch_size": 1, "verbose": False, "learning_rate": 1e-5}
+def test_weights_that_had_learned_are_those_of_a_card_or_of_meta_fit():
+    few = {"max_steps": 1, "batch_size": 1, "verbose": False, "learning_rate": 1e-5}
+
+    def validated(estimator, tables):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            classifier.meta_fit(TablePrior(), validation_datasets=TablePrior(), **settings)
-        assert ("start_loss" in classifier.history_[0]) == told
+            estimator.meta_fit(tables, validation_datasets=tables, **few)
+        return "start_loss" in estimator.history_[0]
+
+    assert not validated(MetaSemiSupervisedClassifier("vsa"), TablePrior())
+    assert not validated(MetaSemiSupervisedClassifier(Learner("vsa")), TablePrior())
+    trained = MetaSemiSupervisedClassifier("vsa").meta_fit(TablePrior(), **few)
+    assert validated(MetaSemiSupervisedClassifier(trained.learner_), TablePrior())
+    assert validated(trained, TablePrior())
+    tables = {"iris": load_iris(return_X_y=True)}
+    for kind, name in (
+        (MetaSemiSupervisedClassifier, "prior"),
+        (MANNClassifier, "default_mann"),
+        (FewShotTransformerClassifier, "default_few_shot"),
+        (AmortizedOutlierDetector, "default_outliers"),
+    ):
+        assert validated(kind(name), tables)
+        assert validated(kind(load_learner(name)), tables)
 
 
 def test_max_steps_need_not_be_a_multiple_of_an_epoch():

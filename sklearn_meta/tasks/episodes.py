@@ -231,11 +231,11 @@ class EpisodeSampler(RowSampler):
         """Refuse a table of one class, or whose codes leave one out; a ValueError says so."""
         if dataset.y.dtype.kind == "f":
             return
-        counts = np.bincount(dataset.y)
-        if len(counts) < 2 or not counts.all():
+        codes = np.unique(dataset.y)
+        if len(codes) < 2 or len(codes) <= codes[-1]:
             raise ValueError(
-                f"Dataset {dataset.name!r} has rows of {(counts > 0).sum()} of {len(counts)} "
-                "classes: number two or more from 0 on, and none that has no row."
+                f"Dataset {dataset.name!r} has rows of {len(codes)} of {codes[-1] + 1} classes: "
+                "number two or more from 0 on, and none that has no row."
             )
 
     def draw(self, dataset, rng):

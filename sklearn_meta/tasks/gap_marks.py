@@ -32,9 +32,11 @@ def gap_marks(X):
     dict of int to list of float
         Marks by the positions of their columns, with what single precision makes of them.
     """
+    finite = np.where(np.isfinite(X), X, np.nan)
+    extremes = [of.reduce(finite, initial=np.nan) for of in (np.fmin, np.fmax)]
+    if not np.isin(extremes, MARKS).any():
+        return {}  # what is far from all others is the least or the greatest
     looks_like_one = np.isin(X, MARKS)
-    if not looks_like_one.any():
-        return {}
     others = np.where(looks_like_one | ~np.isfinite(X), np.nan, X)
     low, high = np.fmin.reduce(others), np.fmax.reduce(others)  # NaN where there is none
     far = FAR * (high - low)

@@ -106,10 +106,10 @@ class Mixture:
 
 
 def parts_of(source):
-    """Of a mixture, and of mixtures in it, the sources that are none; of another, itself."""
+    """Of a mixture, and of mixtures in it, the sources that are drawn from; of another, itself."""
     if isinstance(source, Mixture):
-        for part in source._read:
-            yield from parts_of(part)
+        for part, weight in zip(source._read, source.weights, strict=True):
+            yield from parts_of(part) if weight else ()
     else:
         yield source
 
@@ -117,7 +117,7 @@ def parts_of(source):
 def names_in(source):
     """Names of the tables that a source may draw, as far as they are known; a list of str."""
     if isinstance(source, Mixture):
-        return [name for part in parts_of(source) for name in names_in(part)]
+        return [name for part in source._read for name in names_in(part)]
     if isinstance(source, Tables):
         return list(source)
     names = getattr(source, "names", None)
@@ -295,9 +295,9 @@ class _Checked:
             )
         if not isinstance(dataset, Dataset):  # of sets, or of texts
             return dataset
-        X, y = dataset.X, dataset.y
-        arrays = all(isinstance(part, np.ndarray) for part in (X, y))
-        if not arrays or X.ndim < 2 or y.dtype.kind not in "iuf":
+        X, y = dataset.X, one_column(dataset.y)
+        arrays = [isinstance(part, np.ndarray) and part.dtype.kind in "iufb" for part in (X, y)]
+        if not all(arrays) or X.ndim < 2:
             raise ValueError(
                 f"draw of {type(self.source).__name__} returned a Dataset of another kind: X is an "
                 "array of rows and columns, y one of class codes or of the numbers of a target, as "
@@ -308,7 +308,7 @@ class _Checked:
                 f"draw of {type(self.source).__name__} returned a target that is not finite: "
                 "leave out rows without a target."
             )
-        return _known_apart(dataset.name, dataset)
+        return _known_apart(dataset.name, dataset._replace(y=y))
 
 
 def _known_apart(name, dataset):

@@ -19,8 +19,8 @@ from .spelling import spellings
 
 #: What French and Italian put before a vowel, a word of its own: l'avion, c'est, dell'anno.
 ELIDED = (
-    r"(?i:(?:[djlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|un|all|dall|dell|nell|sull|quell|quest)"
-    r"'(?=\w\w)|c'(?=[eéê]))"
+    r"(?i:(?:[djlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|un|all|anch|coll|com|cos|dall|dell|dov|nell|"
+    r"quell|quest|senz|sull)'(?=\w\w|[aàèy]\b)|c'(?=[eéêè]))"
 )
 
 #: Words and single marks; text that is tokenised already comes out as it went in, nearly.
