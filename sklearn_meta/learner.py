@@ -104,7 +104,7 @@ class Learner(nn.Module):
 
         Parameters are those of the backbone's call.
         """
-        if not isinstance(self.backbone, _OWN_BACKBONES):  # those of this package do it themselves
+        if not isinstance(self.backbone, _KNOWN_BACKBONES):  # those of this package do it themselves
             dtype = next(self.backbone.parameters(), x).dtype
             x, labels = x.to(dtype), labels.to(dtype)
         task = x, labels, readable, columns, classes, memory
@@ -154,7 +154,7 @@ class Learner(nn.Module):
 
     def _for_head(self, z, labels):
         """Labels in the precision of embeddings, but for heads that bring them there themselves."""
-        if isinstance(self.head, _OWN_HEADS):
+        if isinstance(self.head, _KNOWN_HEADS):
             return labels
         return labels.to(torch.promote_types(z.dtype, torch.float32))  # bfloat16 would round them
 
@@ -172,8 +172,8 @@ class Learner(nn.Module):
         return z, self.head(z, state[1])
 
 
-_OWN_BACKBONES = tuple(BACKBONES.values())
-_OWN_HEADS = tuple(head for task in HEADS.values() for head in task.values())
+_KNOWN_BACKBONES = tuple(BACKBONES.values())
+_KNOWN_HEADS = tuple(head for task in HEADS.values() for head in task.values())
 
 
 def _check_head(head, task):
