@@ -104,7 +104,7 @@ class Learner(nn.Module):
 
         Parameters are those of the backbone's call.
         """
-        if not isinstance(self.backbone, _KNOWN_BACKBONES):  # those of this package do it themselves
+        if not isinstance(self.backbone, _KNOWN_BACKBONES):  # which do it themselves
             dtype = next(self.backbone.parameters(), x).dtype
             x, labels = x.to(dtype), labels.to(dtype)
         task = x, labels, readable, columns, classes, memory
