@@ -76,14 +76,9 @@ class Checkpoint(Callback):
         self._keep_if_best(loss)
 
     @property
-    def n_done(self):
-        """Epochs that are complete, an earlier run's included."""
-        return max(self.n_epochs, self.n_seen)
-
-    @property
-    def has_best_epoch(self):
-        """Whether the best weights are those of an epoch, and not those of the beginning."""
-        return self.best is not None and self.best_loss != self.start_loss
+    def best_is_start(self):
+        """Whether the best weights are those of the beginning, and not those of an epoch."""
+        return self.best is not None and self.best_loss == self.start_loss
 
     def _keep_if_best(self, loss):
         if loss < self.best_loss:

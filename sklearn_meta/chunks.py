@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from scipy.stats import rankdata
 
+from .tasks.batch import cells_of
 from .tasks.dataset import Task
 
 
@@ -79,16 +80,14 @@ def batches_of(chunks, max_cells):
     chunks : iterator of Task
         Of :func:`in_chunks`: the first is as large as any.
     max_cells : int
-        Bound on chunks x rows x (columns + label columns) of a list of several, where eight rows
-        count as one column more: each row may read each, in every chunk.
+        Bound on :func:`~sklearn_meta.tasks.batch.cells_of` the chunks of a list of several.
 
     Yields
     ------
     list of Task
     """
     for first in chunks:
-        n_rows = len(first.y)
-        cells = n_rows * (first.X.shape[1] + first.n_label_columns + n_rows // 8)
+        cells = cells_of(len(first.y), first.X.shape[1] + first.n_label_columns)
         yield [first, *islice(chunks, max(int(max_cells // max(cells, 1)) - 1, 0))]
 
 

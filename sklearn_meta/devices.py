@@ -23,8 +23,9 @@ def usable_device(name):
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        # Cells come in double precision, which Apple's GPUs do not have; "meta" holds no cell.
-        torch.zeros(1, dtype=torch.float64, device=name).tolist()
+        # Cells come in double precision, which Apple's GPUs do not have; "meta" holds no cell. It
+        # is asked for often: of no element a GPU is not waited for.
+        torch.empty(0, dtype=torch.float64, device=name).tolist()
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(

@@ -11,7 +11,7 @@ from .chunks import in_chunks, in_order
 from .heads import HEADS
 from .sizes import check_integers
 from .table_validation import as_cells, labelled_targets, table_with_targets, without_gaps
-from .tables import TableEstimator
+from .tables import EMBEDDINGS, TableEstimator
 from .tasks import n_targets, target_scale
 
 #: In units of the labelled ones': the square of what lies beyond is no float64.
@@ -387,7 +387,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         chunk_size = len(X) if chunk_size is None else int(chunk_size)
         if not self.transductive:
             learner, _, (_, state), _ = self._context_in_use()
-            z, places = self._embed_rows(X), torch.arange(len(X)).split(chunk_size)
+            z, places = self._read_as_encoded(X, EMBEDDINGS), torch.arange(len(X)).split(chunk_size)
             return [question(some, learner.head, z[None, some], state) for some in places], places
         learner, n_context, answers = self._module(self._learner()), len(self._rows_read()), []
         chunks = in_chunks(self._task_with(X, self._encoder_with(X)), n_context, chunk_size)

@@ -178,10 +178,10 @@ _KNOWN_HEADS = tuple(head for task in HEADS.values() for head in task.values())
 
 def _check_head(head, task):
     """Refuse a module of the user's own that is no head, or one of another task."""
-    missing = [name for name in ("adapt", "joint", "loss", "score") if not hasattr(head, name)]
-    if missing or not hasattr(head, "score_name"):
+    needed = ("adapt", "joint", "loss", "score", "score_name")
+    if missing := [name for name in needed if not hasattr(head, name)]:
         raise ValueError(
-            f"{type(head).__name__} is no head: it lacks {', '.join(missing) or 'score_name'}. "
+            f"{type(head).__name__} is no head: it lacks {', '.join(missing)}. "
             "Derive it from ClassificationHead or RegressionHead of sklearn_meta.heads.base."
         )
     if (own := getattr(head, "task", task)) != task:

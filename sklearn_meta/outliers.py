@@ -103,6 +103,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     _default_head = "odd_one_out"
     _default_weights = "default_outliers"
     transductive = False  # not a parameter: rows to come are judged from the set alone
+    _made_of_context = (*TableEstimator._made_of_context, "_far_cells")
     _parameter_constraints = {
         **{k: v for k, v in TableEstimator._parameter_constraints.items() if k != "transductive"},
         "head": [StrOptions(set(HEADS["outlier_detection"])), None],
@@ -305,9 +306,11 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
     def _scores(self, X):
         """Those of rows that were validated."""
-        far = FarCells.of(encode(self.encoder_, self.X_))
-        logits = self._read_rows(X).double().cpu().numpy()
-        return -logits - far.excess(encode(self.encoder_, X))
+        if "_far_cells" not in vars(self):
+            self._far_cells = FarCells.of(encode(self.encoder_, self.X_))
+        encoded = encode(self.encoder_, X)
+        logits = self._read_rows(encoded).double().cpu().numpy()
+        return -logits - self._far_cells.excess(encoded)
 
     def _offset(self, scores):
         if self.contamination == "auto":

@@ -78,13 +78,14 @@ def check_settings(given):
                 "callbacks must not hold LRScheduler: the rate of each step follows from "
                 "learning_rate, which a cosine takes to zero."
             )
-        own_function = callable(getattr(callback, "scoring", None)) and not callback.use_caching
-        if "EpochScoring" in kinds and not own_function:
-            raise ValueError(
-                "EpochScoring cannot predict batches of tasks, which are of many shapes: losses "
-                "and scores are in net.history. Of a function of net, dataset and targets it wants "
-                "use_caching=False."
-            )
+        if "EpochScoring" in kinds:
+            own_function = callable(getattr(callback, "scoring", None))
+            if not own_function or callback.use_caching:
+                raise ValueError(
+                    "EpochScoring cannot predict batches of tasks, which are of many shapes: "
+                    "losses and scores are in net.history. Of a function of net, dataset and "
+                    "targets it wants use_caching=False."
+                )
         callback = callback() if callback is kind else callback
         monitor = str(getattr(callback, "monitor", ""))
         if given["validation_source"] is None and monitor.startswith("valid_"):

@@ -154,7 +154,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _rows_read(self):
         """Positions of the rows of ``fit`` that are read."""
-        return _rows_read(self._context_labels()[0], self._most_unlabelled(*self._context_labels()))
+        labels, n_label_columns = self._context_labels()
+        return _rows_read(labels, self._most_unlabelled(labels, n_label_columns))
 
     def _most_unlabelled(self, y, n_label_columns):
         """Unlabelled rows of a context with these labels that are read, at most."""
@@ -192,14 +193,15 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         check_is_fitted(self)
         X = self._table(X)
         if not self.transductive:
-            return self._read_rows(X)
+            return self._read_as_encoded(X, OUTPUTS)
         return self._read_together(X, self._encoder_with(X), OUTPUTS)
 
     def _read_as_encoded(self, X, which):
         """Embeddings or outputs of validated rows, by the encoder of ``fit``."""
         if self.transductive:
             return self._read_together(X, self.encoder_, which)
-        return self._embed_rows(X) if which == EMBEDDINGS else self._read_rows(X)
+        rows = encode(self.encoder_, X)
+        return self._embed_rows(rows) if which == EMBEDDINGS else self._read_rows(rows)
 
     def _encoder_with(self, X):
         """Encoder for the context and ``X``."""
@@ -252,20 +254,20 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             state = module.encode(inputs["x"], inputs["labels"], **masks)
         return state, masks
 
-    def _read_rows(self, X):
+    def _read_rows(self, encoded):
         """Inductive mode: outputs of rows, each from the encoded context alone, in chunks."""
-        parts = [output for _, output in self._each_chunk(X, "continue_from")]
+        parts = [output for _, output in self._each_chunk(encoded, "continue_from")]
         return torch.cat(parts, dim=1)[0]
 
-    def _embed_rows(self, X):
+    def _embed_rows(self, encoded):
         """The embeddings (n_rows, M, H) alone."""
-        return torch.cat([*self._each_chunk(X, "embed_from")], dim=1)[0]
+        return torch.cat([*self._each_chunk(encoded, "embed_from")], dim=1)[0]
 
     @torch.inference_mode()
-    def _each_chunk(self, X, method):
+    def _each_chunk(self, encoded, method):
         """What a method of the learner makes of rows and the encoded context, chunk by chunk."""
         learner, _, state, masks = self._context_in_use()
-        rows = torch.from_numpy(encode(self.encoder_, X)).to(self._device())
+        rows = torch.from_numpy(encoded).to(self._device())
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
         size = self._rows_together(*self._context_labels())

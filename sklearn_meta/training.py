@@ -200,7 +200,8 @@ def meta_train(
     average = MovingAverage(learner, ema_decay)
     checkpoint = Checkpoint(checkpoint_dir, run, average)
     own = [
-        Divergence(lambda: keep == "best" and checkpoint.best is not None and checkpoint.n_done),
+        # Of the first epoch it is an error even where there are weights of before training.
+        Divergence(lambda: keep == "best" and checkpoint.best is not None and len(net.history) > 1),
         GradientNormClipping(clip),
         LRScheduler(
             LambdaLR,
@@ -288,7 +289,7 @@ def meta_train(
             "validation data that are far too large, or lower learning_rate.",
             stacklevel=4,
         )
-    if keep == "best" and checkpoint.best is not None and not checkpoint.has_best_epoch:
+    if keep == "best" and checkpoint.best_is_start:
         warnings.warn(
             f"No validation loss was lower than {checkpoint.best_loss:.4f}, that of the weights "
             "training began with, which are kept: give more tables, lower learning_rate, or use "

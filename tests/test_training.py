@@ -404,6 +404,27 @@ def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole,
     assert min(plain[1][:, "valid_loss"]) < other[1][0]["start_loss"]
 
 
+@pytest.mark.parametrize("step", [1, 5])
+def test_a_run_that_diverges_leaves_weights_that_had_learned(whole, step):
+    """In the first epoch it is an error, later a warning; no epoch before was better."""
+    learner = copy.deepcopy(whole[0])
+
+    def spoil():
+        with torch.no_grad():
+            next(learner.parameters()).fill_(math.nan)
+
+    settings = {"learning_rate": 1.0, "n_warmup": 0, "validate_start": True}
+    settings |= {"learner": learner, "callbacks": [At(spoil, step=step)]}
+    if step == 1:
+        with pytest.raises(ValueError, match="Training diverged"):
+            train(**settings)
+        return
+    with pytest.warns(UserWarning, match="Training diverged.*lowest validation loss are kept"):
+        history = train(**settings)[1]
+    assert len(history) == 2 and min(history[:, "valid_loss"]) > history[0]["start_loss"]
+    assert torch.equal(parameters(learner), parameters(whole[0]))
+
+
 def test_weights_that_had_learned_are_those_of_a_card_or_of_meta_fit(monkeypatch):
     told = []
 

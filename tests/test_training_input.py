@@ -411,6 +411,9 @@ def test_a_score_that_keeps_targets_of_batches_says_what_to_do():
     for refused in (EpochScoring(score), EpochScoring("accuracy", use_caching=False)):
         with pytest.raises(ValueError, match="EpochScoring.* many shapes.*use_caching=False"):
             small().meta_fit({"iris": IRIS}, callbacks=[refused], **once)
+    own = Callback()
+    own.scoring = score  # which is nothing to the engine
+    small().meta_fit({"iris": IRIS}, callbacks=[own], **once)
     own = EpochScoring(score, name="own", use_caching=False)
     assert small().meta_fit({"iris": IRIS}, callbacks=[own], **once).history_[-1, "own"] == 1
 

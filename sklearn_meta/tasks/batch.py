@@ -77,6 +77,14 @@ def context_task(X, y, n_label_columns):
     return task._replace(labelled=task.has_label)
 
 
+def cells_of(n_rows, n_slices):
+    """What a task of so many rows, and columns and label columns, takes of a forward pass, an int.
+
+    Its cells, where eight rows count as one column more: each row may read each.
+    """
+    return n_rows * (n_slices + n_rows // 8)
+
+
 def groups_of_like_size(tasks, max_cells):
     """Positions of tasks in groups that pad little.
 
@@ -84,7 +92,7 @@ def groups_of_like_size(tasks, max_cells):
     ----------
     tasks : sequence of Task
     max_cells : int
-        Bound on tasks x rows x (columns + label columns) of a padded group.
+        Bound on :func:`cells_of` the tasks of a padded group of several.
 
     Returns
     -------
@@ -94,7 +102,7 @@ def groups_of_like_size(tasks, max_cells):
     groups, group, rows, slices = [], [], 0, 0
     for i in sorted(range(len(tasks)), key=lambda i: (sizes[i][1], sizes[i][0])):
         n, s = sizes[i]
-        fits = (len(group) + 1) * max(rows, n) * max(slices, s) <= max_cells
+        fits = (len(group) + 1) * cells_of(max(rows, n), max(slices, s)) <= max_cells
         if group and (not fits or s > 1.25 * sizes[group[0]][1]):
             groups.append(group)
             group, rows, slices = [], 0, 0

@@ -37,7 +37,7 @@ def gap_marks(X):
     if not np.isin(extremes, MARKS).any():
         return {}  # what is far from all others is the least or the greatest
     looks_like_one = np.isin(X, MARKS)
-    others = np.where(looks_like_one | ~np.isfinite(X), np.nan, X)
+    others = np.where(looks_like_one, np.nan, finite)
     low, high = np.fmin.reduce(others), np.fmax.reduce(others)  # NaN where there is none
     far = FAR * (high - low)
     enough = far > 0
