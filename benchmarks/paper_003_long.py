@@ -5,9 +5,10 @@
 
 Omniglot, 5 ways and 1 shot, from pixels: two layers of width 64, no dropout, Adam under Noam's
 schedule, batches of 32 sequences of five labelled drawings and one query. All variants train side
-by side on the same episodes, which the GPU draws: steps are recorded once as CUDA graphs, since
-launched one by one they would wait for the host. Each look adds scores and losses to long.csv and
-keeps the state of each run under `--cache`: run again, the command goes on from there.
+by side on the same episodes, which the GPU draws: networks are compiled, convolutions are in
+bfloat16, and steps are recorded once as CUDA graphs, since launched one by one they would wait for
+the host. Each look adds scores and losses to long.csv and keeps the state of each run under
+`--cache`: run again, the command goes on from there.
 """
 
 import argparse
@@ -102,7 +103,9 @@ class Run:
     def __init__(self, settings, data, seed, pictures, target, file):
         self.file = file
         attention = settings.config["attention"]
-        self.names = {"rate": settings.rate, "seed": seed, "model": attention}  # as rows have them
+        n_latent = settings.config["n_latent"]
+        # As rows have them.
+        self.names = {"rate": settings.rate, "n_latent": n_latent, "seed": seed, "model": attention}
         self.learner = make_learner(data, settings.backbone, settings.config, seed)
         self.learner.to(pictures.device)
         self.settings, self.pictures, self.target = settings, pictures, target
@@ -110,20 +113,20 @@ class Run:
         self.rate = torch.zeros((), device=device)  # read by the recorded steps
         self.loss = torch.zeros((), device=device)  # sum since the last look
         self.labels = torch.arange(N_WAYS, device=device).expand(BATCH_SIZE, -1)
+        on_gpu = device.type == "cuda"
+        self.loss_of = torch.compile(loss_of, dynamic=False) if on_gpu else loss_of
         self.optimizer = torch.optim.Adam(
             self.learner.parameters(),
             lr=self.rate,
             fused=True,
-            capturable=device.type == "cuda",
+            capturable=on_gpu,
         )
 
     def steps(self):
         """The steps that are recorded."""
         for pictures, target in zip(self.pictures, self.target):
             self.optimizer.zero_grad(set_to_none=True)
-            support, query = pictures.split([N_WAYS, 1], 1)
-            output = self.learner(support, self.labels, query)
-            loss = self.learner.head.loss(output, target[:, None])
+            loss = self.loss_of(self.learner, pictures, self.labels, target)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.learner.parameters(), CLIP, foreach=True)
             self.optimizer.step()
@@ -220,6 +223,14 @@ class Together:
         here.synchronize()  # or the host would run ahead, and past the end
 
 
+def loss_of(learner, pictures, labels, target):
+    """The loss of a batch of sequences; on a GPU what reads the pictures has half the precision."""
+    with torch.autocast("cuda", torch.bfloat16, enabled=pictures.is_cuda):
+        vectors = learner.encode(pictures)
+    support, query = vectors.float().split([N_WAYS, 1], 1)
+    return learner.head.loss(learner.compare(support, labels, query), target[:, None])
+
+
 def recorded(function, stream):
     """A CUDA graph that does as the function, launched in one go."""
     stream.wait_stream(torch.cuda.current_stream())
@@ -241,6 +252,7 @@ def parse_arguments(arguments=None):
     add("--rates", type=float, nargs="+", default=[1e-4], help="at their highest [1e-4]")
     add("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="[all]")
     add("--seed", type=int, default=0)
+    add("--n-latent", type=count, default=384, help="hidden units [%(default)s, section 3.4]")
     add("--n-filters", type=count, default=64, help="of the image encoder [%(default)s]")
     add("--n-test", type=count, default=2000, help="episodes of a score [%(default)s]")
     add("--look", type=count, default=5000, help="steps between two looks [%(default)s]")
@@ -261,6 +273,7 @@ def main(arguments=None):
     options = parse_arguments(arguments)
     device = usable_device(options.device)
     torch.backends.cuda.matmul.allow_tf32 = True
+    torch._dynamo.config.recompile_limit = len(options.rates) * len(options.variants) + 1
     end = time.monotonic() + 60 * options.minutes
     data = omniglot(options)
     draws = Episodes(data.sources["train"].dataset, device)
@@ -282,7 +295,7 @@ def main(arguments=None):
 
     runs = [
         Run(
-            settings_of(name, rate),
+            settings_of(name, rate, options.n_latent),
             data,
             options.seed,
             pictures,
@@ -326,13 +339,14 @@ def main(arguments=None):
 
 def file_of(name, rate, options):
     """Where the state of a run is kept."""
-    sizes = f"{options.n_filters}-{options.look}-{options.seed}"
+    sizes = f"{options.n_filters}-{options.n_latent}-{options.look}-{options.seed}"
     return options.cache / f"{name}-{rate:g}-{sizes}.safetensors"
 
 
-def settings_of(name, rate):
+def settings_of(name, rate, n_latent):
     """Of section 4.4."""
-    return of_paper("few_shot_transformer", rate, "noam", attention=name, width=64, n_layers=2)
+    sizes = {"width": 64, "n_layers": 2, "n_latent": n_latent}
+    return of_paper("few_shot_transformer", rate, "noam", attention=name, **sizes)
 
 
 if __name__ == "__main__":

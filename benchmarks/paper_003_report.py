@@ -95,17 +95,19 @@ def box_plot(group, title, file):
 
 
 def curves(frame, file):
-    """Figure 5.5 by steps: accuracy of each variant on `valid`, for each rate."""
-    rates = sorted(frame["rate"].unique(), reverse=True)
-    figure = Figure(figsize=(5 * len(rates), 3.5), layout="constrained")
-    for axes, rate in zip(figure.subplots(1, len(rates), squeeze=False)[0], rates):
-        for model, runs in frame[frame["rate"] == rate].groupby("model"):
+    """Figure 5.5 by steps: accuracy of each variant on `valid`, for each rate and width."""
+    groups = frame.groupby(["rate", "n_latent"])
+    figure = Figure(figsize=(5 * len(groups), 3.5), layout="constrained")
+    for axes, ((rate, n_latent), own) in zip(
+        figure.subplots(1, len(groups), squeeze=False)[0], groups
+    ):
+        for model, runs in own.groupby("model"):
             scores = runs.groupby("step")["valid"].mean()
             axes.plot(scores.index / 1000, scores, label=model, linewidth=1)
         axes.set(
             xlabel="thousand steps",
             ylabel="accuracy on valid",
-            title=f"rate {rate:g} at its highest",
+            title=f"rate {rate:g} at its highest, {n_latent} hidden units",
         )
         axes.legend()
     figure.savefig(file, dpi=100)

@@ -23,6 +23,7 @@ import paper_003_long
 import paper_003_report as report
 from paper_003_tasks import DATA, Data, Fixed, accuracy, encoded, make_learner, sampler, symbolic
 
+from sklearn_meta.backbones.few_shot_transformer import VARIANTS
 from sklearn_meta.backbones.image_encoder import ImageEncoder
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import Dataset, Drawings, Vectors
@@ -376,6 +377,7 @@ def test_variants_train_side_by_side(tmp_path, folder):
     rate = ["--variants", "A1", "--rates", "1e-5"]
     apart = long_run(tmp_path / "apart", folder, *rate)
     assert apart["rate"].tolist() == [1e-4, 1e-4, 1e-5, 1e-5]
+    assert set(apart["n_latent"]) == {384}
     alone = apart[apart["rate"] == 1e-4].reset_index(drop=True)
     together = both[both["model"] == "A8"].reset_index(drop=True)
     pd.testing.assert_frame_equal(alone, together)
@@ -413,7 +415,7 @@ def test_long_training_learns(folder):
     data = DATA["omniglot"](options)
     draws = paper_003_long.Episodes(data.sources["train"].dataset, "cpu")
     pictures, target = draws.draw(paper_003_long.BATCH_SIZE)
-    settings = paper_003_long.settings_of("A1", 1e-3)
+    settings = paper_003_long.settings_of("A1", 1e-3, 16)
     run = paper_003_long.Run(settings, data, 0, pictures[None], target[None], None)
     trained = paper_003_long.Together(lambda: None, [run], "cpu")
     losses = []
@@ -424,6 +426,21 @@ def test_long_training_learns(folder):
         assert changed is (factor > 0)
         losses.append(run.loss.item() - sum(losses))
     assert losses[-1] < losses[0] - 0.05  # of the same batch
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_loss_is_that_of_the_learner(folder, variant):
+    """Pictures are encoded apart from what compares them, since a GPU has other precision there."""
+    options = Namespace(omniglot=folder, encoder=None, n_filters=4)
+    data = DATA["omniglot"](options)
+    pictures, target = paper_003_long.Episodes(data.sources["train"].dataset, "cpu").draw(32)
+    settings = paper_003_long.settings_of(variant, 1e-3, 16)
+    learner = paper_003_long.make_learner(data, settings.backbone, settings.config, 0)
+    labels = torch.arange(5).expand(32, -1)
+    whole = learner(pictures[:, :5], labels, pictures[:, 5:])
+    expected = learner.head.loss(whole, target[:, None])
+    found = paper_003_long.loss_of(learner, pictures, labels, target)
+    assert found.item() == pytest.approx(expected.item(), abs=1e-6)
 
 
 def test_episodes_of_a_gpu_are_those_of_drawings(folder, monkeypatch):
