@@ -21,9 +21,11 @@ from sklearn_meta.tasks import (
     EpisodeSampler,
     GaussianProcessPrior,
     MixturePrior,
+    MixtureSampler,
     NWayKShot,
     OutlierSampler,
     RegressionSampler,
+    TableEpisodes,
     Vectors,
 )
 from sklearn_meta.text_learner import TextLearner
@@ -91,6 +93,8 @@ SHARES = [
     (RegressionSampler, "inductive column_subset missing"),
     (OutlierSampler, "clean altered column_subset missing"),
     (EPISODES, "fewer_classes"),
+    (TableEpisodes, "fewer_classes column_subset"),
+    (MixtureSampler, "other_k"),
 ]
 
 

@@ -9,7 +9,7 @@ import torch
 from sklearn.utils import check_array, check_consistent_length
 
 from ..cells import is_missing, text_as_objects
-from ..sizes import check_integers
+from ..sizes import check_integers, check_shares
 from .column_types import refuse_dates
 from .dataset import Dataset
 from .episodes import range_of
@@ -178,6 +178,7 @@ class MixtureSampler:
         max_cells=(4000, 60_000),
         max_columns=64,
     ):
+        check_shares(other_k=other_k)
         self.covariance_types = tuple(covariance_types)
         self.other_k = other_k
         self.max_components = max_components
