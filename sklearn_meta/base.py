@@ -132,10 +132,10 @@ class MetaEstimator(BaseEstimator):
         Raises
         ------
         ValueError
-            If a dataset or a setting cannot be used, the checkpoint belongs to another run, or
-            training diverged.
+            If datasets, a setting or the weights cannot be used, the checkpoint belongs to another
+            run, or training diverged.
         OSError
-            If the checkpoint cannot be written.
+            If the checkpoint cannot be written, or weights of the hub cannot be fetched.
         """
         self._validate_params()
         episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
@@ -214,7 +214,7 @@ class MetaEstimator(BaseEstimator):
         NotFittedError
             If nothing was meta-trained.
         ValueError
-            If the backbone is a module of your own, or there is no such repository.
+            If the backbone is your own module, ``card`` no json, or there is no such repository.
         ImportError
             If the hub is meant and ``huggingface_hub`` is not installed.
         OSError

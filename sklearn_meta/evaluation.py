@@ -180,7 +180,8 @@ def evaluate(
     Raises
     ------
     ValueError
-        If an estimator has no ``predict_proba``, or a number is out of range.
+        If estimators or tables have no names, an estimator is a regressor or has no
+        ``predict_proba``, or a number is out of range.
     TypeError
         If ``n_episodes`` is no int.
 

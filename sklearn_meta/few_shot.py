@@ -145,8 +145,16 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Raises
         ------
         ValueError
-            If there is one class only, rows have another length than the weights read, or a cell
-            is infinite or none is observed.
+            If there is one class only; labels are gaps, fractions or text beside numbers, or not
+            one a row; rows have another length than the weights read, or pixels are not in [0, 1];
+            a cell is infinite or cannot be encoded, or none is observed; or a parameter or the
+            weights cannot be used.
+        TypeError
+            If X or y is sparse, or only some names of columns are strings.
+        NotFittedError
+            If ``backbone`` names an architecture, and ``meta_fit`` was not called.
+        OSError
+            If weights of the hub cannot be fetched.
         """
         X, y = self._rows(X, y, reset=True)
         check_classes(y)
@@ -171,6 +179,11 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Returns
         -------
         ndarray of shape (n_rows,)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict_proba``.
         """
         most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
         return self.classes_[most_probable]
@@ -187,6 +200,13 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         -------
         ndarray of shape (n_rows, n_classes)
             Columns in the order of ``classes_``.
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit``, or ``meta_fit`` has brought a network of other rows since.
+        ValueError, TypeError
+            If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
         module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
@@ -242,9 +262,11 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
         Raises
         ------
-        ValueError
+        ValueError, OSError
             As there; or if there are ``n_shots`` or ``n_unlabelled``, or datasets or ``vectors``
             are not what the network reads.
+        TypeError
+            If there is no such setting.
         """
         self._validate_params()
         if unknown := {"n_shots", "n_unlabelled"} & settings.keys():

@@ -27,6 +27,14 @@ class FittedMixture(DensityMixin):
         Returns
         -------
         ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit``.
+        ValueError, TypeError
+            If X has no row, other columns than in ``fit``, or a cell that is not finite, or is
+            sparse.
         """
         X = self._standardised(X)
         return self._mixture.predict(X)
@@ -41,6 +49,11 @@ class FittedMixture(DensityMixin):
         Returns
         -------
         ndarray of shape (n_samples, n_components_)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         X = self._standardised(X)
         return self._mixture.predict_proba(X)
@@ -55,6 +68,11 @@ class FittedMixture(DensityMixin):
         Returns
         -------
         ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         X = self._standardised(X)
         return self._mixture.score_samples(X) - self._units.log_volume
@@ -70,6 +88,11 @@ class FittedMixture(DensityMixin):
         Returns
         -------
         float
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         return float(self.score_samples(X).mean())
 
@@ -83,6 +106,11 @@ class FittedMixture(DensityMixin):
         Returns
         -------
         float
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         X = self._standardised(X)
         return self._mixture.bic(X) + 2 * len(X) * self._units.log_volume
@@ -97,6 +125,11 @@ class FittedMixture(DensityMixin):
         Returns
         -------
         float
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         X = self._standardised(X)
         return self._mixture.aic(X) + 2 * len(X) * self._units.log_volume
@@ -116,6 +149,8 @@ class FittedMixture(DensityMixin):
 
         Raises
         ------
+        NotFittedError
+            If there was no ``fit``.
         ValueError
             If `n_samples` is less than 1.
         """

@@ -134,9 +134,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError, NotFittedError, OSError
             If no row is labelled, a row has some of its targets only, a target or a cell is
-            infinite, or no cell is observed.
+            infinite, no cell is observed, input is malformed or sparse, or a parameter or the
+            weights cannot be used; an architecture wants ``meta_fit`` first.
 
         Warns
         -----
@@ -183,9 +184,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
         Raises
         ------
-        ValueError
+        NotFittedError, ValueError, TypeError
             If more than one of the three is asked for, there is no quantile or one that is not
-            between 0 and 1, or the covariance, in the target's unit squared, is beyond float64.
+            between 0 and 1, the covariance, in the target's unit squared, is beyond float64, there
+            was no ``fit``, or X has other columns than there, an infinite cell, or is sparse.
         """
         if bool(return_std) + bool(return_cov) + (quantiles is not None) > 1:
             raise ValueError("Ask for one of return_std, return_cov and quantiles at most.")
@@ -220,8 +222,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
         Raises
         ------
-        ValueError
-            If a target is missing.
+        NotFittedError, ValueError, TypeError
+            If a target is missing, and as in ``predict``.
         """
         if n_unlabelled := without_gaps(as_cells(y))[1].sum():
             raise ValueError(
@@ -246,14 +248,12 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
         Returns
         -------
-        ndarray of shape (n_rows,) or (n_rows, n_targets)
-            As the targets of ``fit``.
+        ndarray of shape (n_rows,) or (n_rows, n_targets), as the targets of ``fit``
 
         Raises
         ------
-        ValueError
-            If a target is missing or infinite, or there is not one for each row, or as many as in
-            ``fit``.
+        NotFittedError, ValueError, TypeError
+            As in ``predict``; or if targets are missing, infinite, or not as many as in ``fit``.
         """
         check_is_fitted(self)
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
@@ -317,8 +317,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
         Raises
         ------
-        ValueError
-            If a task is malformed: says which.
+        ValueError, NotFittedError, OSError
+            If a task is malformed: says which; or as ``fit`` does of parameters and weights.
         """
         answers = [
             self._in_units(output, scale, n_dims)

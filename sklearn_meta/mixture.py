@@ -174,8 +174,16 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         Raises
         ------
         ValueError
-            If there are fewer points than components, a value is not finite, or the variances of
-            a column are beyond float64 in its unit.
+            If there are fewer points than two or than components, a value is not finite or no real
+            number, the variances of a column are beyond float64 in its unit, or a parameter or the
+            weights cannot be used.
+        TypeError
+            If X is sparse, a cell is of another type than a number, or only some names of columns
+            are strings.
+        NotFittedError
+            If ``backbone`` names the architecture, and ``meta_fit`` was not called.
+        OSError
+            If weights of the hub cannot be fetched.
         """
         for name in ("weights_", "means_", "covariances_", "lower_bound_"):
             vars(self).pop(name, None)  # a fit that fails leaves nothing of the one before
@@ -194,6 +202,11 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError, TypeError, NotFittedError, OSError
+            As in ``fit``.
         """
         return self.fit(X).predict(X)
 
@@ -216,7 +229,9 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         Raises
         ------
         ValueError
-            As in ``fit``; says which set.
+            If ``sets`` are a single one, or a set is refused by ``fit``: says which.
+        NotFittedError, OSError
+            As in ``fit``.
         """
         self._validate_params()
         refuse_one_set(sets, "sets")
@@ -284,7 +299,10 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         Raises
         ------
         ValueError
-            If a dataset cannot be used, or the checkpoint belongs to another run.
+            If datasets, a setting or the weights cannot be used, the checkpoint belongs to another
+            run, or training diverged.
+        OSError
+            If the checkpoint cannot be written, or weights of the hub cannot be fetched.
         """
         self._validate_params()
         if validation_datasets is not None:

@@ -152,8 +152,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
         Raises
         ------
-        ValueError
-            As there, or if there are ``n_shots``.
+        ValueError, OSError
+            As there, or if there are ``n_shots``, or ``backbone`` is "maml".
 
         Notes
         -----
@@ -189,7 +189,14 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         Raises
         ------
         ValueError
-            If there is one row only, no cell is observed, or a cell is infinite.
+            If there is one row only, no cell is observed, a cell is infinite or cannot be encoded,
+            or a parameter or the weights cannot be used.
+        TypeError
+            If X is sparse, or only some names of columns are strings.
+        NotFittedError
+            If ``backbone`` names an architecture, and ``meta_fit`` was not called.
+        OSError
+            If weights of the hub cannot be fetched.
         """
         self._forget()
         X = validated_table(self, X, ensure_min_samples=2)
@@ -216,6 +223,13 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         -------
         ndarray of shape (n_rows,)
             The lower, the more abnormal; below 0 a row is more probably an outlier than not.
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit``.
+        ValueError, TypeError
+            If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
         return self._scores(self._table(X))
@@ -230,6 +244,11 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         Returns
         -------
         ndarray of shape (n_rows,)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``score_samples``.
         """
         return self.score_samples(X) - self.offset_
 
@@ -244,6 +263,11 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         -------
         ndarray of shape (n_rows,)
             -1 for outliers, +1 for the others.
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``score_samples``.
         """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
@@ -265,7 +289,9 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         Raises
         ------
         ValueError
-            If a set is malformed: says which.
+            If a set is malformed: says which; or a parameter or the weights cannot be used.
+        NotFittedError, OSError
+            As in ``fit``.
         """
         self._validate_params()
         tasks = []
@@ -290,6 +316,11 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         -------
         list of ndarray of shape (n_rows,)
             What ``fit_predict`` says of each set: -1 for outliers, +1 for the others.
+
+        Raises
+        ------
+        ValueError, NotFittedError, OSError
+            As in ``score_samples_batch``.
         """
         return [
             np.where(scores < self._offset(scores), -1, 1)

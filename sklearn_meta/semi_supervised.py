@@ -1,7 +1,6 @@
 """Fit-free semi-supervised classification of tables (paper 000)."""
 
 import warnings
-from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
@@ -9,9 +8,9 @@ from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .cells import is_missing
+from .class_labels import are_unlabelled, as_labels, class_codes
 from .heads import HEADS
-from .table_validation import as_cells, check_classes, check_dense, encode, table_with_labels
+from .table_validation import check_classes, encode, table_with_labels
 from .tables import OUTPUTS, TableEstimator
 from .tasks import context_task
 
@@ -32,13 +31,12 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     ----------
     backbone : str, path or torch.nn.Module, default="default"
         Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, such as
-        "prototypes" for half the time, or "meta_lp" for 20 classes and more; the path of a file
-        or folder; a hub id ``"owner/name@revision"`` (see
-        :func:`sklearn_meta.weights.load_learner`), or a module. An estimator reads a path or the
-        hub once, by its first ``fit``. The name of an architecture in
-        ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"vsa_pair"``, ``"deep_sets"``,
-        ``"exchangeable"``, ``"hml"``, ``"att_hml"``, ``"maml"``) has no weights and needs
-        ``meta_fit`` first.
+        "prototypes" for half the time, or "meta_lp" for 20 classes and more; the path of a file or
+        folder; a hub id ``"owner/name@revision"`` (see :func:`sklearn_meta.weights.load_learner`),
+        or a module. An estimator reads a path or the hub once, by its first ``fit``. The name of an
+        architecture in ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"vsa_pair"``,
+        ``"deep_sets"``, ``"exchangeable"``, ``"hml"``, ``"att_hml"``, ``"maml"``) has no weights
+        and needs ``meta_fit`` first.
     head : {"prototypes", "prototypes_gp", "label_propagation", "linear"}, default=None
         How embeddings become predictions; None is the head the weights were trained with, and
         ``"prototypes"`` for an architecture without weights. Another head than the weights' needs
@@ -161,9 +159,12 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError
             If no row is labelled, there is one class only, labels are gaps, fractions or text
-            beside numbers, no cell is observed, or a cell is infinite.
+            beside numbers, no cell is observed, a cell is infinite, input is malformed or sparse,
+            or a parameter or the weights cannot be used.
+        NotFittedError, OSError
+            If ``backbone`` names an architecture without weights, or they cannot be fetched.
 
         Warns
         -----
@@ -171,12 +172,12 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             If more than 5,000 rows, of unlabelled ones 1,000 at most, are to be read together.
         """
         self._forget()
-        X, y = table_with_labels(self, X, _as_labels(y))
-        unlabelled = _are_unlabelled(y)
+        X, y = table_with_labels(self, X, as_labels(y))
+        unlabelled = are_unlabelled(y)
         if unlabelled.all():
             raise ValueError("No row is labelled: y holds nothing but -1. Label some rows.")
         check_classes(y[~unlabelled])
-        self.classes_, self.y_ = _codes(y, unlabelled)
+        self.classes_, self.y_ = class_codes(y, unlabelled)
         if len(self.classes_) < 2:
             marked = " Rows whose label is -1 count as unlabelled: if it is a class, rename it."
             marked = marked if unlabelled.any() else ""
@@ -199,6 +200,11 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Returns
         -------
         ndarray of shape (n_rows,)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict_proba``.
         """
         most_probable = self.predict_proba(X).argmax(axis=1)  # says so if there was no fit
         return self.classes_[most_probable]
@@ -215,6 +221,13 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         -------
         ndarray of shape (n_rows, n_classes)
             Columns in the order of ``classes_``.
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit``.
+        ValueError, TypeError
+            If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
         """
         return self._probabilities(self._read(X))
 
@@ -232,9 +245,14 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Returns
         -------
         float
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``; or if labels are gaps, or not one a row.
         """
-        y = _as_labels(y)
-        n_unlabelled = _are_unlabelled(np.ravel(y)).sum()
+        y = as_labels(y)
+        n_unlabelled = are_unlabelled(np.ravel(y)).sum()
         if n_unlabelled:
             warnings.warn(
                 f"{n_unlabelled} of the rows to be scored have no label (-1), and each counts as a "
@@ -288,8 +306,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
         Raises
         ------
-        ValueError
-            If a task is malformed: says which.
+        ValueError, NotFittedError, OSError
+            If a task is malformed: says which; or as ``fit`` does of parameters and weights.
         """
         return [self._probabilities(logits) for _, logits in self._read_tasks(tasks)]
 
@@ -303,6 +321,11 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Returns
         -------
         list of ndarray of shape (n_unlabelled,)
+
+        Raises
+        ------
+        ValueError, NotFittedError, OSError
+            As in ``predict_proba_batch``.
         """
         return [
             classes[logits.argmax(1).cpu().numpy()] for classes, logits in self._read_tasks(tasks)
@@ -340,11 +363,11 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         is_vector = getattr(y, "ndim", 0) == 1
         y = np.asarray(y) if is_vector else y  # torch's and pandas' have dtypes of their own
         if not is_vector or y.dtype.kind not in "iub":
-            y = column_or_1d(_as_labels(y), warn=True)
-            labelled = y[~_are_unlabelled(y)]
+            y = column_or_1d(as_labels(y), warn=True)
+            labelled = y[~are_unlabelled(y)]
             if len(labelled):
                 check_classes(labelled)
-        classes, codes = _codes(y, _are_unlabelled(y))
+        classes, codes = class_codes(y, are_unlabelled(y))
         if len(classes) < 2:
             raise ValueError(f"at least 2 classes are needed, got {len(classes)}.")
         return classes, codes, len(classes)
@@ -352,49 +375,3 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     @staticmethod
     def _probabilities(logits):
         return logits.double().softmax(-1).cpu().numpy()
-
-
-def _as_labels(y):
-    """Labels as scikit-learn takes them; of what is no label, say how to mark a row without one.
-
-    Integers and booleans that are objects become integers, those of pandas and torch numpy's.
-    """
-    check_dense(y)
-    values = np.asarray(as_cells(y))
-    if y is None or values.dtype.kind in "US":
-        return y
-    if values.dtype.kind in "iub":
-        return values
-    if is_missing(values.ravel()).any():
-        raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
-    if values.dtype.kind in "mM":
-        return values
-    kinds = {isinstance(value, str) for value in values.flat if value != -1}
-    if len(kinds) > 1:
-        raise ValueError("Labels are strings and numbers: they must be of one kind, but for -1.")
-    if True in kinds:  # of a list of both numpy would make "-1.0" of the mark
-        text = np.where(values == -1, "-1", values)
-        return text if hasattr(y, "dtype") else text.astype(str)
-    if not hasattr(y, "dtype"):
-        return y
-    whole = all(isinstance(value, Integral | np.bool_) for value in values.flat)
-    try:
-        return values.astype(int) if whole else values
-    except OverflowError as error:
-        raise ValueError("A label is an integer beyond 64 bits: give labels as str.") from error
-
-
-def _are_unlabelled(y):
-    """Rows that scikit-learn's convention marks as unlabelled, a bool array."""
-    if y.dtype.kind in "iuf":
-        return y == -1
-    if y.dtype.kind in "mM":  # of which -1 is one, and no mark
-        return np.zeros(len(y), dtype=bool)
-    return np.array([label == -1 or label == "-1" for label in y], dtype=bool)
-
-
-def _codes(y, unlabelled):
-    """Sorted classes, and of each row the number of its class, -1 if it is unlabelled."""
-    codes = np.full(len(y), -1)
-    classes, codes[~unlabelled] = np.unique(y[~unlabelled], return_inverse=True)
-    return classes, codes

@@ -84,6 +84,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             ``n_embedding`` is the number of columns after one-hot encoding times the channels of
             an attribute: of the default weights 17 for classes (8 of the prototypes' network, 9 of
             the process's), 9 for targets and 8 for outliers; of more than ten classes twice that.
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            If there was no ``fit``, or X has no row, other columns, an infinite cell, or is sparse.
         """
         check_is_fitted(self)
         X = self._table(X)
@@ -277,17 +282,9 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             yield found
 
     def _read_tasks(self, tasks):
-        """Many small tasks in a few forward passes.
+        """Many small tasks (X_labelled, y_labelled, X_unlabelled) in a few forward passes.
 
-        Parameters
-        ----------
-        tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
-
-        Returns
-        -------
-        list of (labels, output)
-            What ``_small_labels`` made of the labels of each task, and the output for its
-            unlabelled rows.
+        For each, what ``_small_labels`` made of its labels, and the output of its unlabelled rows.
         """
         self._validate_params()
         read = []

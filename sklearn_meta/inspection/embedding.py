@@ -106,10 +106,13 @@ class EmbeddingDisplay:
         Raises
         ------
         TypeError
-            If `estimator` is not a MetaSemiSupervisedClassifier.
+            If `estimator` is not a MetaSemiSupervisedClassifier, or `X` is sparse.
+        NotFittedError
+            If it is not fitted.
         ValueError
-            If ``predict`` would refuse `X`, `y` holds labels that ``fit`` has not seen, or the
-            reduction is unknown or has not two columns.
+            If ``predict`` would refuse `X`, `y` is not one label for each of its rows or holds
+            gaps or labels that ``fit`` has not seen, the reduction is unknown or has not two
+            columns, or there are not two axes.
 
         Notes
         -----
@@ -152,7 +155,22 @@ class EmbeddingDisplay:
         return display.plot(ax=ax)
 
     def plot(self, ax=None):
-        """Draw the two panels, on two given axes or in a new figure; returns the display."""
+        """Draw the two panels.
+
+        Parameters
+        ----------
+        ax : sequence of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        display : EmbeddingDisplay
+
+        Raises
+        ------
+        ValueError
+            If there are not two axes.
+        """
         self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         panels = {"original attributes": self.original, "learned embeddings": self.embedding}
         for panel, (title, points) in zip(self.ax_, panels.items()):

@@ -24,6 +24,13 @@ def instance_numbers(y):
     -------
     ndarray of shape (n_rows,), int
 
+    Raises
+    ------
+    ValueError
+        If labels are no single column.
+    TypeError
+        If they cannot be sorted, such as text beside numbers.
+
     References
     ----------
     One-shot Learning with Memory-Augmented Neural Networks (paper 002), Figure 2.
@@ -120,9 +127,10 @@ class InstanceAccuracyDisplay:
         Raises
         ------
         TypeError
-            If the estimator is no classifier with ``predict_online``.
+            If the estimator is no classifier with ``predict_online``, and as in
+            :meth:`from_predictions`.
         ValueError
-            If an episode is no pair, and as in :meth:`from_predictions`.
+            If an episode is no pair, and as in :meth:`from_predictions` and ``predict_online``.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         kind = type(estimator).__name__
@@ -162,8 +170,10 @@ class InstanceAccuracyDisplay:
         Raises
         ------
         ValueError
-            If there is no row, a label is missing, numbers of rows differ, or only one of both has
-            strings for labels.
+            If there is no row, a label is missing, numbers of rows or of episodes differ, only one
+            of both has strings for labels, `max_instance` is less than 1, or `ax` is not one axes.
+        TypeError
+            If `max_instance` is no int.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
         check_scalar(max_instance, "max_instance", Integral, min_val=1)

@@ -97,8 +97,10 @@ class IntervalCalibrationDisplay:
         ------
         TypeError
             If ``predict`` has neither to return, or the estimator is a class.
+        NotFittedError
+            If it is not fitted.
         ValueError
-            As in :meth:`from_predictions`.
+            As in :meth:`from_predictions`; or if ``predict`` refuses `X`.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         if isinstance(estimator, type):
@@ -147,7 +149,7 @@ class IntervalCalibrationDisplay:
         ------
         ValueError
             If shapes differ, there is no row, a number is not finite or a standard deviation is
-            negative, or a level is not between 0 and 1.
+            negative, a level is not between 0 and 1, or `ax` is not one axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
         mean, std = (np.asarray(values, dtype=float) for values in (mean, std))

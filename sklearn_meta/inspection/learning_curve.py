@@ -107,6 +107,8 @@ class MetaLearningCurveDisplay:
         ------
         NotFittedError
             If the estimator was not meta-trained.
+        ValueError
+            If there are not as many axes as panels.
         """
         if not hasattr(estimator, "history_"):
             raise NotFittedError(
@@ -136,7 +138,8 @@ class MetaLearningCurveDisplay:
         Raises
         ------
         ValueError
-            If there is no epoch, or an epoch is no dict.
+            If there is no epoch, an epoch is no dict or a loss no number, or there are not as many
+            axes as panels.
         """
         check_matplotlib_support(f"{cls.__name__}.from_history")
         frame = in_pandas(history)

@@ -105,8 +105,9 @@ class MemoryDisplay:
             If the estimator is neither of these, `member` is no int or `min_write` no number.
         ValueError
             If a parameter of the estimator is invalid, its network has no external memory, there
-            is no such member, `min_write` is not between 0 and 1, or rows are refused by
-            ``partial_fit``.
+            is no such member, `min_write` is not between 0 and 1, or there are not two axes.
+        ValueError, TypeError, NotFittedError, OSError
+            If ``partial_fit`` refuses rows, or there are no weights for it.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         from ..memory.base import OnlineEstimator

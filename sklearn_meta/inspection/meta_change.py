@@ -98,8 +98,11 @@ class MetaChangeDisplay:
         ------
         TypeError
             If the estimator is no MetaLSTMClassifier.
+        NotFittedError
+            If it is not fitted.
         ValueError
-            If its network generates no weights, it has no such class, or the text has no word.
+            If its network generates no weights, it has no such class, the text has no word or is
+            none, or there are not two axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         from ..text import MetaLSTMClassifier

@@ -87,7 +87,8 @@ class MixtureDisplay:
         NotFittedError
             If it is not fitted.
         ValueError
-            If `features` are not two different columns, or `ax` is not one axes.
+            If `features` are not two different columns, ``predict`` refuses `X`, or `ax` is not one
+            axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_is_fitted(estimator)
@@ -109,7 +110,22 @@ class MixtureDisplay:
         ).plot(ax=ax)
 
     def plot(self, ax=None):
-        """Draw on the given axes or in a new figure; returns the display."""
+        """Draw points, centres and ellipses.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        display : MixtureDisplay
+
+        Raises
+        ------
+        ValueError
+            If `ax` is not one axes.
+        """
         (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
         self.ax_ = ax
         from matplotlib.patches import Ellipse

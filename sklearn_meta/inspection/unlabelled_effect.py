@@ -120,8 +120,8 @@ class UnlabelledEffectDisplay:
             If the estimator is no classifier, `X` is sparse, or `grid_resolution` no int.
         ValueError
             If `X` has not two columns, one of them is not numeric or has no finite cell, there is
-            no labelled or no unlabelled row, the estimator takes -1 for a class, or
-            `grid_resolution` is less than 2.
+            no labelled or no unlabelled row, labels are not one for each row, the estimator takes
+            -1 for a class, `grid_resolution` is less than 2, or there are not two axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         if not is_classifier(estimator):
@@ -177,7 +177,22 @@ class UnlabelledEffectDisplay:
         return display.plot(ax=ax)
 
     def plot(self, ax=None):
-        """Draw the two panels, on two given axes or in a new figure; returns the display."""
+        """Draw the two panels.
+
+        Parameters
+        ----------
+        ax : sequence of two matplotlib Axes, default=None
+            Where to draw; a new figure if None.
+
+        Returns
+        -------
+        display : UnlabelledEffectDisplay
+
+        Raises
+        ------
+        ValueError
+            If there are not two axes.
+        """
         self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         labelled = self.target != -1
         palette = colours(len(self.classes))

@@ -151,9 +151,12 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
         Raises
         ------
-        ValueError
-            If there are more classes than the labels that the network knows, or rows have another
-            length than it reads, or a cell is infinite.
+        ValueError, TypeError
+            If there are more classes than the labels that the network knows, or labels are gaps,
+            fractions or not of one kind; rows have another length than it reads; a cell is
+            infinite; input is malformed or sparse; or a parameter or the weights cannot be used.
+        NotFittedError, OSError
+            If ``backbone`` names an architecture without weights, or they cannot be fetched.
         """
         X, y = self._rows(X, y, reset=True)
         slots, labels = self._with_labels(y, {}, ())
@@ -182,8 +185,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
         Raises
         ------
-        ValueError
-            As in ``fit``.
+        ValueError, TypeError, NotFittedError, OSError
+            As in ``fit``; or if columns, or the kind of labels, are others than before.
         """
         self._go_on(X, y, classes)
         return self
@@ -206,8 +209,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
         Raises
         ------
-        ValueError
-            As in ``fit``.
+        ValueError, TypeError, NotFittedError, OSError
+            As in ``partial_fit``.
         """
         n_known = len(self._slots) if self.__sklearn_is_fitted__() else 0
         outputs, slots = self._go_on(X, y, y)
@@ -299,8 +302,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
         Raises
         ------
-        ValueError
-            As there; or if there are ``n_unlabelled``.
+        ValueError, TypeError, OSError
+            As there; or if there are ``n_unlabelled``, unknown settings or unfit ``vectors``.
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come
@@ -384,11 +387,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
     @torch.inference_mode()
     def _probabilities(self, outputs, n_come):
-        """Of the classes, averaged over members, (n_rows, n_classes).
-
-        ``outputs`` are (E, n_rows, O). Before each row ``n_come`` (n_rows,) labels had come; the
-        others are next in sorted order.
-        """
+        """Of the classes by outputs (E, n_rows, O), averaged over members, (n_rows, n_classes)."""
+        # Before each row ``n_come`` labels had come; the others are next in sorted order.
         come = np.array([self._slots.get(label, np.inf) for label in self.classes_.tolist()])
         come = np.where(come < n_come[:, None], come, np.inf)
         slots = come.argsort(1, kind="stable").argsort(1)

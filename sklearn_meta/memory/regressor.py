@@ -103,7 +103,15 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         Raises
         ------
         ValueError
-            If rows have another length than the network reads, or a value is infinite.
+            If rows have another length than the network reads, a cell is infinite or cannot be
+            encoded, a target is no finite number or not one a row, or a parameter or the weights
+            cannot be used.
+        TypeError
+            If X or y is sparse, or only some names of columns are strings.
+        NotFittedError
+            If ``backbone`` names an architecture, and ``meta_fit`` was not called.
+        OSError
+            If weights of the hub cannot be fetched.
         """
         X, y = self._rows(X, y, reset=True)
         self._begin(X.shape[1])
@@ -128,8 +136,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
 
         Raises
         ------
-        ValueError
-            As in ``fit``.
+        ValueError, TypeError, NotFittedError, OSError
+            As in ``fit``; or if columns are others than before.
         """
         self._go_on(X, y)
         return self
@@ -153,8 +161,8 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
 
         Raises
         ------
-        ValueError
-            As in ``fit``.
+        ValueError, TypeError, NotFittedError, OSError
+            As in ``partial_fit``.
         """
         mean, std = self._go_on(X, y)
         return (mean, std) if return_std else mean
@@ -172,6 +180,13 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         mean : ndarray of shape (n_rows,)
         std : ndarray of shape (n_rows,)
             Only if ``return_std``: standard deviation of the target.
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit``.
+        ValueError, TypeError
+            If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
         outputs = self._ask(self._rows(X, reset=False)[0])
@@ -218,8 +233,11 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
 
         Raises
         ------
-        ValueError
-            As there; or if there are ``n_shots`` or ``n_unlabelled``.
+        ValueError, OSError
+            As there; or if there are ``n_shots`` or ``n_unlabelled``, or datasets are not what the
+            network reads.
+        TypeError
+            If there is no such setting.
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come

@@ -51,6 +51,13 @@ class SemiSupervisedSplit(StratifiedKFold):
     random_state : int, RandomState instance or None, default=None
         Seed of the shuffle. An int gives the same folds at every call of ``split``.
 
+    Raises
+    ------
+    ValueError
+        If `n_splits` is no int of 2 or more, or there is a `random_state` without `shuffle`.
+    TypeError
+        If `shuffle` is no bool.
+
     Notes
     -----
     For scores that need every class in every fold, such as ``scoring="roc_auc"``, each class
@@ -91,7 +98,10 @@ class SemiSupervisedSplit(StratifiedKFold):
         Raises
         ------
         ValueError
-            If no row is labelled, or no class has `n_splits` labelled rows.
+            If no row is labelled, no class has `n_splits` labelled rows, or labels are gaps,
+            fractions or not one a row.
+        TypeError
+            If y is sparse.
         """
         check_consistent_length(X, y)
         _, codes = encode_labels(y)
@@ -120,6 +130,13 @@ class SemiSupervisedKFold(KFold):
         Whether to shuffle the rows with a target before they are cut into folds.
     random_state : int, RandomState instance or None, default=None
         Seed of the shuffle. An int gives the same folds at every call of ``split``.
+
+    Raises
+    ------
+    ValueError
+        If `n_splits` is no int of 2 or more, or there is a `random_state` without `shuffle`.
+    TypeError
+        If `shuffle` is no bool.
 
     Examples
     --------
@@ -157,7 +174,8 @@ class SemiSupervisedKFold(KFold):
         Raises
         ------
         ValueError
-            If fewer than `n_splits` rows have a target, or a target is no number.
+            If fewer than `n_splits` rows have a target, a target is infinite or no number, or
+            there is not one for each row.
 
         Warns
         -----
@@ -225,6 +243,11 @@ class FewShotSplit(BaseCrossValidator):
     random_state : int, RandomState instance or None, default=None
         Seed of the draws. An int gives the same splits at every call of ``split``.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -276,7 +299,10 @@ class FewShotSplit(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If no row is labelled, or a class has too few rows.
+            If no row is labelled, a class has too few rows, labels are gaps, fractions or not one
+            a row, or a parameter was set to what is out of range.
+        TypeError
+            If y is sparse.
         """
         self._check()
         if groups is not None:  # as scikit-learn's have it
@@ -304,5 +330,15 @@ class FewShotSplit(BaseCrossValidator):
             yield rng.permutation(train), rng.permutation(test)
 
     def get_n_splits(self, X=None, y=None, groups=None):
-        """Return `n_splits`; the arguments are ignored."""
+        """Number of tasks.
+
+        Parameters
+        ----------
+        X, y, groups : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        int
+        """
         return self.n_splits

@@ -109,9 +109,9 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If no row is labelled, or rows or labels are malformed.
+            If no row is labelled, rows or labels are malformed, or a parameter is of another kind.
         TypeError
-            If the wrapped estimator is a regressor.
+            If the wrapped estimator is a regressor, or takes no sparse rows, which these are.
         """
         if is_regressor(self.estimator):
             raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
@@ -136,6 +136,16 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         -------
         y : ndarray of shape (n_samples,)
             Labels.
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit``.
+        ValueError
+            If rows are malformed, or of other columns than in ``fit``, or the wrapped estimator
+            took -1 for a class. Whatever else its ``fit`` raises comes here, too.
+        TypeError
+            If it takes no sparse rows, which these are.
         """
         model, rows = self._refit(X)
         final = innermost(model)
@@ -159,6 +169,11 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`; each row sums to 1 and holds no NaN.
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         model, rows = self._refit(X)
         weights = getattr(innermost(model), "label_distributions_", None)

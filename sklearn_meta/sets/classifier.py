@@ -109,8 +109,13 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         Raises
         ------
         ValueError
-            If a set is empty, elements differ in shape, a cell is missing or infinite, there are
-            more or fewer labels than sets, or only one class.
+            If a parameter cannot be used; a set is empty, or there is none; elements differ in
+            shape, or are no vectors and there is no ``embedding`` that makes such of them; a cell
+            is missing, infinite, complex or a date; labels are gaps, fractions or text beside
+            numbers, of one class, or not one for each set; ``early_stopping`` has too few sets to
+            hold some out; or training diverged.
+        TypeError
+            If sets or labels are sparse, or a cell is of another type than a number.
 
         Warns
         -----
@@ -142,6 +147,13 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         Returns
         -------
         ndarray of shape (n_sets,)
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit``.
+        ValueError, TypeError
+            If sets are refused, as in ``fit``, or have other elements than there.
         """
         best = self.predict_log_proba(X).argmax(axis=1)
         return self.classes_[best]
@@ -158,6 +170,11 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         -------
         ndarray of shape (n_sets, n_classes)
             In the order of ``classes_``.
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         return np.exp(self.predict_log_proba(X))
 
@@ -172,5 +189,10 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         Returns
         -------
         ndarray of shape (n_sets, n_classes)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         return log_softmax(self._outputs(X).numpy(), axis=1)

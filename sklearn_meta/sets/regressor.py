@@ -163,8 +163,13 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         Raises
         ------
         ValueError
-            If a set is empty, elements differ in shape, a cell is missing or infinite, there are
-            more or fewer targets than sets, or a count is negative or no whole number.
+            If a parameter cannot be used; a set is empty, or there is none; elements differ in
+            shape, or are no vectors and there is no ``embedding`` that makes such of them; a cell
+            is missing, infinite, complex or a date; targets are no finite numbers or not one for
+            each set, or counts are negative or no whole numbers; ``early_stopping`` has too few
+            sets to hold some out; or training diverged.
+        TypeError
+            If sets or targets are sparse, or a cell is of another type than a number.
 
         Warns
         -----
@@ -206,6 +211,13 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         Returns
         -------
         ndarray of shape (n_sets,) or (n_sets, n_targets)
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit``.
+        ValueError, TypeError
+            If sets are refused, as in ``fit``, or have other elements than there.
         """
         output = self._outputs(X)
         if hasattr(self, "_unit"):  # counts were what fit was given
@@ -232,5 +244,10 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         Returns
         -------
         ndarray of int of shape (n_sets,) or (n_sets, n_targets)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``.
         """
         return np.floor(self.predict(X)).astype(np.int64)

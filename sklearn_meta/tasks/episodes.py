@@ -251,6 +251,11 @@ class EpisodeSampler(RowSampler):
         Returns
         -------
         Task
+
+        Raises
+        ------
+        ValueError
+            If the target of a regression is constant.
         """
         if dataset.y.dtype.kind == "f":
             dataset = cut_into_classes(dataset, rng)

@@ -99,6 +99,11 @@ class NWayKShot:
         Returns
         -------
         Episode
+
+        Raises
+        ------
+        ValueError
+            If the target of a regression is constant.
         """
         if dataset.y.dtype.kind == "f":
             dataset = cut_into_classes(dataset, rng)

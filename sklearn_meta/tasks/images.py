@@ -232,7 +232,12 @@ def load_cifar_fs(folder, split="train", *, size=32):
     Returns
     -------
     ImageClasses
-        In the order of :func:`load_mini_imagenet`, whose errors are raised here too.
+        In the order of :func:`load_mini_imagenet`.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError, ImportError
+        As in :func:`load_mini_imagenet`.
     """
     folder, part = expanded(folder), _part(split)
     top = folder / "cifar100" if (folder / "cifar100").is_dir() else folder

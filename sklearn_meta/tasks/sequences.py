@@ -153,6 +153,12 @@ class ClassSequences(SequenceSampler):
     few_words : bool, default=False
         Whether there are no other words than those of the sequence's classes: the first ones,
         which of strings are one letter repeated. Which words are in use need not be learned then.
+
+    Raises
+    ------
+    ValueError
+        If ``n_classes`` is no range of whole numbers that reaches 2, or ``n_instances`` holds
+        anything but whole numbers of 1 or more.
     """
 
     def __init__(
@@ -186,6 +192,11 @@ class ClassSequences(SequenceSampler):
         Returns
         -------
         Sequence
+
+        Raises
+        ------
+        ValueError
+            If the target of a regression is constant.
         """
         if dataset.y.dtype.kind == "f":
             dataset = cut_into_classes(dataset, rng)
@@ -249,6 +260,11 @@ class TargetSequences(SequenceSampler):
         Whether targets come in running units: one is shown as its z-score among those up to it,
         and asked for as that among those before it, which is the unit of what is predicted. The
         first ``N_UNASKED`` are not asked for. Otherwise they are as they are.
+
+    Raises
+    ------
+    ValueError
+        If ``n_rows`` is no range of whole numbers, or begins where no target is asked for.
     """
 
     def __init__(self, vectors, *, n_rows=(20, 150), standardised=True):

@@ -162,8 +162,11 @@ class TextEstimator(MetaEstimator):
 
         Raises
         ------
-        ValueError
-            If there is no task, or texts and labels of one cannot be used.
+        ValueError, TypeError
+            If there is no task, texts and labels of one, word vectors or a setting cannot be used,
+            weights are given, the checkpoint belongs to another run, or training diverged.
+        OSError
+            If the checkpoint cannot be written, or there is no such file of word vectors.
         """
         self._validate_params()
         self._seed = self._seed_of_all()

@@ -43,9 +43,8 @@ class MetaLSTMClassifier(
         :class:`sklearn_meta.text_learner.TextLearner`.
     word_vectors : path or (list of str, ndarray), default=None
         Vectors that words begin with, of which the file is in the format of GloVe or word2vec, or
-        npz (see :func:`sklearn_meta.tasks.word_vectors.read_word_vectors`); they are brought
-        to a deviation of 0.3, and their words are known even if no text has them. None is random
-        ones.
+        npz (see :func:`sklearn_meta.tasks.word_vectors.read_word_vectors`); they are brought to a
+        deviation of 0.3, and their words are known even if no text has them. None is random ones.
     embedding_size : int, default=100
         Length of the vectors without ``word_vectors``.
     width, meta_width, rank : int, default=100, 40 and 40
@@ -208,9 +207,10 @@ class MetaLSTMClassifier(
 
         Raises
         ------
-        ValueError
-            If there is one class only, something is no text, or a label is missing, or neither a
-            number nor a string.
+        ValueError, TypeError, OSError
+            If there is one class only; something is no text, or none has a word; labels are
+            missing, neither numbers nor strings, sparse or not one a text; a parameter, word
+            vectors or weights are of no use or not to be had; or training diverged.
         """
         self._forget()  # a fit that fails leaves nothing of the one before
         y = self._checked_labels(X, y)
@@ -327,8 +327,8 @@ class MetaLSTMClassifier(
 
         Raises
         ------
-        ValueError
-            If the network is no Meta-LSTM.
+        NotFittedError, ValueError
+            If there was no ``fit``, its network is no Meta-LSTM, or ``text`` is no text.
         """
 
         def what(module, inputs):

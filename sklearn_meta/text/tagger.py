@@ -170,9 +170,10 @@ class MetaLSTMTagger(TextEstimator):
 
         Raises
         ------
-        ValueError
-            If a sentence has more or fewer labels than words, something is no sentence, or labels
-            are neither all strings nor all integers.
+        ValueError, TypeError, OSError
+            If a sentence has more or fewer labels than words, something is no sentence, none has a
+            word, labels are neither all strings nor all integers; a parameter, word vectors or
+            weights are of no use or not to be had; or training diverged.
         """
         self._forget()  # a fit that fails leaves nothing of the one before
         y = self._checked_labels(X, y)
@@ -242,8 +243,9 @@ class MetaLSTMTagger(TextEstimator):
 
         Raises
         ------
-        ValueError
-            If labels are numbers where those of ``fit`` are strings, or the other way round.
+        NotFittedError, ValueError
+            If there was no ``fit``, sentences or labels are refused as there, or labels are numbers
+            where its own are strings, or the other way round.
         ImportError
             If labels are spans and seqeval is not installed.
         """
@@ -360,10 +362,8 @@ class MetaLSTMTagger(TextEstimator):
 
 
 def _known_tags(shared, labels, sentences, tags):
-    """What is known of a new task's labels, if its words speak for it; a LinearTags or None.
-
-    Labels of one name may mean something else in each task, as 0 and 1 do.
-    """
+    """What is known of a new task's labels, if its words speak for it; a LinearTags or None."""
+    # Labels of one name may mean something else in each task, as 0 and 1 do.
     known = None if shared is None else shared.of_labels(labels)
     if known is None:
         return None
