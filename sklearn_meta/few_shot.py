@@ -156,6 +156,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         OSError
             If weights of the hub cannot be fetched.
         """
+        self._device()  # refused now, not by the first prediction
         X, y = self._rows(X, y, reset=True)
         check_classes(y)
         self.classes_, self.y_ = np.unique(y, return_inverse=True)

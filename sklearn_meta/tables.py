@@ -139,6 +139,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _store_context(self, X, *, categorical=()):
         """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
+        self._device()  # refused now, not by the first prediction
         self.learner_ = self._learner()
         self.encoder_ = self._new_encoder().fit(X, categorical=categorical)
         encoded = encode_observed(self.encoder_, X)

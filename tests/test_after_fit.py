@@ -234,9 +234,14 @@ def test_a_few_shot_module_may_be_trained_on():
 
 @pytest.mark.parametrize("device", ["nope", "cuda:77", "meta:x"])
 def test_a_device_that_is_not_there(device):
-    for kind in (MetaSemiSupervisedClassifier, MetaGPRegressor):
-        estimator = kind(device=device).fit(X[FEW], Y[FEW].astype(int))
-        with pytest.raises(ValueError, match=f"device='{device}' cannot be used here.*'auto'"):
+    """Fit says so, and predict, where it came later."""
+    refused = f"device='{device}' cannot be used here.*'auto'"
+    kinds = (MetaSemiSupervisedClassifier, MetaGPRegressor, AmortizedOutlierDetector)
+    for kind in (*kinds, FewShotTransformerClassifier):
+        with pytest.raises(ValueError, match=refused):
+            kind(device=device).fit(X[FEW], Y[FEW].astype(int))
+        estimator = kind().fit(X[FEW], Y[FEW].astype(int)).set_params(device=device)
+        with pytest.raises(ValueError, match=refused):
             estimator.predict(X)
 
 

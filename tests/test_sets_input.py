@@ -10,6 +10,7 @@ import pytest
 import torch
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import (
@@ -270,7 +271,7 @@ def test_bad_counts(value):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (np.full(24, "one"), "at least two classes, but y holds one class only: 'one'|np.str_"),
+        (np.full(24, "one"), "at least two classes, but y holds one class only: 'one'"),
         (Y, "Unknown label type: continuous"),
         (np.column_stack([CLASSES, CLASSES]), "should be a 1d array"),
     ],
@@ -278,6 +279,12 @@ def test_bad_counts(value):
 def test_bad_classes(y, message):
     with pytest.raises(ValueError, match=message):
         SetTransformerClassifier(**QUICK).fit(SETS, y)
+
+
+@pytest.mark.parametrize("kind", [SetTransformerClassifier, SetTransformerRegressor])
+def test_sparse_targets(kind):
+    with pytest.raises(TypeError, match="Sparse data was passed for y"):
+        kind(**QUICK).fit(SETS, csr_array(Y[:, None]))
 
 
 @pytest.mark.parametrize(

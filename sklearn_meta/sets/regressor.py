@@ -8,6 +8,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from torch import nn
 
+from ..table_validation import check_dense
 from ..tasks import target_scale
 from ..tasks.column_types import refuse_date_objects
 from .base import SetEstimator
@@ -177,6 +178,7 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
             If a Ctrl-C ended training after a complete epoch: the network is kept as it is then.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
+        check_dense(y)
         refuse_date_objects(y)
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
