@@ -21,7 +21,7 @@ from paper_002_grid import MANN, Regression
 from torch import nn
 
 from sklearn_meta.backbones.memory_access import Memory
-from sklearn_meta.checkpoint import CHECKPOINT
+from sklearn_meta.folders import CHECKPOINT
 from sklearn_meta.memory_learner import MemoryLearner
 from sklearn_meta.tasks import (
     ClassSequences,

@@ -14,7 +14,7 @@ from torch import nn
 from .backbones import BACKBONES
 from .devices import autocast, usable_device
 from .fingerprint import weights_digest
-from .folders import CHECKPOINT, expanded
+from .folders import CHECKPOINT, checkpoint_file
 from .learner import Learner, as_text
 from .seeding import seeded
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
@@ -135,7 +135,7 @@ class MetaEstimator(BaseEstimator):
             If datasets, a setting or the weights cannot be used, the checkpoint belongs to another
             run, or training diverged.
         OSError
-            If the checkpoint cannot be written, or weights of the hub cannot be fetched.
+            If the checkpoint cannot be written, a worker is killed, or the hub cannot be reached.
         """
         self._validate_params()
         episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
@@ -171,7 +171,7 @@ class MetaEstimator(BaseEstimator):
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = getattr(learner, "rate_factors", {})
         start, folder = weights_digest(learner), settings.get("checkpoint_dir")
-        run = None if folder is None else str(expanded(folder).resolve())
+        run = None if folder is None else str(checkpoint_file(folder).parent.resolve())
         # A run that was interrupted has left its own weights, and goes on as its checkpoint began.
         *left, as_begun = vars(self).get("_begun", (None, None, {}))
         # A module of one's own may begin elsewhere each time a script runs.

@@ -12,7 +12,7 @@ from skorch.history import History
 
 from .distributed import is_first_process
 from .fingerprint import difference, tensors_digest
-from .folders import CHECKPOINT, check_writable, expanded, locked
+from .folders import check_writable, checkpoint_file, locked
 
 
 class Checkpoint(Callback):
@@ -40,16 +40,15 @@ class Checkpoint(Callback):
     """
 
     def __init__(self, folder, run, average):
-        if folder == "":  # of a variable that is not set; it would be the current one
-            raise ValueError("checkpoint_dir is empty: name a folder, or leave it None.")
         # Where it was when training began, whatever folder a callback changes to.
-        self.path = expanded(folder).absolute() / CHECKPOINT if folder is not None else None
+        self.path = None if folder is None else checkpoint_file(folder).absolute()
         # Once, and now: what json cannot hold shall not be noticed after the first epoch.
         self.run = json.loads(json.dumps(run, default=_plain))
         self.average = average
         self.is_writer = self.path is not None and is_first_process()
         self.n_epochs = 0  # that an earlier run has done
         self.n_seen = 0
+        self.complete = None  # weights after the last whole epoch
         self.best = None
         self.best_loss = math.inf
         self.start_loss = math.nan  # of weights that had learned before the run
@@ -65,10 +64,17 @@ class Checkpoint(Callback):
         """Keep the weights if they are the best, and write the checkpoint."""
         if len(net.history) == 1 and not math.isnan(self.start_loss):
             net.history.record("start_loss", self.start_loss)
+        self.complete = self._weights()
         self._keep_if_best(net.history[-1].get("valid_loss", math.inf))
         if self.is_writer:
             self._write(net)
         self.n_seen = len(net.history)
+
+    def on_train_end(self, net, **kwargs):
+        """Undo the steps of an epoch that was interrupted; callbacks of the user come later."""
+        if net.history and "train_loss" not in net.history[-1] and self.complete is not None:
+            del net.history[-1]
+            self.average.learner.load_state_dict(self.complete)
 
     def begin(self, loss):
         """Keep the weights to begin with, of this validation loss, until others are better."""
@@ -83,8 +89,12 @@ class Checkpoint(Callback):
     def _keep_if_best(self, loss):
         if loss < self.best_loss:
             self.best_loss = loss
-            weights = self.average.learner.state_dict()
-            self.best = {k: v.detach().clone() for k, v in weights.items()}
+            self.best = self._weights()
+
+    def _weights(self):
+        """A copy of the weights that would be kept."""
+        weights = self.average.learner.state_dict()
+        return {k: v.detach().clone() for k, v in weights.items()}
 
     def end(self, net, stops):
         """Note by which callbacks of the user the run was ended: called with these it stays so."""
@@ -187,6 +197,7 @@ class Checkpoint(Callback):
                 self.average.average.load_state_dict(group["average"])
         except RuntimeError as error:  # a module of the user's own has no config to compare
             raise ValueError(f"{self.path} holds weights of another module: {error}") from error
+        self.complete = self._weights()
         self.best = group["best"] or None
         self.best_loss = json.loads(header["best_loss"])
         state = net.optimizer_.state_dict()

@@ -19,6 +19,15 @@ def expanded(path):
     return Path(os.path.expanduser(path))
 
 
+def checkpoint_file(folder):
+    """Where a run keeps its checkpoint, a path; a ValueError if a folder cannot be called so."""
+    if not isinstance(folder, str | os.PathLike):
+        raise ValueError(f"checkpoint_dir must be the path of a folder, or None, got {folder!r}.")
+    if folder == "":  # of a variable that is not set; it would be the current one
+        raise ValueError("checkpoint_dir is empty: name a folder, or leave it None.")
+    return expanded(folder) / CHECKPOINT
+
+
 def check_writable(path, name, make=False):
     """Refuse a file that cannot be written, before the work of which it shall tell.
 

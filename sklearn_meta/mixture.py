@@ -302,7 +302,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             If datasets, a setting or the weights cannot be used, the checkpoint belongs to another
             run, or training diverged.
         OSError
-            If the checkpoint cannot be written, or weights of the hub cannot be fetched.
+            If the checkpoint cannot be written, a worker is killed, or weights of the hub cannot be
+            fetched.
         """
         self._validate_params()
         if validation_datasets is not None:

@@ -2,11 +2,10 @@
 
 import importlib
 import math
-import signal
-import threading
 
 import torch
 
+from .interrupts import deferred_interrupts
 from .settings import SCHEDULES
 
 #: Sides of a matrix from which its gradient has directions worth making equal.
@@ -106,18 +105,8 @@ def import_compiler():
     It takes seconds, and modules that Ctrl-C has left half imported are broken until the end of the
     process: the signal is heeded afterwards.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    with deferred_interrupts():
         importlib.import_module("torch._dynamo")
-        return
-    told = []
-    signal.signal(signal.SIGINT, lambda *signal_and_frame: told.append(signal_and_frame))
-    try:
-        importlib.import_module("torch._dynamo")
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if told:
-        before(*told[0])
 
 
 def check_optimizer(name):

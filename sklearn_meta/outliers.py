@@ -208,6 +208,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             observed = np.flatnonzero(~np.isnan(encode_observed(encoder, X)).all(axis=1))
             context = _safe_indexing(X, self._drawn_of(observed))
         self._store_context(context, categorical=categorical)
+        self._far_cells_in_use()
         auto = self.contamination == "auto"
         self.offset_ = self._offset(None if auto else self._scores(X))
         return self
@@ -337,11 +338,15 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
     def _scores(self, X):
         """Those of rows that were validated."""
-        if "_far_cells" not in vars(self):
-            self._far_cells = FarCells.of(encode(self.encoder_, self.X_))
         encoded = encode(self.encoder_, X)
         logits = self._read_rows(encoded).double().cpu().numpy()
-        return -logits - self._far_cells.excess(encoded)
+        return -logits - self._far_cells_in_use().excess(encoded)
+
+    def _far_cells_in_use(self):
+        """Those of the rows of ``fit``, made anew where these come out of a pickle."""
+        if "_far_cells" not in vars(self):
+            self._far_cells = FarCells.of(encode(self.encoder_, self.X_))
+        return self._far_cells
 
     def _offset(self, scores):
         if self.contamination == "auto":

@@ -143,7 +143,7 @@ def meta_train(
         sampler, the checkpoint is not one of these tables and settings, the processes do not share
         one run or cannot share a batch equally, or the loss is no longer finite.
     OSError
-        If the checkpoint cannot be written.
+        If the checkpoint cannot be written, or a worker is killed.
     """
     check_settings(locals())
     check_optimizer(optimizer)

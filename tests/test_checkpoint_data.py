@@ -22,9 +22,8 @@ from skorch.callbacks import Callback, EarlyStopping
 
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, checkpoint, training
 from sklearn_meta.callbacks import CSVLog
-from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.fingerprint import described, difference, weights_digest
-from sklearn_meta.folders import locked
+from sklearn_meta.folders import CHECKPOINT, locked
 from sklearn_meta.tasks import Dataset, EpisodeSampler, Mixture, RegressionPrior, TablePrior, Tables
 from sklearn_meta.tasks.sequences import ClassSequences, Curriculum, Vectors
 from sklearn_meta.weights import load_learner

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch.distributed.elastic.utils.distributed import get_free_port
 
 from sklearn_meta import MetaLSTMClassifier, training
-from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.distributed import OneProcess, is_first_process
+from sklearn_meta.folders import CHECKPOINT
 
 pytest.importorskip("accelerate")
 

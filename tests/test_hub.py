@@ -328,6 +328,24 @@ def test_an_update_that_fails_leaves_the_weights_before_it(hub, client, tmp_path
     assert is_learner(client(load_learner, NAME, **options, local_files_only=True), 4)
 
 
+def test_an_update_with_a_wrong_byte_leaves_the_weights_before_it(hub, client, tmp_path):
+    """And what the error says to remove is the update alone."""
+    repository, options = hub.repositories[NAME], {"cache_dir": tmp_path / "cache"}
+    offline = {**options, "local_files_only": True}
+    client(load_learner, NAME, **options)
+    files = files_of(small_learner(4), tmp_path / "4")
+    repository.commit({**files, **flip_a_byte(files)})
+    with pytest.raises(ValueError, match="are refused: .* remove ") as caught:
+        client(load_learner, NAME, **options)
+    assert is_learner(client(load_learner, NAME, **offline), 1)
+    for path in str(caught.value).rpartition(" remove ")[2].removesuffix(".").split(" and "):
+        Path(path).unlink()
+    assert is_learner(client(load_learner, NAME, **offline), 1)
+    repository.commit(files)
+    assert is_learner(client(load_learner, NAME, **options), 4)
+    assert is_learner(client(load_learner, NAME, **offline), 4)
+
+
 def flip_a_byte(files):
     raw = bytearray(files["model.safetensors"])
     raw[-1] ^= 1
@@ -366,6 +384,8 @@ def test_what_was_tampered_with_is_refused(hub, client, tmp_path, tamper, messag
         client(load_learner, NAME, cache_dir=cache)
     assert f"remove {cache / ('models--' + NAME.replace('/', '--'))}" in str(caught.value)
     with pytest.raises(ValueError, match="are refused"):  # from the cache, too
+        client(fitted, f"{NAME}@{commit}", cache_dir=cache, local_files_only=True)
+    with pytest.raises(FileNotFoundError, match="is not in the cache"):  # none that can be used
         client(fitted, NAME, cache_dir=cache, local_files_only=True)
     assert is_learner(client(load_learner, f"{NAME}@v1", cache_dir=cache), 0)
 

@@ -55,6 +55,16 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
+def test_no_method_adds_an_attribute():
+    """Of the estimator as it comes, too, which the checks do not have."""
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    detector = AmortizedOutlierDetector().fit(X)
+    before = set(vars(detector))
+    for method in ("predict", "score_samples", "decision_function", "transform"):
+        getattr(detector, method)(X)
+        assert set(vars(detector)) == before
+
+
 # -- properties -------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from skorch.callbacks import Checkpoint as SkorchCheckpoint
 from test_training import At, Crash, assert_same, crash, kill, new_learner, train
 
 from sklearn_meta import MetaSemiSupervisedClassifier
-from sklearn_meta.checkpoint import CHECKPOINT
+from sklearn_meta.folders import CHECKPOINT
 from sklearn_meta.tasks import CircleSpiral
 
 SETTINGS = {

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import termios
+import time
 import warnings
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from labels import label_matrix
 from sklearn.datasets import load_diabetes, load_iris
 from skorch.callbacks import Callback
 from skorch.history import History
+from torch.utils.data import DataLoader
 
 from sklearn_meta import (
     AmortizedOutlierDetector,
@@ -281,6 +283,56 @@ def test_an_interrupt_is_not_for_workers():
     settings = {"n_workers": 1, "max_steps": 12, "eval_every": 12, "n_pooled": 1}
     _, history = train(callbacks=[Interrupts()], **settings)
     assert history[-1, "train_batch_count"] == 12
+
+
+def test_ctrl_c_waits_until_workers_have_begun(monkeypatch):
+    """In the moment of a fork Python would lose it, or a worker would end by it."""
+    begun = []
+
+    def begin(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)  # here it would be heeded
+        begun.append(self)
+        return iter(())
+
+    monkeypatch.setattr(DataLoader, "__iter__", begin)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(Batches([])))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(begun) == 1
+
+
+def test_a_worker_that_was_killed_is_told_of(tmp_path, whole):
+    """As a system does that is short of memory; the run goes on from its checkpoint."""
+
+    class Kill(Callback):
+        def on_batch_end(self, net, **kwargs):
+            if len(net.history) == 3:
+                for worker in multiprocessing.active_children():
+                    worker.kill()
+                    worker.join()
+
+    message = "ended from outside .*take fewer n_workers. With a checkpoint_dir the same call"
+    with pytest.raises(OSError, match=message):
+        train(tmp_path, n_workers=1, n_pooled=1, callbacks=[Kill()])
+    again = train(tmp_path, n_workers=1, n_pooled=1)
+    assert_same(again, train(n_pooled=1))
+
+
+@pytest.mark.parametrize("ema_decay", [None, 0.5])
+def test_without_validation_an_interrupt_leaves_the_weights_of_a_whole_epoch(ema_decay):
+    settings = {"validation_source": None, "ema_decay": ema_decay}
+    learner, after = new_learner(), []
+    note = At(lambda: after.append(1), epoch=2)
+    with pytest.warns(UserWarning, match="after 2 of 5"):
+        _, history = train(learner=learner, callbacks=[note, At(interrupt, step=5)], **settings)
+    with pytest.warns(UserWarning, match="after 2 of 5"):  # between the two epochs
+        expected, _ = train(callbacks=[At(interrupt, epoch=2)], **settings)
+    assert torch.equal(parameters(learner), parameters(expected))
+    assert after == [1] and len(history) == 2
 
 
 def test_seeds_of_tasks_are_plain_numbers(monkeypatch):

@@ -30,8 +30,8 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
 )
 from sklearn_meta.callbacks import Patience, best_epoch
-from sklearn_meta.checkpoint import CHECKPOINT
 from sklearn_meta.fingerprint import weights_digest
+from sklearn_meta.folders import CHECKPOINT
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import (
     EpisodeSampler,
@@ -224,6 +224,12 @@ def test_a_checkpoint_without_a_folder_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="checkpoint_dir is empty: name a folder"):
         small().meta_fit({"iris": IRIS}, max_steps=1, checkpoint_dir="", verbose=False)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("folder", [3, True, 1.5, ["a"], b"/x"])
+def test_a_checkpoint_wants_a_path(folder):
+    with pytest.raises(ValueError, match="checkpoint_dir must be the path of a folder, or None"):
+        small().meta_fit({"iris": IRIS}, max_steps=1, checkpoint_dir=folder, verbose=False)
 
 
 def test_a_checkpoint_stays_where_its_run_began(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from pathlib import Path
 import sklearn_meta
 
 from ..distributed import is_first_process
-from ..folders import CHECKPOINT, check_writable, expanded
+from ..folders import check_writable, checkpoint_file, expanded
 from .arguments import (
     COLLECTIONS,
     FILTERS,
@@ -156,7 +156,7 @@ def run(args):
     for place in (args.output, args.output.with_suffix(".json")):
         check_writable(place, "--output", make=True)  # an error now, not after all training
     if args.checkpoint_dir:
-        check_writable(expanded(args.checkpoint_dir) / CHECKPOINT, "--checkpoint-dir", make=True)
+        check_writable(checkpoint_file(args.checkpoint_dir), "--checkpoint-dir", make=True)
     estimator = kind(backbone=args.backbone, device=args.device, random_state=args.seed)
     settings = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     _check(estimator, settings)
@@ -280,7 +280,7 @@ def _interruptible(args):
         if os.getpid() != own:  # a process that prepares tasks
             raise SystemExit(130)
         folder = args.checkpoint_dir
-        saved = folder is not None and (expanded(folder) / CHECKPOINT).is_file()
+        saved = folder is not None and checkpoint_file(folder).is_file()
         again = "run the same command again to go on" if saved else "nothing is saved yet"
         print(f"\n{args.parser.prog}: interrupted; {again}", file=sys.stderr)
         raise SystemExit(130)

@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from ..interrupts import deferred_interrupts
+
 
 def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups=4, share=(0, 1)):
     """Endless batches of tasks, each in groups of like size.
@@ -146,8 +148,19 @@ def end_with_parent(worker_id):
 
 
 class Batches(DataLoader):
-    """The batches of an :class:`EpisodeStream`, one by one."""
+    """The batches of an :class:`EpisodeStream`, one by one; an OSError if a worker was killed."""
 
     def __iter__(self):
-        for pool in super().__iter__():
-            yield from pickle.loads(pool) if isinstance(pool, bytes) else pool
+        with deferred_interrupts():  # in the moment of a fork it would be lost, or end a worker
+            pools = super().__iter__()
+        try:
+            for pool in pools:
+                yield from pickle.loads(pool) if isinstance(pool, bytes) else pool
+        except RuntimeError as error:
+            if not str(error).startswith("DataLoader worker (pid"):
+                raise
+            raise ChildProcessError(
+                f"A process that prepares tasks was ended from outside ({error}), as a system does "
+                "that is short of memory: take fewer n_workers. With a checkpoint_dir the same "
+                "call goes on from there."
+            ) from error

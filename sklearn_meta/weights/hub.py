@@ -101,18 +101,26 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False, guessed=Fals
             library_name="sklearn_meta",
         )
         # All are of one commit, even if the branch moves in between. The client would note where
-        # a branch is before it downloads: it is asked for a commit, and the branch noted, for who
-        # has no connection, when all files of that are there.
+        # a branch is before it downloads: it is asked for a commit, and :func:`note` does that.
         revision = hub_id.revision or client.constants.DEFAULT_REVISION
         commit = download(names[0], revision=revision, dry_run=True).commit_hash
-        folder = Path([download(name, revision=commit) for name in names][0]).parent
-        if revision != commit:
-            _note(folder, revision)
-    return folder
+        return Path([download(name, revision=commit) for name in names][0]).parent
 
 
-def _note(folder, revision):
-    """Note in the cache that a branch or tag is at the commit of a folder, if that may be."""
+def note(hub_id, folder):
+    """Note in the cache that a branch or tag is at the commit of a folder, if that may be.
+
+    Who has no connection gets what it is at: this is for files that are found to be sound.
+
+    Parameters
+    ----------
+    hub_id : HubId
+    folder : pathlib.Path
+        As :func:`fetch` returned it.
+    """
+    revision = hub_id.revision or "main"
+    if revision == folder.name:
+        return
     note = folder.parents[1] / "refs" / revision
     if note.is_file() and note.read_text() == folder.name:
         return

@@ -223,15 +223,17 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
 def _load_from_hub(hub_id, cache_dir, local_files_only, guessed):
     options = {"cache_dir": cache_dir, "local_files_only": local_files_only, "guessed": guessed}
     folder = hub.fetch(hub_id, (CARD, WEIGHTS), **options)
-    hub_id = hub_id._replace(revision=folder.name)
+    at_commit = hub_id._replace(revision=folder.name)
     try:
         learner = _load(folder / WEIGHTS)
     except ValueError as error:
+        files = " and ".join(str((folder / name).resolve()) for name in (CARD, WEIGHTS))
         raise ValueError(
-            f"Weights of {hub_id} are refused: {error} They stay refused as long as they are in "
-            f"the cache; if the repository is sound, remove {folder.parent.parent}."
+            f"Weights of {at_commit} are refused: {error} They stay refused as long as they are in "
+            f"the cache; if the repository is sound, remove {files}."
         ) from error
-    learner.card["hub"] = str(hub_id)
+    hub.note(hub_id, folder)
+    learner.card["hub"] = str(at_commit)
     return learner
 
 
@@ -352,6 +354,8 @@ def check_is_card(path):
         try:
             read_card(path)
         except ValueError as error:
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__
             raise OSError(
                 f"{path} is in the way of the card of weights, and is none itself: move it, or "
                 "choose another name."
