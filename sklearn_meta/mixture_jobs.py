@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.stats import entropy
 from sklearn.mixture import GaussianMixture
 
 from .heads.gaussian_mixture import (
@@ -160,14 +161,39 @@ def fit_jobs(jobs, learner, *, n_init, covariance_type, **settings):
             fitted = fit_once(some, learner, first=first, decorrelated=decorrelated, **settings)
             for i, mixture in zip(chosen, fitted, strict=True):
                 tries[i].append(mixture)
-    return [likeliest(of_job) for of_job in tries]
+    return [likeliest(of_job, len(job.X), full) for job, of_job in zip(jobs, tries, strict=True)]
 
 
-def likeliest(fitted):
-    """The first of those that only rounding tells apart, so that one set is fitted as many are."""
+def likeliest(fitted, n_points, full):
+    """The first of those that only rounding tells apart, so that one set is fitted as many are.
+
+    Of few points in many columns one full covariance of nearly all of them is likelier than several
+    of some, and worse for other points. So each component that is missing of those the weights
+    stand for, the exponential of their entropy, costs what the parameters of one gain by chance
+    (Akaike, 1974): D (D + 3) / 2n nats a point.
+
+    Parameters
+    ----------
+    fitted : list of GaussianMixture
+    n_points : int
+    full : bool
+        Whether covariances are.
+
+    Returns
+    -------
+    GaussianMixture
+    """
+
+    def worth(mixture):
+        if not full:
+            return mixture.lower_bound_
+        n_components, n_columns = mixture.means_.shape
+        missing = n_components - np.exp(entropy(mixture.weights_))
+        return mixture.lower_bound_ - missing * n_columns * (n_columns + 3) / (2 * n_points)
+
     best = fitted[0]
     for mixture in fitted[1:]:
-        if mixture.lower_bound_ > best.lower_bound_ + 1e-6:
+        if worth(mixture) > worth(best) + 1e-6:
             best = mixture
     return best
 

@@ -380,8 +380,22 @@ def test_more_starts_are_never_less_likely():
     ("bounds", "best"), [((1, 2), 1), ((3, 2, 1), 0), ((1, 3, 2), 1), ((2, 2 + 1e-9, 1), 0)]
 )
 def test_of_several_starts_the_likeliest_is_kept(bounds, best):
-    fitted = [SimpleNamespace(lower_bound_=bound) for bound in bounds]
-    assert likeliest(fitted) is fitted[best]
+    several = {"means_": np.zeros((2, 3)), "weights_": np.full(2, 0.5)}
+    fitted = [SimpleNamespace(lower_bound_=bound, **several) for bound in bounds]
+    assert all(likeliest(fitted, 20, full) is fitted[best] for full in (False, True))
+
+
+@pytest.mark.parametrize(("ahead", "best"), [(0.89, 0), (0.91, 1)])
+def test_what_leaves_components_empty_must_be_likelier(ahead, best):
+    """A mean and covariance of three columns are nine parameters: 9 / 20 nats for each of two."""
+    weights = np.full(3, 1 / 3), np.array([1.0, 0, 0])
+    fitted = [
+        SimpleNamespace(lower_bound_=-4 + i * ahead, means_=np.zeros((3, 3)), weights_=some)
+        for i, some in enumerate(weights)
+    ]
+    assert likeliest(fitted, 20, True) is fitted[best]
+    assert likeliest(fitted, 40, True) is fitted[1]
+    assert likeliest(fitted, 20, False) is fitted[1]
 
 
 def test_starts_of_few_are_among_those_of_more():

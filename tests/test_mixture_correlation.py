@@ -69,6 +69,18 @@ def test_beside_a_value_that_many_points_share_none_is_learned(n_points, share, 
         assert_allclose(matrix, np.eye(3), atol=1e-12)
 
 
+@pytest.mark.parametrize("n_init", [1, 4])
+@pytest.mark.parametrize(("n_points", "n_columns"), [(32, 16), (50, 30)])
+def test_components_of_few_points_in_many_columns_are_told(n_points, n_columns, n_init):
+    """One covariance of all points is likelier than two, and worse for others."""
+    rng = np.random.default_rng(0)
+    centres = 1.5 * rng.normal(size=(2, n_columns))
+    labels = rng.integers(0, 2, n_points)
+    X = centres[labels] + rng.normal(size=(n_points, n_columns))
+    mixture = AmortizedGMM(2, n_init=n_init).fit(X)
+    assert adjusted_rand_score(labels, mixture.predict(X)) > 0.8
+
+
 def test_one_component_has_the_correlations_of_all_points():
     X = load_breast_cancer().data[:, :6]
     covariance = AmortizedGMM(1).fit(X).covariances_[0]

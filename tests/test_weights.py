@@ -494,6 +494,16 @@ def test_a_folder_in_the_place_of_a_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+def test_a_card_that_may_not_be_read_is_told_of(tmp_path, monkeypatch):
+    def forbidden(self, **options):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    save_pretrained(small_learner(), tmp_path)
+    monkeypatch.setattr(Path, "read_text", forbidden)
+    with pytest.raises(PermissionError, match="Permission denied: .*model.json"):
+        save_pretrained(small_learner(), tmp_path)
+
+
 def test_what_is_no_card_is_not_overwritten_by_one(tmp_path):
     recipe, theirs = tmp_path / "mine.json", tmp_path / "theirs"
     recipe.write_text('{"max_steps": 3}')

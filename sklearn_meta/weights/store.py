@@ -355,7 +355,7 @@ def check_is_card(path):
             read_card(path)
         except ValueError as error:
             if isinstance(error.__cause__, OSError):
-                raise error.__cause__
+                raise error.__cause__ from None
             raise OSError(
                 f"{path} is in the way of the card of weights, and is none itself: move it, or "
                 "choose another name."
