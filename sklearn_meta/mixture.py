@@ -40,9 +40,10 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         As in :class:`sklearn.mixture.GaussianMixture`, which has "tied" as well. "full" takes twice
         as long: points are read with the correlations of their columns and without.
     n_init : int, default=1
-        Starts, the likeliest of which is kept, but for a full covariance of nearly all of few
-        points; each takes as long as one. They begin at points of different distance from the middle; a larger number repeats the starts of a smaller one and
-        adds others. One start may join two clusters and divide a third; four are still fast.
+        Starts, the likeliest of which is kept, but for one full covariance of nearly all of few
+        points; each takes as long as one. They begin at points of different distance from the
+        middle; a larger number repeats the starts of a smaller one and adds others. One start may
+        join two clusters and divide a third; four are still fast.
     refine_steps : int, default=0
         Steps of EM from the network's answer. None of them lowers the likelihood of the points of
         ``fit``; on few points they overfit.

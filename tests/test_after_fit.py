@@ -374,3 +374,30 @@ def test_of_many_unlabelled_rows_some_are_read(monkeypatch, kind, transductive):
     np.testing.assert_allclose(proba[others], expected, atol=1e-9)
     assert (estimator.transduction_ == kinds).mean() > 0.85
     EmbeddingDisplay.from_estimator(estimator, None, reduction="pca")
+
+
+def test_a_table_may_be_changed_after_fit():
+    """What is kept of it is a copy."""
+    for table in (X[FEW].copy(), pd.DataFrame(X[FEW])):
+        estimator = MetaSemiSupervisedClassifier("prototypes").fit(table, Y[FEW])
+        before = answers(estimator)
+        table[:] = 0
+        np.testing.assert_array_equal(answers(estimator), before)
+
+
+def test_of_another_chunk_size_rows_of_fit_are_read_anew():
+    marked = np.where(np.isin(np.arange(len(Y)), FEW), Y, -1)
+    estimator = MetaSemiSupervisedClassifier("prototypes").fit(X, marked)
+    before = estimator.label_distributions_
+    after = estimator.set_params(chunk_size=10).label_distributions_
+    assert not np.allclose(after, before)
+    np.testing.assert_array_equal(after, clone(estimator).fit(X, marked).label_distributions_)
+
+
+def test_unlabelled_rows_that_are_read_are_some_of_all(monkeypatch):
+    """And not the first ones: tables are often sorted."""
+    monkeypatch.setattr(tables, "MOST_UNLABELLED", 20)
+    target = np.where(np.arange(len(X)) < 9, X[:, 0], np.nan)
+    read = MetaGPRegressor().fit(X, target)._rows_read()
+    thirds = np.histogram(read[9:], np.linspace(9, len(X), 4))[0]
+    assert len(read) == 29 and (thirds >= 2).all()

@@ -12,7 +12,14 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_wine, make_blobs
 
 from sklearn_meta import MetaSemiSupervisedClassifier, tables
-from sklearn_meta.chunks import _kinds, batches_of, chunks_of, in_chunks, in_order
+from sklearn_meta.chunks import (
+    _kinds,
+    batches_of,
+    chunks_of,
+    in_chunks,
+    in_order,
+    same_of_equals,
+)
 from sklearn_meta.tasks import context_task
 
 sizes = st.integers(0, 60), st.integers(1, 20)
@@ -219,3 +226,28 @@ def test_rows_that_are_the_same_have_the_same_answer():
     marked = np.r_[y[:20], np.full(70, -1)]
     told = clone(classifier).fit(X, marked).label_distributions_
     assert_allclose(told, np.vstack([np.eye(2)[y[:20]], found]), atol=1e-10)
+
+
+@given(st.integers(0, 8), st.integers(1, 3), st.integers(0, 2**16))
+def test_what_is_found_of_equal_rows_is_their_mean(n_rows, n_columns, seed):
+    """Of two of them as of many, and a gap is no zero."""
+    rng = np.random.default_rng(seed)
+    rows = rng.choice([0.0, 1.0, np.nan], (n_rows, n_columns))
+    found = rng.normal(size=(n_rows, 2))
+    equal = ((rows[:, None] == rows) | (np.isnan(rows[:, None]) & np.isnan(rows))).all(2)
+    expected = equal @ found / equal.sum(1, keepdims=True)
+    assert_allclose(same_of_equals(torch.from_numpy(found), rows), expected, atol=1e-12)
+
+
+def test_a_gap_counts_as_a_cell_in_the_middle():
+    column = np.r_[np.random.default_rng(0).permutation(np.arange(9.0)), np.nan]
+    ranks = _kinds(column[:, None])[-1]
+    assert ranks[9] == ranks[column == 4] == 0
+
+
+def test_of_a_task_in_a_batch_the_same_unlabelled_rows_are_read_as_by_fit():
+    X, y = make_blobs(300, 4, centers=2, cluster_std=4, random_state=0)
+    marked = np.where(np.arange(300) % 50 < 2, y, -1)
+    classifier = MetaSemiSupervisedClassifier("prototypes", dtype="float64")
+    (found,) = classifier.predict_proba_batch([(X, marked, X[:9])])
+    assert_allclose(found, classifier.fit(X, marked).predict_proba(X[:9]), atol=1e-10)

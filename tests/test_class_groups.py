@@ -155,3 +155,23 @@ def test_many_classes_are_told_with_confidence():
     proba = MetaSemiSupervisedClassifier().fit(X[labelled], y[labelled]).predict_proba(X[others])
     assert (proba.argmax(1) == y[others]).mean() > 0.78
     assert log_loss(y[others], proba) < 0.8
+
+
+def test_where_there_is_but_one_axis_both_groupings_are_along_it():
+    """Columns that say the same span a second one of rounding alone."""
+    place = np.random.default_rng(0).permutation(np.arange(40.0))
+    groupings = group_classes(**tensors(np.c_[place, 3 * place + 0.1], np.arange(40)), n_groups=10)
+    assert_array_equal(*groupings)
+
+
+def test_classes_without_a_row_do_not_turn_the_axes():
+    """Padding, say: they lie where no class is, beside others that lie far from the origin."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), np.r_[np.arange(40), np.full(200, -1)]
+    X = np.r_[X, rng.normal(6, 1, (200, 3))]
+    alone, padded = (
+        group_classes(**collate([context_task(X, y, n)], torch.float64)[0], n_groups=10)
+        for n in (40, 70)
+    )
+    for expected, found in zip(alone, padded, strict=True):
+        assert_array_equal(found[:, :40], expected)

@@ -1,5 +1,7 @@
 """Rows of which one cell is far from all others of its column."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -76,3 +78,35 @@ def test_a_row_with_one_far_cell_is_an_outlier(n_columns):
     assert_allclose(
         AmortizedOutlierDetector().score_samples_batch([X, X[:50]])[0], found, atol=1e-4
     )
+
+
+def test_the_unit_is_the_distance_from_the_median_to_the_90_percent_quantile_and_a_tenth():
+    X = np.random.default_rng(0).standard_t(3, (101, 4))
+    low, median, high = np.quantile(X, [0.25, 0.5, 0.75], axis=0)
+
+    def farthest(rows):
+        return np.log1p((np.abs(rows - median) / (high - low)).max(1))
+
+    usual, most = np.quantile(farthest(X), [0.5, 0.9])
+    expected = ((farthest(3 * X) - most) / (most - usual + 0.1) - 1).clip(0)
+    assert (expected > 0).any() and (expected == 0).any()
+    assert_allclose(FarCells.of(X).excess(3 * X), expected, atol=1e-12)
+    signs = np.tile([-1.0, 1.0], 20)[:, None]  # all rows are as far: half a width
+    excess = FarCells.of(signs).excess(np.array([[1.0], [1.2], [2.0]]))
+    assert_allclose(excess, [0, 0, np.log(2 / 1.5) / 0.1 - 1])
+
+
+def test_a_cell_that_is_more_widths_off_than_float64_holds_is_as_far_as_any():
+    X = 1e-9 * np.random.default_rng(0).standard_normal((100, 3))
+    new = np.array([[1.0, 0, 0], [1e290, 0, 0], [1e300, 0, 0]])
+    excess = FarCells.of(X).excess(new)
+    assert np.isfinite(excess).all() and (np.diff(excess) > 0).all()
+
+
+def test_a_column_without_a_cell_is_no_warning():
+    rows = np.c_[np.arange(9.0), np.full(9, np.nan)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_array_equal(
+            FarCells.of(rows).excess(rows), FarCells.of(rows[:, :1]).excess(rows[:, :1])
+        )

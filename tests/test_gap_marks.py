@@ -197,3 +197,22 @@ def test_tables_of_meta_training_have_gaps_where_numbers_mark_them():
     with pytest.warns(UserWarning, match="Dataset 'wine': Far from .* -9999 in columns"):
         dataset = as_dataset(told, Y, "wine")
     np.testing.assert_array_equal(dataset.X, as_dataset(gaps, Y).X)
+
+
+@pytest.mark.filterwarnings("ignore:Far from all other values")
+@pytest.mark.parametrize("in_a_batch", [False, True])
+def test_beside_categories_the_answer_is_that_of_gaps(in_a_batch):
+    """Of which rows that are asked for may have others, so that both are read anew."""
+    kinds = np.random.default_rng(0).choice(["a", "b", "c"], len(Y))
+    told, gaps = (
+        pd.DataFrame(table).add_prefix("c").assign(kind=kinds) for table in marked(-9999.0)
+    )
+    classifier = MetaSemiSupervisedClassifier("prototypes")
+    if in_a_batch:
+        tasks = [(table[:60], Y[:60], table[60:]) for table in (told, gaps)]
+        found, expected = classifier.predict_proba_batch(tasks)
+    else:
+        found, expected = (
+            classifier.fit(table[:60], Y[:60]).predict_proba(table[60:]) for table in (told, gaps)
+        )
+    np.testing.assert_allclose(found, expected, atol=1e-5)

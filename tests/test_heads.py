@@ -128,3 +128,11 @@ def test_means_of_classes_are_in_full_precision_under_autocast():
     expected = [rows[0, k + 1 :: 3].mean(0) for k in range(2)]
     torch.testing.assert_close(means[0, :2], torch.stack(expected))
     assert not means[0, 2].any()  # of no row
+
+
+def test_padded_classes_cost_no_digits_where_embeddings_lie_far_out():
+    z = 1000 + torch.rand(1, 4, 1, 3, generator=torch.Generator().manual_seed(0))
+    y = torch.tensor([[0, 1, -1, -1]])
+    found = predict(Prototypes(), z, y, torch.arange(60)[None] < 2)[0]
+    expected = probabilities(z[0, :, 0].double().numpy(), y[0].numpy(), 60)
+    np.testing.assert_allclose(found, expected, atol=1e-5)

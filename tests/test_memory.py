@@ -586,3 +586,13 @@ def test_vectors_are_meta_trained_on_as_fit_reads_them(make):
 
     as_it_is = Dataset("0", X.astype(np.float32), y)
     torch.testing.assert_close(weights((X, y)), weights(as_it_is))
+
+
+@pytest.mark.parametrize("n_rows", [20, 60])
+def test_targets_count_as_they_are_however_far_off_the_rows_before(n_rows):
+    """No single cell of a column decides what is usual; a target is what is to be predicted."""
+    X, y = np.random.default_rng(0).normal(size=(2, n_rows))
+    y[-5:] += 1e4
+    read = regressor().partial_fit(X[:, None], y)._reading.targets
+    assert_allclose(read.mean, np.full((2, 1), y.mean()))
+    assert_allclose(read.scale, np.full((2, 1), y.std()))

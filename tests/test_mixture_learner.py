@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn_meta.heads import LearnedMoments
 from sklearn_meta.heads.gaussian_mixture import COVARIANCE_TYPES as KINDS
 from sklearn_meta.heads.gaussian_mixture import log_joint
-from sklearn_meta.heads.learned_moments import bend, held_out_nll
+from sklearn_meta.heads.learned_moments import bend, held_out_nll, near_pairs_width
 from sklearn_meta.learner import build_learner
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import Dataset, MixturePrior, MixtureSampler, MixtureSets, batches
@@ -312,3 +312,12 @@ def test_what_is_read_has_unit_variance_by_columns_or_if_spherical_together(kind
         np.testing.assert_allclose(variances.mean(), 1, rtol=1e-5)
         assert (variances.min() < 0.01) == (kind == "spherical")
         np.testing.assert_allclose(task.X.mean(0), 0, atol=1e-5)
+
+
+def test_a_column_of_two_values_is_not_all_that_tells_what_is_near():
+    """Points that are near have the same one of them, which says nothing of a width."""
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(np.c_[rng.standard_normal(40), np.tile([-1.0, 1.0], 20)])[None]
+    mask, columns = torch.ones(1, 40) > 0, torch.ones(1, 2) > 0
+    (width,) = near_pairs_width(x, mask, columns, torch.tensor([2]))
+    assert 0 < width[0] < width[1] < 100 * width[0]

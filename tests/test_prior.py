@@ -1,11 +1,14 @@
 """The synthetic prior: every draw is a sound table, and the distribution is wide enough."""
 
+from unittest.mock import Mock
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.semi_supervised import LabelSpreading
 
-from sklearn_meta.tasks.families import FAMILIES
+from sklearn_meta.tasks import prior
+from sklearn_meta.tasks.families import FAMILIES, standardise
 from sklearn_meta.tasks.manifolds import rings, spirals
 from sklearn_meta.tasks.prior import TablePrior
 
@@ -149,3 +152,23 @@ def test_unlabelled_rows_help_on_manifolds():
 def test_bad_parameters_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         TablePrior(**bad)
+
+
+def test_a_constant_column_becomes_zero():
+    """Though its mean is off by rounding."""
+    for n_rows in range(2, 20):
+        assert np.abs(standardise(np.full((n_rows, 1), 0.1))).max() < 1e-15
+
+
+def test_most_tables_may_have_wrong_labels_of_which_there_are_as_many_of_each_class(monkeypatch):
+    """Half of them have some: up to a fifth of the rows are drawn, and exchange their labels."""
+    y, rng = np.arange(1000) % 4, np.random.default_rng(0)
+    found = [prior._mislabel(rng, y.copy()) for _ in range(100)]
+    assert all((np.bincount(labels) == 250).all() for labels in found)
+    wrong = np.array([np.mean(labels != y) for labels in found])
+    assert 30 < (wrong == 0).sum() < 70 and 0.1 < wrong.max() < 0.2
+    mislabel = Mock(side_effect=prior._mislabel)
+    monkeypatch.setattr(prior, "_mislabel", mislabel)
+    for seed in range(200):
+        TablePrior(families=("linear",)).draw(np.random.default_rng(seed))
+    assert 150 < mislabel.call_count < 190

@@ -169,3 +169,21 @@ def test_where_both_weigh_the_same_is_a_positive_number_and_learned():
     assert PrototypesGP().log_even_at.requires_grad
     with pytest.raises(ValueError, match="even_at must be a positive number, got 0"):
         PrototypesGP(even_at=0)
+
+
+@pytest.mark.parametrize("n_rows", [3, 10, 13])
+def test_labels_that_differ_from_their_mean_by_rounding_do_not_vary(n_rows):
+    found = standardise_labels(torch.full((1, n_rows, 1), 0.1), torch.ones(1, 1) > 0)
+    assert not found.varied.any() and not found.labels.any() and found.scale.item() == 1
+
+
+def test_gradients_are_finite_where_a_class_has_no_label():
+    """In a batch most tasks have fewer classes than the one of most."""
+    head = PrototypesGP()
+    z = torch.randn(2, 6, 2, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = label_matrix([[0, 0, 2, -1, -1, -1], [0, 1, 0, 1, -1, -1]], 3, torch.float32)
+    classes = torch.tensor([[True, True, True], [True, True, False]])
+    logits = head.joint(z, labels, classes, torch.ones(2, 6) > 0)
+    head.loss(logits, torch.tensor([[-100] * 3 + [0, 2, 0], [-100] * 4 + [1, 0]])).backward()
+    learned = [z, *head.parameters()]
+    assert all(p.grad.isfinite().all() for p in learned) and head.log_even_at.grad != 0

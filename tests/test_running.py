@@ -17,6 +17,7 @@ from sklearn_meta.tasks.running import (
     Moments,
     last,
     running_moments,
+    standardise,
     standardised_rows,
 )
 
@@ -160,3 +161,19 @@ def test_forty_constant_columns_change_little():
         classifier = MANNClassifier(random_state=0).fit(rows[:60], labels[:60])
         losses.append(log_loss(labels[60:], classifier.predict_proba(rows[60:])))
     assert losses[1] < losses[0] + 0.1
+
+
+def test_a_column_that_varies_by_rounding_does_not_vary():
+    """Sums of shares, say, of which all are one."""
+    shares = np.random.default_rng(0).dirichlet(np.ones(7), 40)
+    rows = np.c_[shares.sum(1), shares[:, 0]]
+    assert np.ptp(rows[:, 0]) > 0
+    units = last(running_moments(rows, Moments.empty(2)))
+    found = standardise(rows, units)
+    assert not found[:, 0].any() and np.ptp(found[:, 1]) > 2
+
+
+def test_of_the_last_row_alone_is_kept():
+    """A view would hold the moments after each row before it as well."""
+    found = last(running_moments(heavy_tailed(0), Moments.empty(4)))
+    assert all(part.base is None for part in found)

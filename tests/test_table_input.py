@@ -389,3 +389,23 @@ def test_rows_that_memory_may_not_hold_are_told():
     with pytest.warns(UserWarning, match=told) as warned:
         MetaGPRegressor().fit(rows, many)
     assert warned[0].filename == __file__
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+def test_rows_are_read_however_many_columns_there_are(monkeypatch, transductive):
+    classifier = MetaSemiSupervisedClassifier("prototypes", transductive=transductive)
+    classifier.fit(X[FEW], Y[FEW])
+    expected = classifier.predict_proba(X)
+    monkeypatch.setattr(classifier, "_cells_at_once", lambda: 1)
+    np.testing.assert_allclose(classifier.predict_proba(X), expected, atol=1e-5)
+
+
+def test_a_new_category_in_a_single_row_is_no_warning():
+    """It may be an odd one; of several rows a warning tells that none is of a known category."""
+    classifier = MetaSemiSupervisedClassifier("prototypes").fit(MIXED.iloc[FEW], Y[FEW])
+    others = MIXED.assign(k="x")
+    with pytest.warns(UserWarning, match="Column 'k' holds no category that fit has seen"):
+        classifier.predict(others[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier.predict(others[:1])

@@ -138,3 +138,20 @@ def test_a_stream_goes_on():
     other = MANNClassifier(n_estimators=1).partial_fit(gaps[:12], y[:12])
     other.partial_fit(gaps[12:20], y[12:20])
     np.testing.assert_allclose(stream.predict_proba(gaps[20:]), other.predict_proba(gaps[20:]))
+
+
+@pytest.mark.filterwarnings("ignore:Column 'rooms' was text of numbers")
+def test_beside_categories_the_answer_is_that_of_a_gap():
+    """Of which rows that are asked for may have others, so that both are read anew."""
+    table, y = rooms()
+    table["kind"] = np.random.default_rng(1).choice(["a", "b", "c"], len(table))
+    estimator = MetaSemiSupervisedClassifier("prototypes").fit(table[:12], y[:12])
+    gaps = table.replace("5+", None)
+    found, expected = (estimator.predict_proba(asked[12:30]) for asked in (table, gaps))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_batch_of_tasks_alone_warns():
+    table, y = rooms()
+    with pytest.warns(UserWarning, match=WARNING):
+        MetaSemiSupervisedClassifier("prototypes").predict_batch([(table[:12], y[:12], table[12:])])

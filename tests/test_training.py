@@ -32,10 +32,12 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
     base,
 )
-from sklearn_meta.callbacks import CSVLog, StratumScores
+from sklearn_meta.callbacks import CSVLog, MovingAverage, StratumScores
+from sklearn_meta.checkpoint import Checkpoint
 from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
 from sklearn_meta.optimizers import rate_at
+from sklearn_meta.settings import SCHEDULES
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tasks.stream import Batches, EpisodeStream
@@ -764,3 +766,24 @@ BROKEN = [None, Broken(BrokenPipeError()), Broken(OSError(errno.ENOSPC, "no spac
 def test_a_run_goes_on_where_nobody_reads_its_progress(monkeypatch, whole, stderr):
     monkeypatch.setattr(sys, "stderr", stderr)
     assert_same(train(verbose=True), whole)
+
+
+def test_a_schedule_without_warm_up_begins_at_the_full_rate_and_one_that_is_over_stays_so():
+    """A warm-up of no steps, as short runs have, is no rate of zero."""
+    assert [rate_at(0, 10, 0, schedule) for schedule in SCHEDULES] == [1] * len(SCHEDULES)
+    assert rate_at(3, 10, 0, "noam") == 0.5
+    assert rate_at(25, 10, 2) == rate_at(10, 10, 2) == 0
+
+
+def test_weights_of_an_equal_loss_are_not_better():
+    """Those of the beginning are kept until others are."""
+    learner = new_learner()
+    checkpoint = Checkpoint(None, {}, MovingAverage(learner, None))
+    checkpoint.begin(0.5)
+    first = copy.deepcopy(learner.state_dict())
+    with torch.no_grad():
+        for parameter in learner.parameters():
+            parameter += 1
+    checkpoint._keep_if_best(0.5)
+    assert checkpoint.best_is_start
+    assert all(torch.equal(checkpoint.best[name], first[name]) for name in first)

@@ -394,3 +394,13 @@ def test_config_builds_the_same_learner_again():
     assert BACKBONES["vsa"] is VSA
     own = Learner(VSA(**CONFIG))
     assert own.config is None and own.head.config == {"temperature": "learned"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_far_beyond_a_column_of_two_values_is_at_the_bound(dtype):
+    """Its square would be infinite, and it would lie in the middle."""
+    x = torch.tensor([0, 0, 0, 0, 1], dtype=dtype).view(1, 5, 1)
+    moments = moments_of(x, torch.ones(1, 5, dtype=torch.bool))
+    far = torch.tensor([-1, 1], dtype=dtype).view(1, 2, 1) * torch.finfo(dtype).max / 4
+    z = standardise(far, moments).flatten()
+    torch.testing.assert_close(z, torch.tensor([-4, 4], dtype=dtype))

@@ -13,6 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Wh
 from test_regression_heads import drawn_contexts, shaken
 
 from sklearn_meta.heads import HEADS, AttributeGaussianProcess, WarpedGaussianProcess
+from sklearn_meta.heads.normal_mixture import NormalMixture
 from sklearn_meta.heads.warped_gaussian_process import (
     BEYOND,
     NODE_WEIGHTS,
@@ -345,3 +346,11 @@ def test_what_lies_far_outside_is_finite_and_so_are_gradients():
     found.sum().backward()
     assert found.isfinite().all() and (found[..., 1] > 0).all()
     assert all(parameter.grad.isfinite().all() for parameter in head.parameters())
+
+
+def test_quantiles_are_found_where_a_part_of_the_mixture_lies_beyond_float64():
+    """One that hardly counts, whose targets are the exponential of what lies far out."""
+    share, mean = (torch.tensor(p, dtype=torch.float64) for p in ([1 - 1e-9, 1e-9], [0.5, 800]))
+    share, mean = share.view(1, 1, 2, 1, 1), mean.view(1, 1, 2, 1, 1)
+    found = NormalMixture(share, mean, torch.ones_like(mean), (1.0, 0.0)).quantiles(0.5)
+    np.testing.assert_allclose(found, 0.5, atol=1e-6)

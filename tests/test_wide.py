@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.sparse import hstack
+from scipy.sparse import csr_array, hstack
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -16,7 +16,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import Normalizer
 from toy_texts import SETS, TINY, WORDS, as_task, scored, texts
 
-from sklearn_meta import MetaLSTMClassifier
+from sklearn_meta import MetaLSTMClassifier, wide
 from sklearn_meta.tasks.texts import tokens_of
 from sklearn_meta.wide import OwnLinear, SharedLinear, fit_shared
 
@@ -252,3 +252,18 @@ def test_texts_are_scored_by_the_models_of_other_labels_too():
     shared, scores = fit_shared({"book": two, "toy": three})
     assert_allclose(scores["toy"][:, :1], shared.scores(three[0])[:, :1], atol=1e-4)
     assert_allclose(scores["book"][:, 1:], shared.scores(two[0])[:, 1:], atol=1e-4)
+
+
+def test_no_single_text_decides_whether_scores_are_read(monkeypatch):
+    """However certain a model was that it has another label."""
+
+    def told(model, X, y, **settings):
+        proba = np.full((len(y), 2), 0.5)
+        if model.C == wide.BESIDE:
+            proba[0, y[0]] = 1e-12
+        return proba
+
+    monkeypatch.setattr(wide, "cross_val_predict", told)
+    words = csr_array(np.eye(20))
+    odds = wide.EXPECTED / (1 - wide.EXPECTED) * wide.FLOOR / 0.5
+    assert wide._relevance(words, words, np.arange(20) % 2) == round(odds / (1 + odds), 3)
