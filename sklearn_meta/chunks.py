@@ -10,6 +10,39 @@ from .tasks.batch import cells_of
 from .tasks.dataset import Task
 
 
+def are_without_label(labels):
+    """Which rows have none, a bool array, by labels (n_rows, ...) as a Task holds them."""
+    missing = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
+    return missing.all(axis=tuple(range(1, missing.ndim)))
+
+
+def rows_read(labels, most, rows):
+    """Which rows of a context are read: of those without a label so many at most.
+
+    Attention is quadratic in them. They are the same for every call, since each answer is of a
+    context, and drawn from the rows in an order of their cells: it is no matter how they come.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (n_rows, ...)
+        As a Task holds them.
+    most : int
+    rows : ndarray of shape (n_rows, n_columns)
+        NaN where nothing is observed.
+
+    Returns
+    -------
+    int array
+        Places, in their order.
+    """
+    unlabelled = np.flatnonzero(are_without_label(labels))
+    if len(unlabelled) <= most:
+        return np.arange(len(labels))
+    order = unlabelled[np.lexsort(_kinds(rows[unlabelled]))]
+    shuffled = np.random.default_rng(0).permutation(order)
+    return np.setdiff1d(np.arange(len(labels)), shuffled[most:])
+
+
 def chunks_of(rows, chunk_size):
     """Rows that are read together: each chunk has some of many kinds, whatever their order.
 

@@ -44,7 +44,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     chunk_size : int, default=1000
         Rows of ``predict`` read at a time at most, which bounds memory. In transductive mode the
         rows of a chunk see each other and the context, which is read with each: all labelled rows
-        of ``fit`` and at most 1,000 unlabelled ones, drawn at random, always the same.
+        of ``fit`` and at most 1,000 unlabelled ones, drawn at random, the same in any order.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"

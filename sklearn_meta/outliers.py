@@ -374,7 +374,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         offset = vars(self).get("offset_")
         return offset == 0 or (offset is not None and hasattr(self, "learner_"))
 
-    def _rows_read(self):
+    def _rows_read(self, encoded=None):
         return np.arange(len(self.X_))  # max_samples has bounded them
 
     def _context_labels(self):

@@ -51,7 +51,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         has, or half of the labelled rows, if these are more, and 1,000 at most: of more unlabelled
         rows answers are worse; with ``transductive=False`` 1,000. Of the unlabelled rows of ``fit``
         as many as None gives in transductive mode are read, whatever mode and ``chunk_size`` are,
-        drawn at random, always the same.
+        drawn at random, the same in any order.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"

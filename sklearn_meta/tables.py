@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
 from .cells import in_pandas
-from .chunks import batches_of, in_chunks, in_order, same_of_equals
+from .chunks import are_without_label, batches_of, in_chunks, in_order, rows_read, same_of_equals
 from .table_validation import (
     check_dense,
     check_observed,
@@ -50,7 +50,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
     }
 
     #: What is kept, for the weights that read it, and made again where these are others.
-    _made_of_context = ("_context",)
+    _made_of_context = ("_context", "_rows")
 
     def __init__(
         self,
@@ -124,7 +124,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _warn_of_many_rows(self):
         """Tell, at the beginning of ``fit``, of what memory may not hold."""
-        if (n_rows := len(self._rows_read())) > MANY_ROWS:
+        labels, n_label_columns = self._context_labels()
+        n_unlabelled = are_without_label(labels).sum()
+        most = self._most_unlabelled(labels, n_label_columns)
+        n_rows = len(labels) - n_unlabelled + min(n_unlabelled, most)
+        if n_rows > MANY_ROWS:
             warnings.warn(
                 f"{n_rows} rows of fit are read together, in memory that is quadratic and, by the "
                 "default weights, time that is cubic in them: 4000 labelled ones take 2 GiB and "
@@ -144,6 +148,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         self.encoder_ = self._new_encoder().fit(X, categorical=categorical)
         encoded = encode_observed(self.encoder_, X)
         self.X_ = X.copy()
+        self._rows_read(encoded)
         if not self.transductive:
             self._context_in_use(encoded)
 
@@ -158,10 +163,14 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         warn_of_strangers(self.encoder_, X)
         return X
 
-    def _rows_read(self):
-        """Positions of the rows of ``fit`` that are read."""
-        labels, n_label_columns = self._context_labels()
-        return _rows_read(labels, self._most_unlabelled(labels, n_label_columns))
+    def _rows_read(self, encoded=None):
+        """Positions of the rows of ``fit`` that are read; ``encoded`` where they are at hand."""
+        if "_rows" not in vars(self):  # of a pickle, too
+            labels, n_label_columns = self._context_labels()
+            most = self._most_unlabelled(labels, n_label_columns)
+            encoded = encode(self.encoder_, self.X_) if encoded is None else encoded
+            self._rows = rows_read(labels, most, encoded)
+        return self._rows
 
     def _most_unlabelled(self, y, n_label_columns):
         """Unlabelled rows of a context with these labels that are read, at most."""
@@ -336,7 +345,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if all(names) and names[0] != names[1] and all(isinstance(n, str) for n in sum(names, [])):
             raise ValueError("X_unlabelled needs the column names of X_labelled, in their order.")
         tables = [checked_cells(X) for X in (X_labelled, X_unlabelled)]
-        encoder = self._new_encoder().fit(tables[0])
+        encoder = of_context = self._new_encoder().fit(tables[0])
         warn_of_strangers(encoder, tables[1])
         if self.transductive:
             encoder = _encoder_of_both(encoder, tables[1], lambda: stack_tables(*tables))
@@ -347,7 +356,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             raise ValueError(f"{len(X_labelled)} labelled rows, but {n_labels} labels.")
         labels, y, n_label_columns = self._small_labels(y_labelled)
         if len(y) > (most := self._most_unlabelled(y, n_label_columns)):
-            read = _rows_read(y, most)
+            read = rows_read(y, most, encode(of_context, tables[0]))
             X, y = np.vstack([X[read], X[len(y) :]]), y[read]
         task = context_task(X, _with_unlabelled(y, len(X) - len(y)), n_label_columns)
         if not self.transductive:
@@ -377,18 +386,6 @@ def _encoder_of_both(encoder, X, stacked):
         encoder.transform(X)  # which says what was numeric in fit
     both.marks_ = encoder.marks_
     return both
-
-
-def _rows_read(labels, most):
-    """Positions of the rows of a context that are read: at ``most`` so many unlabelled ones.
-
-    Attention is quadratic in them. They are the same for every call, since each answer is of a
-    context.
-    """
-    missing = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
-    unlabelled = np.flatnonzero(missing.reshape(len(labels), -1).all(axis=1))
-    shuffled = np.random.default_rng(0).permutation(unlabelled)
-    return np.setdiff1d(np.arange(len(labels)), shuffled[most:])
 
 
 def _with_unlabelled(y, n_rows):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_digits, load_wine, make_blobs
+from sklearn.datasets import load_digits, load_wine, make_blobs, make_moons
 
 from sklearn_meta import MetaSemiSupervisedClassifier, tables
 from sklearn_meta.chunks import (
@@ -18,6 +18,7 @@ from sklearn_meta.chunks import (
     chunks_of,
     in_chunks,
     in_order,
+    rows_read,
     same_of_equals,
 )
 from sklearn_meta.tasks import context_task
@@ -76,6 +77,41 @@ def test_unlabelled_rows_of_fit_do_not_outvote_few_labels_either():
         few = classifier._rows_read()
         alone = clone(classifier).fit(X[few], marked[few]).predict_proba(X[:9])
         assert_allclose(classifier.predict_proba(X[:9]), alone, atol=1e-6)
+
+
+@given(*sizes, st.integers(0, 9), st.integers(0, 2**16))
+def test_which_unlabelled_rows_are_read_is_no_matter_of_their_order(n_rows, most, n_known, seed):
+    """Of equal ones some are, whichever."""
+    rng = np.random.default_rng(seed)
+    rows = rng.choice([0.0, 1.0, 2.5, np.nan], (n_known + n_rows, 3))
+    labels = rng.permutation(np.r_[np.arange(n_known), np.full(n_rows, -1)])
+    order = rng.permutation(len(rows))
+    known = labels >= 0
+    for given_labels in (labels, np.where(known, labels, np.nan)[:, None] * [1.0, 1.0]):
+        read, moved = (
+            rows_read(*args)
+            for args in ((given_labels, most, rows), (given_labels[order], most, rows[order]))
+        )
+        assert len(read) == n_known + min(n_rows, most)
+        assert set(np.flatnonzero(known)) <= set(read)
+        mine, theirs = (np.nan_to_num(of, nan=-1) for of in (rows[read], rows[order][moved]))
+        assert_array_equal(mine[np.lexsort(mine.T)], theirs[np.lexsort(theirs.T)])
+
+
+@pytest.mark.parametrize("transductive", [True, False])
+def test_the_order_of_the_rows_of_fit_is_no_matter_where_not_all_are_read(transductive):
+    X, y = make_moons(200, noise=0.2, random_state=0)
+    marked = np.where(np.arange(200) < 6, y, -1)
+    classifier = MetaSemiSupervisedClassifier(
+        "prototypes", transductive=transductive, dtype="float64"
+    )
+    order = np.random.default_rng(0).permutation(150)
+    found, moved = (
+        classifier.fit(X[rows], marked[rows]).predict_proba(X[150:])
+        for rows in (np.arange(150), order)
+    )
+    assert len(classifier._rows_read()) < 150
+    assert_allclose(moved, found, atol=1e-10)
 
 
 def test_each_chunk_has_some_rows_of_every_kind():
