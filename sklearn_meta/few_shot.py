@@ -31,7 +31,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     than the episode has places, some are taken several times. ``fit`` takes no gradient step: it
     stores the labelled rows.
 
-    Predictions do not depend on each other.
+    Predictions do not depend on each other, but somewhat on the order of the labelled rows, of the
+    columns and of the classes' names: these say which rows a member takes, and in which order.
 
     Parameters
     ----------

@@ -158,12 +158,13 @@ class UnlabelledEffectDisplay:
         if hasattr(X, "iloc"):
             names = tuple(map(str, X.columns))
             grid = type(X)(grid, columns=X.columns)
-        regions = []
+        fitted = []
         for seen in (labelled, np.full(len(target), True)):
             inductive = _inductive(estimator).fit(X[seen], target[seen])
             _set_inductive(innermost(inductive))  # a search may have chosen the other mode
             refuse_mark_as_class(inductive)  # the palette would give it the colour of the last
-            regions.append(inductive.predict(grid).reshape(xx0.shape))
+            fitted.append(inductive)
+        regions = [inductive.predict(grid).reshape(xx0.shape) for inductive in fitted]
         display = cls(
             xx0=xx0,
             xx1=xx1,

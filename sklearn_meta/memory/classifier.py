@@ -49,9 +49,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         empty one starts every ``window_size`` rows, and takes over that many later. If shuffled,
         ``fit`` shows each member that many at random. None, or a persistent memory, is all rows.
     memory : {"wipe", "persistent"}, default="wipe"
-        Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
-        (section 4.2.1 of paper 002) that was persistent, too, with the same network, dtype, members
-        and ``random_state``, an int.
+        Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote,
+        which interferes (section 4.2.1 of paper 002), if that was persistent, too, with the same
+        network, dtype, members and ``random_state``, an int.
     chunk_size : int, default=256
         Rows predicted at a time at most, which bounds memory and changes no answer.
     device : str, default="auto"

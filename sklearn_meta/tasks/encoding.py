@@ -330,7 +330,7 @@ def _names(X):
 def _changed(name, before, now):
     return ValueError(
         f"Column {name!r} held {before} in fit and holds {now} now: convert it before both, as "
-        "pandas.to_datetime does."
+        "pandas.to_datetime or pandas.to_timedelta does."
     )
 
 
