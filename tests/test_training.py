@@ -274,6 +274,12 @@ def test_workers_change_nothing(whole):
     assert_same(train(n_workers=2), whole)
 
 
+def test_the_tasks_of_a_step_are_the_same_however_long_epochs_are():
+    settings = {"validation_source": None, "max_steps": 6}
+    short, long = (train(eval_every=n, **settings)[0] for n in (2, 6))
+    assert torch.equal(parameters(short), parameters(long))
+
+
 def test_an_interrupt_is_not_for_workers():
     """A terminal sends Ctrl-C to all processes: training fails where it ends a worker."""
 
