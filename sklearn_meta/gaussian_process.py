@@ -77,10 +77,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     The default weights have no layer norm of Eq. (6), and their backbone reads more than Eq. (5):
     see :class:`sklearn_meta.backbones.VSA`.
 
-    The head ``"gp_warped"``, that of the default weights, models functions of the targets, too.
-    What is warped back counts as no further outside the labelled targets than half their range for
-    the mean, and than their range for standard deviation and covariance, which are about that mean;
-    for quantiles, samples and densities it is not cut.
+    The head ``"gp_warped"``, that of the default weights, models functions of the targets, too, and
+    less noise than was learned. What is warped back counts as no further outside the labelled
+    targets than half their range for the mean, and than their range for standard deviation and
+    covariance, which are about that mean; for quantiles, samples and densities it is not cut.
 
     Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
     in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.

@@ -15,7 +15,11 @@ from test_regression_heads import drawn_contexts, shaken
 from sklearn_meta.heads import HEADS, AttributeGaussianProcess, WarpedGaussianProcess
 from sklearn_meta.heads.normal_mixture import NormalMixture
 from sklearn_meta.heads.warped_gaussian_process import (
+    AS_LEARNED,
     BEYOND,
+    LESS_NOISE,
+    LOG_PRIOR_OF_HALF,
+    MOST_NOISE,
     NODE_WEIGHTS,
     NODES,
     POWERS,
@@ -39,8 +43,8 @@ def test_targets_are_warped_as_by_scipy_and_back(power, values):
 def of_each_set(head, rows, known, y):
     """Log weights, means and covariances of all sets of hyperparameters and powers, one by one.
 
-    Means are those to be told, and those about which targets vary. Last come the power, and means
-    and deviations of the warped target.
+    Those of copies of less noise come last. Means are those to be told, and those about which
+    targets vary. Last come the power, and means and deviations of the warped target.
     """
     attributes, embeddings = rows[..., -1], rows[..., :-1].reshape(len(rows), -1)
     both = np.hstack([embeddings, attributes])
@@ -70,9 +74,12 @@ def of_each_set(head, rows, known, y):
     def cut(drawn, beyond):
         return np.clip(drawn, y.min() - beyond * np.ptp(y), y.max() + beyond * np.ptp(y))
 
-    for k in range(len(head.log_prior)):
+    sets = [(k, 1.0) for k in range(len(head.log_prior))]
+    few = [k for k, _ in sets if head.noise()[k] < MOST_NOISE]
+    for k, part in sets + [(k, part) for part in LESS_NOISE for k in few]:
         value = {n: p[k].exp().item() for n, p in head.named_parameters() if len(p) != len(prior)}
-        noise = head.noise()[k].item()
+        jitter = head.config["jitter"] * value["log_amplitude"]
+        noise = part * value["log_noise"] + jitter
         kernel = ConstantKernel(value["log_amplitude"]) * Embedded(value["log_length_scale"])
         kernel += ConstantKernel(value["log_linear"]) * Linear(1e-9)
         kernel += ConstantKernel(value["log_direct"]) * Direct(value["log_direct_scale"])
@@ -82,7 +89,8 @@ def of_each_set(head, rows, known, y):
             centre, scale = warped.mean(), warped.std()
             process.fit(both[known], (warped - centre) / scale)
             mean, cov = process.predict(both, return_cov=True)
-            log_weight = head.log_prior[k].item() + prior[i] - len(y) * np.log(scale)
+            log_weight = head.log_prior[k].item() - np.log2(part) * LOG_PRIOR_OF_HALF
+            log_weight += prior[i] - len(y) * np.log(scale)
             log_weight += log_slope(torch.from_numpy(y), power).sum().item()
             log_weight += process.log_marginal_likelihood_value_
             mean, std = mean * scale + centre, np.sqrt(np.diag(cov)) * scale
@@ -115,7 +123,11 @@ def mixed(head, z, labels):
             continue
         parts = list(of_each_set(head, z[b].numpy(), known, labels[b].numpy()[known, 0]))
         log_weights = np.array([part[0] for part in parts])
-        yield b, np.exp(log_weights - np.logaddexp.reduce(log_weights)), parts
+        weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+        learned = weights[: len(head.log_prior) * len(POWERS)].copy()
+        weights *= 1 - AS_LEARNED
+        weights[: len(learned)] += AS_LEARNED * learned / learned.sum()
+        yield b, weights, parts
 
 
 @given(drawn_contexts(), st.integers(0, 99))
@@ -198,6 +210,7 @@ def test_samples_are_of_the_mixture(apart):
     assert (state.share.flatten() * state.log_posterior.exp().max() > 0.1).sum() > 1
     if apart:  # each set of hyperparameters has another power
         own = torch.eye(len(POWERS))[[0, 2, 4]].to(state.share)
+        own = own.repeat(len(state.origin), 1)[: len(state.origin)]
         state = state._replace(share=own[None, :, None])
     drawn = head.samples(z[:, 9:], state, 20_000, np.random.RandomState(0))
     distribution = head.distribution(z[:, 9:], state)
@@ -259,7 +272,7 @@ def test_a_target_of_one_value_is_not_warped():
     labels[0, :5] = labels[1, :1] = 0
     context = z, labels, torch.ones(2, 1, dtype=torch.bool), None
     warped, plain = (
-        kind(n_kernels=3).double().joint(*context)
+        kind(n_kernels=3, noise=MOST_NOISE).double().joint(*context)
         for kind in (WarpedGaussianProcess, AttributeGaussianProcess)
     )
     torch.testing.assert_close(warped, plain)
@@ -313,6 +326,52 @@ def test_what_is_warped_back_is_never_certain():
     assert variance[0, 0, 0] == head.config["jitter"]
 
 
+def even_task(noise, n_labelled):
+    """Rows of three attributes and labels that are linear in them but for noise."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(1, n_labelled + 100, 3, 2, generator=generator).double()
+    labels = z[..., -1].sum(-1, keepdim=True) / 3**0.5
+    labels = labels + noise * torch.randn(labels.shape, generator=generator).double()
+    y = labels[:, n_labelled:].clone()
+    labels[:, n_labelled:] = math.nan
+    return (z, labels, torch.ones(1, 1, dtype=torch.bool), None), y
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.1])
+def test_noise_below_that_of_all_sets_is_found_with_many_labels(noise, monkeypatch):
+    head = WarpedGaussianProcess(n_kernels=3, noise=0.1).double().requires_grad_(False)
+    head.log_linear.fill_(0.0)
+    context, y = even_task(noise, 200)
+
+    def told():
+        found = head.joint(*context)[:, 200:]
+        mean, std = found[..., 0], found[..., 1].sqrt()
+        return std.median().item() / noise, -torch.distributions.Normal(mean, std).log_prob(
+            y
+        ).mean()
+
+    wide, loss = told()
+    monkeypatch.setattr("sklearn_meta.heads.warped_gaussian_process.MOST_NOISE", 0.0)
+    as_learned, loss_as_learned = told()
+    assert wide < 2.1
+    assert as_learned > 2.5
+    assert loss < loss_as_learned - 0.5
+
+
+def test_copies_without_hope_are_not_solved_for_and_would_change_nothing(monkeypatch):
+    """Nothing but noise with many labels."""
+    head = shaken(WarpedGaussianProcess(n_kernels=3, noise=0.01))
+    context, _ = even_task(1.0, 300)
+    found, state = head.joint(*context), head.adapt(*context)
+    n_copies = len(LESS_NOISE) * (head.noise() < MOST_NOISE).sum()
+    assert len(state.origin) < 3 + n_copies / 2
+    hope = torch.full((1, n_copies, len(POWERS)), math.inf).double()
+    monkeypatch.setattr(head, "_most_evidence", lambda *_: hope)
+    whole = head.adapt(*context)
+    assert len(whole.origin) == 3 + n_copies
+    torch.testing.assert_close(head(context[0], whole), found, rtol=0, atol=1e-9)
+
+
 def test_skewed_targets_are_told_better_than_by_the_process_as_it_is():
     rng = np.random.default_rng(0)
     z = torch.from_numpy(rng.standard_normal((40, 60, 2, 2)))
@@ -354,3 +413,12 @@ def test_quantiles_are_found_where_a_part_of_the_mixture_lies_beyond_float64():
     share, mean = share.view(1, 1, 2, 1, 1), mean.view(1, 1, 2, 1, 1)
     found = NormalMixture(share, mean, torch.ones_like(mean), (1.0, 0.0)).quantiles(0.5)
     np.testing.assert_allclose(found, 0.5, atol=1e-6)
+
+
+def test_of_thousands_of_labelled_rows_there_are_no_copies(monkeypatch):
+    """Their factors would take gigabytes."""
+    head = WarpedGaussianProcess(n_kernels=3, noise=0.1).double().requires_grad_(False)
+    context, _ = even_task(0.03, 40)
+    assert len(head.adapt(*context).origin) > 3
+    monkeypatch.setattr("sklearn_meta.heads.warped_gaussian_process.MOST_LABELLED", 39)
+    assert len(head.adapt(*context).origin) == 3

@@ -31,6 +31,10 @@ class Process(NamedTuple):
         Of the sets of hyperparameters.
     known : bool tensor of shape (B, L)
         Rows that are not padding.
+    origin : int tensor of shape (K,)
+        Of which of the head's sets of hyperparameters each has the kernel.
+    noise : tensor of shape (K,)
+        Variance of the noise of each.
     """
 
     z: torch.Tensor
@@ -38,6 +42,8 @@ class Process(NamedTuple):
     weights: torch.Tensor
     log_posterior: torch.Tensor
     known: torch.Tensor
+    origin: torch.Tensor
+    noise: torch.Tensor
 
 
 class GaussianProcess(RegressionHead):
@@ -120,36 +126,41 @@ class GaussianProcess(RegressionHead):
         -------
         Process
         """
-        labelled, known, solved = self._solved(z, labels, classes)
-        factor, weights, evidence = (torch.cat(part, dim=1) for part in zip(*solved, strict=True))
-        return Process(labelled, factor, weights, self._log_posterior(evidence), known)
+        own = self._every_set(z), self.noise()
+        labelled, known, solve = self._solver(z, labels, classes)
+        factor, weights, evidence = _joined(solve(*own))
+        return Process(labelled, factor, weights, self._log_posterior(evidence), known, *own)
 
     def adapt_mean(self, z, labels, classes):
         """What ``mean`` needs, which is as ``adapt`` has it but for the factors: these are None.
 
         Of thousands of labelled rows they would take gigabytes.
         """
-        labelled, known, solved = self._solved(z, labels, classes)
-        weights, evidence = zip(*(one[1:] for one in solved), strict=True)
-        log_posterior = self._log_posterior(torch.cat(evidence, dim=1))
-        return Process(labelled, None, torch.cat(weights, dim=1), log_posterior, known)
+        own = self._every_set(z), self.noise()
+        labelled, known, solve = self._solver(z, labels, classes)
+        weights, evidence = _joined(one[1:] for one in solve(*own))
+        return Process(labelled, None, weights, self._log_posterior(evidence), known, *own)
 
-    def _solved(self, z, labels, classes):
-        """Embeddings of labelled rows, which are no padding, and the solutions for some sets each.
+    def _every_set(self, z):
+        return torch.arange(len(self.log_noise), device=z.device)
 
-        These are the factors, K^-1 y, and log p(y) of each target but for a constant, (B, K, C).
+    def _solver(self, z, labels, classes):
+        """Embeddings of labelled rows, which are no padding, and what solves for sets.
+
+        It is given the sets' kernels and noise, as a state has them, and yields for some sets each
+        the factors, K^-1 y, and log p(y) of each target but for a constant, (B, K, C).
         """
         dtype = self.log_noise.dtype
         rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
         labelled = rows.z.unflatten(-1, z.shape[2:])
-        every = torch.arange(len(self.log_noise), device=z.device)
+        step = self._step(len(z) * labelled.shape[1] ** 2)
+        with torch.autocast(z.device.type, enabled=False):
+            compared = self.compare(labelled, labelled, rows.known)
 
-        def solutions():
-            with torch.autocast(z.device.type, enabled=False):
-                compared = self.compare(labelled, labelled, rows.known)
-            for sets in every.split(self._step(len(z) * labelled.shape[1] ** 2)):
+        def solutions(origin, noise):
+            for sets in zip(origin.split(step), noise.split(step), strict=True):
                 with torch.autocast(z.device.type, enabled=False):
-                    factor = self._factor(compared, rows.known, sets)
+                    factor = self._factor(compared, rows.known, *sets)
                     targets = rows.labels[:, None].expand(-1, factor.shape[1], -1, -1)
                     weights = torch.cholesky_solve(targets, factor)
                     # The term in 2 pi is the same for every set of hyperparameters.
@@ -158,18 +169,21 @@ class GaussianProcess(RegressionHead):
                     evidence = (-0.5 * (fit + log_det)).masked_fill(~classes[:, None], 0)
                 yield factor, weights, evidence
 
-        return labelled, rows.known, solutions()
+        return labelled, rows.known, solutions
 
     def _log_posterior(self, evidence):
         """Of the sets of hyperparameters, by log p(y) of each and of each target, (B, K, C)."""
         return (self.log_prior + evidence.sum(-1)).log_softmax(-1)
 
-    def _factor(self, compared, known, sets):
+    def _factor(self, compared, known, origin, noise):
         """Cholesky factors of the labelled rows' kernel matrices, (B, K, L, L)."""
         pairs = (known[:, :, None] & known[:, None])[:, None]
-        covariance = self.kernel_of(compared, sets).masked_fill(~pairs, 0)
+        kernels, place = origin.unique(return_inverse=True)
+        covariance = self.kernel_of(compared, kernels).masked_fill(~pairs, 0)
+        if len(kernels) < len(origin):  # several of one kernel
+            covariance = covariance[:, place]
         # A padded row has variance one and nothing to do with the others: its log is zero.
-        diagonal = torch.where(known[:, None], self.noise()[sets, None], 1.0)
+        diagonal = torch.where(known[:, None], noise[:, None], 1.0)
         # Rounding of large entries, as linear kernels have them, may exceed the jitter.
         largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True).detach()
         diagonal = diagonal + torch.finfo(diagonal.dtype).eps * diagonal.shape[-1] * largest
@@ -263,8 +277,8 @@ class GaussianProcess(RegressionHead):
         compared, prior = self._compared(z, state), self.prior_variance(z.to(state.z.dtype))
         for sets in self._sets_in_use(state).split(self._step(self._held(z, state))):
             means, explained = self._predict(compared, state, sets)
-            left = (prior[:, sets] - explained.square().sum(-2)).clamp(min=0)
-            variances = (left + self.noise()[sets, None])[..., None]
+            left = (prior[:, state.origin[sets]] - explained.square().sum(-2)).clamp(min=0)
+            variances = (left + state.noise[sets, None])[..., None]
             yield self._normals_of(means, variances, state, sets)
 
     def _normals_of(self, means, variances, state, sets):
@@ -285,10 +299,10 @@ class GaussianProcess(RegressionHead):
     def _predict_jointly(self, compared, of_rows, state, sets):
         """Means (B, 1, N, C) under one set, and the rows' covariance (B, N, N), noise included."""
         means, explained = self._predict(compared, state, sets)
-        left = (self.kernel_of(of_rows, sets) - explained.mT @ explained)[:, 0]
-        left = left + self.noise()[sets] * torch.eye(left.shape[-1]).to(left)
+        left = (self.kernel_of(of_rows, state.origin[sets]) - explained.mT @ explained)[:, 0]
+        left = left + state.noise[sets] * torch.eye(left.shape[-1]).to(left)
         # Of rows that lie far apart rounding may leave less than nothing.
-        left.diagonal(dim1=-2, dim2=-1).clamp_(min=self.noise()[sets])
+        left.diagonal(dim1=-2, dim2=-1).clamp_(min=state.noise[sets])
         return means, left
 
     def _compared(self, z, state):
@@ -297,7 +311,8 @@ class GaussianProcess(RegressionHead):
 
     def _cross(self, compared, state, sets):
         """Kernels of rows with the labelled ones, (B, K, N, L)."""
-        return self.kernel_of(compared, sets).masked_fill(~state.known[:, None, None], 0)
+        kernels = self.kernel_of(compared, state.origin[sets])
+        return kernels.masked_fill(~state.known[:, None, None], 0)
 
     @staticmethod
     def _shares(state):
@@ -321,6 +336,11 @@ class GaussianProcess(RegressionHead):
     def _step(n_entries):
         """How many sets are read at once, where ``n_entries`` of one are held several times."""
         return max(AT_ONCE // max(n_entries, 1), 1)
+
+
+def _joined(solved):
+    """Solutions of some sets each, as those of all."""
+    return [torch.cat(part, dim=1) for part in zip(*solved, strict=True)]
 
 
 def _rbf(distances, log_scale, log_variance):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..label_columns import standardise_labels
-from .gaussian_process import AttributeGaussianProcess
+from .gaussian_process import AttributeGaussianProcess, _joined
 from .warps import log_slope, unwarp, warp
 
 #: Yeo and Johnson's powers: 1 leaves targets as they are, below it high values are drawn together,
@@ -25,6 +25,25 @@ BEYOND = 0.5
 #: And how far they may lie for the variance, which tells of what the mean leaves out.
 SPREAD_BEYOND = 1.0
 
+#: What copies of sets of hyperparameters have of their noise. A few dozen learned sets leave gaps,
+#: and below the least of them there is nothing: intervals were too narrow or too wide by that.
+LESS_NOISE = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64)
+
+#: Sets of more noise, in units of the labelled targets' variance, have no copies: there are many of
+#: them, and copies only made the error larger with few labels.
+MOST_NOISE = 0.2
+
+#: Of each halving of the noise, by which its copy is less likely beforehand. With few labels it
+#: keeps most as it was learned, with many the evidence decides.
+LOG_PRIOR_OF_HALF = -1.5
+
+#: Of more labelled rows there are no copies: of thousands their factors would take gigabytes.
+MOST_LABELLED = 1000
+
+#: What the learned sets weigh at least, together. Of a target that is almost always the same, sets
+#: of hardly any noise explain all labels, and a rare other value would be beyond belief.
+AS_LEARNED = 1e-3
+
 #: Gauss and Hermite's quadrature, by which normal distributions are warped back.
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
 
@@ -34,7 +53,7 @@ class WarpedProcess(NamedTuple):
 
     Parameters
     ----------
-    z, factor, weights, log_posterior, known : tensors
+    z, factor, weights, log_posterior, known, origin, noise : tensors
         As of :class:`sklearn_meta.heads.gaussian_process.Process`; ``weights`` are of shape
         (B, K, L, C * W).
     share : tensor of shape (B, K, C, W)
@@ -50,6 +69,8 @@ class WarpedProcess(NamedTuple):
     weights: torch.Tensor
     log_posterior: torch.Tensor
     known: torch.Tensor
+    origin: torch.Tensor
+    noise: torch.Tensor
     share: torch.Tensor
     mean: torch.Tensor
     scale: torch.Tensor
@@ -68,6 +89,9 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
     prior. What is predicted is warped back, and mean and variance of the mixture are given. Kernel
     matrices are those of :class:`AttributeGaussianProcess`, which no target enters, so that they
     are made once. Targets are taken to be standardised. Not in paper 000.
+
+    Sets of little noise have copies of still less, which compete with them: with many labels the
+    noise is known better than the learned sets lie close together.
 
     Of several rows jointly, correlations are those of their warped targets.
 
@@ -110,36 +134,84 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         warped = warped.masked_fill(~known[..., None], math.nan).flatten(2)
         every = classes.repeat_interleave(len(self.powers), dim=1)
         columns = standardise_labels(warped, every)
-        labelled, rows, solved = self._solved(z, columns.labels, every)
-        factor, weights, evidence = (torch.cat(part, dim=1) for part in zip(*solved, strict=True))
-
+        labelled, rows, solve = self._solver(z, columns.labels, every)
         mean, scale = (
             c.unflatten(-1, (-1, len(self.powers))) for c in (columns.mean, columns.scale)
         )
         # The density of a target is that of its warped copy times the slope there.
         slopes = torch.stack([log_slope(targets, power) for power in self.powers], dim=-1).sum(1)
         slopes = slopes - known.sum(1)[..., None] * scale[:, 0].log()  # (B, C, W)
-        joint = evidence.unflatten(-1, slopes.shape[1:]) + slopes[:, None]
-        joint = joint + self.log_power_prior.log_softmax(0)
         # A target of one value says nothing of how it should be warped.
         varied = columns.varied.unflatten(-1, slopes.shape[1:])
         varied[..., self.powers.index(1)] = True
-        joint = joint.masked_fill(~varied[:, None], -math.inf)
-        of_target = joint.logsumexp(-1).masked_fill(~classes[:, None], 0)
+
+        def weighed(evidence):
+            """Of targets warped by each power, (B, K, C, W), and of targets, (B, K, C)."""
+            joint = evidence.unflatten(-1, slopes.shape[1:]) + slopes[:, None]
+            joint = joint + self.log_power_prior.log_softmax(0)
+            joint = joint.masked_fill(~varied[:, None], -math.inf)
+            return joint, joint.logsumexp(-1).masked_fill(~classes[:, None], 0)
+
+        solved = own = _joined(solve(self._every_set(z), self.noise()))
+        origin, noise, log_prior = self._copies()
+        with torch.no_grad():  # those that are to be solved for
+            most = self._most_evidence(own, origin, noise, rows).masked_fill(~every[:, None], 0)
+            most = log_prior + weighed(most)[1].sum(-1)
+            least = (self.log_prior + weighed(own[2])[1].sum(-1)).amax(-1, keepdim=True)
+            some = (most - least > math.log(torch.finfo(most.dtype).eps)).any(0)
+            some &= known.sum(1).max() <= MOST_LABELLED
+        origin, noise, log_prior = origin[some], noise[some], log_prior[some]
+        if len(origin):
+            solved = _joined([own, *solve(origin, noise)])
+        factor, weights, evidence = solved
+        joint, of_target = weighed(evidence)
 
         filled = targets.where(known, mean[..., self.powers.index(1)])
         return WarpedProcess(
             labelled,
             factor,
             weights,
-            self._log_posterior(of_target),
+            self._log_posterior(of_target, log_prior),
             rows,
+            torch.cat([self._every_set(z), origin]),
+            torch.cat([self.noise(), noise]),
             joint.softmax(-1),
             mean,
             scale,
             filled.amin(1, keepdim=True),
             filled.amax(1, keepdim=True),
         )
+
+    def _copies(self):
+        """Sets of less noise: of which each has the kernel, its noise, and the log prior."""
+        origin = (self.noise().detach() < MOST_NOISE).nonzero()[:, 0]
+        jitter = self.config["jitter"] * self.log_amplitude[origin].exp()
+        noise = [self.log_noise[origin].exp() * part + jitter for part in LESS_NOISE]
+        log_prior = [
+            self.log_prior[origin] - math.log2(part) * LOG_PRIOR_OF_HALF for part in LESS_NOISE
+        ]
+        return origin.repeat(len(LESS_NOISE)), torch.cat(noise), torch.cat(log_prior)
+
+    def _most_evidence(self, solved, origin, noise, known):
+        """What the evidence of copies cannot exceed, by the solutions of the learned sets.
+
+        With many labels there is no hope for most copies, which thus need no factors. Of
+        y' K^-1 y, which is convex in the noise, the tangent is a bound, and log det K falls by no
+        more than the logarithm of the noise for each row.
+        """
+        _, weights, evidence = solved
+        learned = self.noise()[origin]
+        rows = known.sum(1)[:, None, None]
+        squares = weights.square().sum(-2)[:, origin]  # (B, copies, C * W)
+        gain = rows * (learned / noise).log()[:, None] - (learned - noise)[:, None] * squares
+        return evidence[:, origin] + 0.5 * gain
+
+    def _log_posterior(self, evidence, log_prior):
+        """Of the learned sets and then of copies, of which the priors are given."""
+        joint = torch.cat([self.log_prior, log_prior]) + evidence.sum(-1)
+        whole, n = joint.log_softmax(-1) + math.log1p(-AS_LEARNED), len(self.log_prior)
+        learned = joint[:, :n].log_softmax(-1) + math.log(AS_LEARNED)
+        return torch.cat([torch.logaddexp(whole[:, :n], learned), whole[:, n:]], dim=1)
 
     def adapt_mean(self, z, labels, classes):
         """As ``adapt``: the mean of a target depends on the variances of its warped copies."""
