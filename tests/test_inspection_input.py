@@ -182,6 +182,13 @@ def test_effect_needs_an_estimator_that_knows_the_mark(moons, supervised):
         show_effect(supervised, *moons, grid_resolution=3)
 
 
+def test_effect_is_refused_before_the_grid_is_predicted(moons, monkeypatch):
+    """Which takes a minute by some estimators."""
+    monkeypatch.setattr(KNeighborsClassifier, "predict", None)
+    with pytest.raises(ValueError, match="took -1 for a class"):
+        show_effect(KNeighborsClassifier(), *moons)
+
+
 @pytest.mark.parametrize("cell", [np.nan, np.inf])
 def test_effect_needs_a_finite_cell_in_each_column(moons, cell):
     X, y = moons
