@@ -24,7 +24,7 @@ from .optimizers import OPTIMIZERS, check_optimizer, import_compiler, rate_at, r
 from .settings import check_settings
 from .tasks import batches, names_in
 from .tasks.sources import suited
-from .tasks.stream import Batches, EpisodeStream, end_with_parent
+from .tasks.stream import Batches, EpisodeStream, end_with_parent, killed_workers_told
 
 
 def meta_train(
@@ -268,7 +268,8 @@ def meta_train(
     is_over = stop.is_over(net.history) or checkpoint.is_ended(stops)
     left = 0 if is_over else max(n_epochs - checkpoint.n_epochs, 0)
     history = net.history  # in the end some callbacks put that of the best epoch in its place
-    net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
+    with killed_workers_told():
+        net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
     n_done = sum("train_loss" in epoch for epoch in history)
     if n_done == 0:
         raise KeyboardInterrupt(

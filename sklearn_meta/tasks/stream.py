@@ -6,6 +6,7 @@ import pickle
 import signal
 import threading
 import time
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -148,19 +149,25 @@ def end_with_parent(worker_id):
 
 
 class Batches(DataLoader):
-    """The batches of an :class:`EpisodeStream`, one by one; an OSError if a worker was killed."""
+    """The batches of an :class:`EpisodeStream`, one by one."""
 
     def __iter__(self):
         with deferred_interrupts():  # in the moment of a fork it would be lost, or end a worker
             pools = super().__iter__()
-        try:
-            for pool in pools:
-                yield from pickle.loads(pool) if isinstance(pool, bytes) else pool
-        except RuntimeError as error:
-            if not str(error).startswith("DataLoader worker (pid"):
-                raise
-            raise ChildProcessError(
-                f"A process that prepares tasks was ended from outside ({error}), as a system does "
-                "that is short of memory: take fewer n_workers. With a checkpoint_dir the same "
-                "call goes on from there."
-            ) from error
+        for pool in pools:
+            yield from pickle.loads(pool) if isinstance(pool, bytes) else pool
+
+
+@contextmanager
+def killed_workers_told():
+    """Say what to do where a worker was killed, of which torch tells wherever its parent is."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader worker (pid"):
+            raise
+        raise ChildProcessError(
+            f"A process that prepares tasks was ended from outside ({error}), as a system does "
+            "that is short of memory: take fewer n_workers. With a checkpoint_dir the same call "
+            "goes on from there."
+        ) from error
