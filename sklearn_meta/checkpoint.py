@@ -48,7 +48,7 @@ class Checkpoint(Callback):
         self.is_writer = self.path is not None and is_first_process()
         self.n_epochs = 0  # that an earlier run has done
         self.n_seen = 0
-        self.complete = None  # weights after the last whole epoch
+        self.complete = None  # weights after the last whole epoch, or those validated before any
         self.best = None
         self.best_loss = math.inf
         self.start_loss = math.nan  # of weights that had learned before the run
@@ -79,6 +79,7 @@ class Checkpoint(Callback):
     def begin(self, loss):
         """Keep the weights to begin with, of this validation loss, until others are better."""
         self.start_loss = loss
+        self.complete = self._weights()
         self._keep_if_best(loss)
 
     @property
@@ -89,7 +90,7 @@ class Checkpoint(Callback):
     def _keep_if_best(self, loss):
         if loss < self.best_loss:
             self.best_loss = loss
-            self.best = self._weights()
+            self.best = self.complete
 
     def _weights(self):
         """A copy of the weights that would be kept."""

@@ -389,7 +389,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             learner, _, (_, state), _ = self._context_in_use()
             z, places = self._read_as_encoded(X, EMBEDDINGS), torch.arange(len(X)).split(chunk_size)
             return [question(some, learner.head, z[None, some], state) for some in places], places
-        learner, n_context, answers = self._module(self._learner()), len(self._rows_read()), []
+        learner, n_context, answers = self._module(self._learner()), len(self._rows), []
         chunks = in_chunks(self._task_with(X, self._encoder_with(X)), n_context, chunk_size)
         for chunk, some in zip(*chunks, strict=True):
             inputs = self._inputs([chunk])

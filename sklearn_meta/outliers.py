@@ -103,7 +103,6 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     _default_head = "odd_one_out"
     _default_weights = "default_outliers"
     transductive = False  # not a parameter: rows to come are judged from the set alone
-    _made_of_context = (*TableEstimator._made_of_context, "_far_cells")
     _parameter_constraints = {
         **{k: v for k, v in TableEstimator._parameter_constraints.items() if k != "transductive"},
         "head": [StrOptions(set(HEADS["outlier_detection"])), None],
@@ -207,8 +206,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             categorical = encoder.categorical_
             observed = np.flatnonzero(~np.isnan(encode_observed(encoder, X)).all(axis=1))
             context = _safe_indexing(X, self._drawn_of(observed))
-        self._store_context(context, categorical=categorical)
-        self._far_cells_in_use()
+        self._far_cells = FarCells.of(self._store_context(context, categorical=categorical))
         auto = self.contamination == "auto"
         self.offset_ = self._offset(None if auto else self._scores(X))
         return self
@@ -340,13 +338,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         """Those of rows that were validated."""
         encoded = encode(self.encoder_, X)
         logits = self._read_rows(encoded).double().cpu().numpy()
-        return -logits - self._far_cells_in_use().excess(encoded)
-
-    def _far_cells_in_use(self):
-        """Those of the rows of ``fit``, made anew where these come out of a pickle."""
-        if "_far_cells" not in vars(self):
-            self._far_cells = FarCells.of(encode(self.encoder_, self.X_))
-        return self._far_cells
+        return -logits - self._far_cells.excess(encoded)
 
     def _offset(self, scores):
         if self.contamination == "auto":
@@ -374,8 +366,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         offset = vars(self).get("offset_")
         return offset == 0 or (offset is not None and hasattr(self, "learner_"))
 
-    def _rows_read(self, encoded=None):
-        return np.arange(len(self.X_))  # max_samples has bounded them
+    def _most_unlabelled(self, y, n_label_columns):
+        return len(y)  # max_samples has bounded them
 
     def _context_labels(self):
         return np.full(len(self.X_), -1), 1

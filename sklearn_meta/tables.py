@@ -50,7 +50,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
     }
 
     #: What is kept, for the weights that read it, and made again where these are others.
-    _made_of_context = ("_context", "_rows")
+    _made_of_context = ("_context",)
 
     def __init__(
         self,
@@ -127,8 +127,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         labels, n_label_columns = self._context_labels()
         n_unlabelled = are_without_label(labels).sum()
         most = self._most_unlabelled(labels, n_label_columns)
-        n_rows = len(labels) - n_unlabelled + min(n_unlabelled, most)
-        if n_rows > MANY_ROWS:
+        if (n_rows := len(labels) - max(n_unlabelled - most, 0)) > MANY_ROWS:
             warnings.warn(
                 f"{n_rows} rows of fit are read together, in memory that is quadratic and, by the "
                 "default weights, time that is cubic in them: 4000 labelled ones take 2 GiB and "
@@ -142,15 +141,18 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return TableEncoder(marks=True)
 
     def _store_context(self, X, *, categorical=()):
-        """The end of every ``fit``: keep the rows, learn their columns, encode what can be."""
+        """The end of every ``fit``: keep the rows, learn their columns; returns them encoded."""
         self._device()  # refused now, not by the first prediction
         self.learner_ = self._learner()
         self.encoder_ = self._new_encoder().fit(X, categorical=categorical)
         encoded = encode_observed(self.encoder_, X)
         self.X_ = X.copy()
-        self._rows_read(encoded)
+        labels, n_label_columns = self._context_labels()
+        # Positions of the rows of ``fit`` that are read.
+        self._rows = rows_read(labels, self._most_unlabelled(labels, n_label_columns), encoded)
         if not self.transductive:
             self._context_in_use(encoded)
+        return encoded
 
     def _forget(self):
         """Be as before ``fit``: one that fails leaves nothing of the one before."""
@@ -163,15 +165,6 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         warn_of_strangers(self.encoder_, X)
         return X
 
-    def _rows_read(self, encoded=None):
-        """Positions of the rows of ``fit`` that are read; ``encoded`` where they are at hand."""
-        if "_rows" not in vars(self):  # of a pickle, too
-            labels, n_label_columns = self._context_labels()
-            most = self._most_unlabelled(labels, n_label_columns)
-            encoded = encode(self.encoder_, self.X_) if encoded is None else encoded
-            self._rows = rows_read(labels, most, encoded)
-        return self._rows
-
     def _most_unlabelled(self, y, n_label_columns):
         """Unlabelled rows of a context with these labels that are read, at most."""
         return MOST_UNLABELLED
@@ -179,19 +172,17 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
     def _context_task(self, encoded):
         """The task of the context, of the encoded rows of ``fit``."""
         labels, n_label_columns = self._context_labels()
-        rows = self._rows_read()
-        return context_task(encoded[rows], labels[rows], n_label_columns)
+        return context_task(encoded[self._rows], labels[self._rows], n_label_columns)
 
     def _read_context_rows(self, which):
         """Embeddings or outputs of the rows of ``fit``, those that are not read by others, too."""
-        read = self._rows_read()
-        others = np.setdiff1d(np.arange(len(self.X_)), read)
+        others = np.setdiff1d(np.arange(len(self.X_)), self._rows)
         context = self._context_task(encode(self.encoder_, self.X_))
         found = self._forward([context])[which][0]
         if len(others):
             rest = self._read_as_encoded(_safe_indexing(self.X_, others), which)
             found = torch.cat([found, rest])
-        return found[np.concatenate([read, others]).argsort()]
+        return found[np.concatenate([self._rows, others]).argsort()]
 
     def _inputs(self, tasks):
         inputs, _ = collate(tasks, torch.float64)
@@ -224,7 +215,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _read_together(self, X, encoder, which):
         """Transductive mode: the rows of a chunk and the context read each other."""
-        return self._read_behind(self._task_with(X, encoder), len(self._rows_read()), which)
+        return self._read_behind(self._task_with(X, encoder), len(self._rows), which)
 
     def _read_behind(self, task, n_context, which):
         """Of the rows of a task behind those of its context, each of which reads some others."""
@@ -292,9 +283,17 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             yield found
 
     def _read_tasks(self, tasks):
-        """Many small tasks (X_labelled, y_labelled, X_unlabelled) in a few forward passes.
+        """Many small tasks in a few forward passes.
 
-        For each, what ``_small_labels`` made of its labels, and the output of its unlabelled rows.
+        Parameters
+        ----------
+        tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
+
+        Returns
+        -------
+        list of (labels, output)
+            What ``_small_labels`` made of the labels of each task, and the output for its
+            unlabelled rows.
         """
         self._validate_params()
         read = []

@@ -354,7 +354,7 @@ def test_of_many_unlabelled_rows_some_are_read(monkeypatch, kind, transductive):
         labels = np.where(labelled, kinds, -1)
     parameters = {"transductive": transductive, "chunk_size": 20, "dtype": "float64"}
     estimator = kind(**parameters).fit(table, labels)
-    kept = estimator._rows_read()
+    kept = estimator._rows
     assert len(kept) == 20 + labelled.sum()
     assert set(np.flatnonzero(labelled)) <= set(kept)
     alone = kind(**parameters).fit(table.iloc[kept], labels[kept])
@@ -398,6 +398,6 @@ def test_unlabelled_rows_that_are_read_are_some_of_all(monkeypatch):
     """And not the first ones: tables are often sorted."""
     monkeypatch.setattr(tables, "MOST_UNLABELLED", 20)
     target = np.where(np.arange(len(X)) < 9, X[:, 0], np.nan)
-    read = MetaGPRegressor().fit(X, target)._rows_read()
+    read = MetaGPRegressor().fit(X, target)._rows
     thirds = np.histogram(read[9:], np.linspace(9, len(X), 4))[0]
     assert len(read) == 29 and (thirds >= 2).all()

@@ -73,8 +73,8 @@ def test_unlabelled_rows_of_fit_do_not_outvote_few_labels_either():
     marked[:6] = y[:6] = [0, 1, 0, 1, 0, 1]
     for transductive in (True, False):
         classifier = MetaSemiSupervisedClassifier("prototypes", transductive=transductive)
-        assert len(classifier.fit(X, marked)._rows_read()) == 6 + 40
-        few = classifier._rows_read()
+        assert len(classifier.fit(X, marked)._rows) == 6 + 40
+        few = classifier._rows
         alone = clone(classifier).fit(X[few], marked[few]).predict_proba(X[:9])
         assert_allclose(classifier.predict_proba(X[:9]), alone, atol=1e-6)
 
@@ -110,7 +110,7 @@ def test_the_order_of_the_rows_of_fit_is_no_matter_where_not_all_are_read(transd
         classifier.fit(X[rows], marked[rows]).predict_proba(X[150:])
         for rows in (np.arange(150), order)
     )
-    assert len(classifier._rows_read()) < 150
+    assert len(classifier._rows) < 150
     assert_allclose(moved, found, atol=1e-10)
 
 

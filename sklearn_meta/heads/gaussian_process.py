@@ -128,7 +128,7 @@ class GaussianProcess(RegressionHead):
         """
         own = self._every_set(z), self.noise()
         labelled, known, solve = self._solver(z, labels, classes)
-        factor, weights, evidence = _joined(solve(*own))
+        factor, weights, evidence = joined(solve(*own))
         return Process(labelled, factor, weights, self._log_posterior(evidence), known, *own)
 
     def adapt_mean(self, z, labels, classes):
@@ -138,7 +138,7 @@ class GaussianProcess(RegressionHead):
         """
         own = self._every_set(z), self.noise()
         labelled, known, solve = self._solver(z, labels, classes)
-        weights, evidence = _joined(one[1:] for one in solve(*own))
+        weights, evidence = joined(one[1:] for one in solve(*own))
         return Process(labelled, None, weights, self._log_posterior(evidence), known, *own)
 
     def _every_set(self, z):
@@ -338,7 +338,7 @@ class GaussianProcess(RegressionHead):
         return max(AT_ONCE // max(n_entries, 1), 1)
 
 
-def _joined(solved):
+def joined(solved):
     """Solutions of some sets each, as those of all."""
     return [torch.cat(part, dim=1) for part in zip(*solved, strict=True)]
 

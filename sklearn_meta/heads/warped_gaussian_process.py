@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from ..label_columns import standardise_labels
-from .gaussian_process import AttributeGaussianProcess, _joined
+from .gaussian_process import AttributeGaussianProcess, joined
 from .warps import log_slope, unwarp, warp
 
 #: Yeo and Johnson's powers: 1 leaves targets as they are, below it high values are drawn together,
@@ -152,7 +152,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
             joint = joint.masked_fill(~varied[:, None], -math.inf)
             return joint, joint.logsumexp(-1).masked_fill(~classes[:, None], 0)
 
-        solved = own = _joined(solve(self._every_set(z), self.noise()))
+        solved = own = joined(solve(self._every_set(z), self.noise()))
         origin, noise, log_prior = self._copies()
         with torch.no_grad():  # those that are to be solved for
             most = self._most_evidence(own, origin, noise, rows).masked_fill(~every[:, None], 0)
@@ -162,7 +162,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
             some &= known.sum(1).max() <= MOST_LABELLED
         origin, noise, log_prior = origin[some], noise[some], log_prior[some]
         if len(origin):
-            solved = _joined([own, *solve(origin, noise)])
+            solved = joined([own, *solve(origin, noise)])
         factor, weights, evidence = solved
         joint, of_target = weighed(evidence)
 

@@ -21,6 +21,11 @@ class HubId(NamedTuple):
     repo: str
     revision: str | None = None
 
+    @property
+    def meant(self):
+        """The branch, tag or commit, "main" where none is named."""
+        return self.revision or "main"
+
     def __str__(self):
         return PREFIX + self.repo + (f"@{self.revision}" if self.revision else "")
 
@@ -102,8 +107,7 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False, guessed=Fals
         )
         # All are of one commit, even if the branch moves in between. The client would note where
         # a branch is before it downloads: it is asked for a commit, and :func:`note` does that.
-        revision = hub_id.revision or client.constants.DEFAULT_REVISION
-        commit = download(names[0], revision=revision, dry_run=True).commit_hash
+        commit = download(names[0], revision=hub_id.meant, dry_run=True).commit_hash
         return Path([download(name, revision=commit) for name in names][0]).parent
 
 
@@ -118,17 +122,16 @@ def note(hub_id, folder):
     folder : pathlib.Path
         As :func:`fetch` returned it.
     """
-    revision = hub_id.revision or "main"
-    if revision == folder.name:
+    if hub_id.meant == folder.name:
         return
-    note = folder.parents[1] / "refs" / revision
-    if note.is_file() and note.read_text() == folder.name:
+    ref = folder.parents[1] / "refs" / hub_id.meant
+    if ref.is_file() and ref.read_text() == folder.name:
         return
     with suppress(OSError):  # a cache that only others write to
-        note.parent.mkdir(parents=True, exist_ok=True)
-        written = note.with_name(f"{note.name}.{os.getpid()}.tmp")
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        written = ref.with_name(f"{ref.name}.{os.getpid()}.tmp")
         written.write_text(folder.name)
-        written.replace(note)
+        written.replace(ref)
 
 
 def _ask_once(client, hub_id, name, cache_dir):
@@ -204,7 +207,7 @@ def _errors_that_say_what_to_do(hub_id, aim):
     except errors.RevisionNotFoundError as error:
         raise ValueError(
             f"Repository {hub_id.repo!r} has no branch, tag or commit "
-            f"{hub_id.revision or 'main'!r}. Leave the revision out for the newest, or give a "
+            f"{hub_id.meant!r}. Leave the revision out for the newest, or give a "
             "full commit hash."
         ) from error
     except errors.LocalEntryNotFoundError as error:
