@@ -23,7 +23,7 @@ PAPER = {
     ("omniglot", "A3"): 0.9443,
 }
 
-#: Below it variances are not equal (section 4.3).
+#: Below it variances are not equal. Section 4.3 has this level for the t-test, and names no other.
 ALPHA = 0.01
 
 
@@ -114,7 +114,7 @@ def curves(frame, file):
 
 
 def parallel_coordinates(frame, file):
-    """Figure 5.1: a line for each trial through its settings to its accuracy."""
+    """As in Figure 5.1: a line for each trial through its settings to its accuracy."""
     names = [name for name in ("width", "n_layers", "dropout", "rate") if name in frame]
     frame = frame.dropna(subset=["value"])
     columns = {name: frame[name].astype(float) for name in names} | {"accuracy": frame["value"]}

@@ -14,7 +14,7 @@ class Settings(NamedTuple):
     schedule: str = "cosine"
 
 
-#: Models where nothing was searched. The paper's rates are for a hundred times as many steps.
+#: Models where nothing was searched. The paper's rates are for hundreds of times as many steps.
 MODELS = {
     "few_shot_transformer": Settings("few_shot_transformer", {"width": 64}, 1e-3),
     "transformer": Settings("transformer", {"width": 64}, 1e-3),

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import paper_004
 import paper_004_change
+import paper_004_rank
 import text_speed
 import word_vectors
 
@@ -159,6 +160,19 @@ def test_what_is_transferred_has_not_seen_the_domain(folder, tmp_path, monkeypat
     assert sorted(map(sorted, seen)) == [["books", "music"], ["toys_games"]]
     rows = pd.read_csv(out / "table_3.csv")
     assert rows.groupby("protocol").size().tolist() == [3, 3]
+
+
+def test_each_rank_is_trained_once(folder, tmp_path, monkeypatch):
+    where = ("--folder", str(folder), "--output", str(tmp_path), "--cache", str(tmp_path / "c"))
+    paper_004_rank.main(["--quick", *where, "--ranks", "2", "3"])
+    rows = pd.read_csv(tmp_path / "rank.csv")
+    assert rows.groupby("rank").size().to_dict() == {2: 3, 3: 3}
+    size = rows.groupby("rank")["n_parameters"].first()
+    # For each of z's numbers m of the Meta-LSTM, and 8h + 4(d + h) of each of three domains.
+    assert size[3] - size[2] == 40 + 3 * (8 * 100 + 4 * (100 + 100))
+    monkeypatch.setattr(paper_004_rank, "classifier", None)  # nothing is left to train
+    paper_004_rank.main(["--quick", *where, "--ranks", "2", "3"])
+    assert "| z | seed 0 | mean | parameters |" in (tmp_path / "rank.md").read_text()
 
 
 def test_table_5_and_the_curve(folder, tmp_path):

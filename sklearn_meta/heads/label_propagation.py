@@ -20,7 +20,8 @@ class LabelPropagation(ClassificationHead):
     its scores are the sum of its neighbours', as those of a row inside are but for its own label.
     Scores become probabilities by dividing by their sum. Length scale and alpha are learned. Of the
     networks of Liu et al. each row has a length scale of its own, told by a network, and keeps its
-    nearest neighbours; here all rows share one and are neighbours, as paper 000 has it.
+    nearest neighbours; here all rows share one and are neighbours: paper 000 tells of
+    "graphs based on RBF kernels" and no more.
 
     Parameters
     ----------

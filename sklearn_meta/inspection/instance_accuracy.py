@@ -1,4 +1,4 @@
-"""Accuracy at the first, second, ... instance of a class within an episode (Fig. 2, paper 002)."""
+"""Accuracy at the first, second, ... instance of a class within an episode (paper 002)."""
 
 from numbers import Integral
 
@@ -52,9 +52,10 @@ def instance_numbers(y):
 class InstanceAccuracyDisplay:
     """Accuracy at the first, second, ... instance of a class within an episode.
 
-    The picture of Fig. 2 and the numbers of Tables 1 and 2 of paper 002. An episode is a stream
-    of rows, each predicted before its label is shown. At the first instance of a class there is
-    only guessing, at the second one-shot learning. The band is one standard error on either side.
+    The numbers of Tables 1 and 2 of paper 002, whose Figure 2 has them over the training. An
+    episode is a stream of rows, each predicted before its label is shown. At the first instance of
+    a class there is only guessing, at the second one-shot learning. The band is one standard error
+    on either side.
 
     Make one with :meth:`from_estimator` or :meth:`from_predictions`.
 
