@@ -8,8 +8,8 @@ import torch
 from sklearn.semi_supervised import LabelSpreading
 
 from sklearn_meta.tasks.texts import tokens_of
-from sklearn_meta.text.tagger import decoded
 from sklearn_meta.wide import fit_shared
+from sklearn_meta.wide_tagging import decoded
 
 
 class SharedAlone:

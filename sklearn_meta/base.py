@@ -1,7 +1,6 @@
 """What all estimators share: meta-trained weights, device, meta_fit, clone and pickling."""
 
 import copy
-import warnings
 import weakref
 from numbers import Integral
 from pathlib import Path
@@ -12,13 +11,16 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from .backbones import BACKBONES
-from .devices import autocast, usable_device
+from .checkpoint import Begun
+from .devices import autocast, placed, usable_device
 from .fingerprint import weights_digest
-from .folders import CHECKPOINT, checkpoint_file
+from .folders import checkpoint_file
 from .learner import Learner, as_text
 from .seeding import seeded
+from .settings import check_settings
 from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
 from .training import meta_train
+from .user_warnings import warn
 from .weights import available_weights, load_learner, save_pretrained
 
 #: How tasks are drawn while meta-training.
@@ -28,10 +30,7 @@ SAMPLERS = {
     "outlier_detection": OutlierSampler,
 }
 
-#: Copies of each learner that lives, by device and dtype, each beside the digest of the weights
-#: that were copied; None where these are not expected to change.
-_PLACED = weakref.WeakKeyDictionary()
-#: Learners that a user has given, who may train them on: only of these a digest is taken.
+#: Learners that a user has given, who may train them on.
 _GIVEN = weakref.WeakSet()
 
 
@@ -140,9 +139,9 @@ class MetaEstimator(BaseEstimator):
         self._validate_params()
         episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
         return self._meta_train(
-            self._source(datasets),
+            datasets,
             SAMPLERS[self._task](**{k: v for k, v in episodes.items() if v is not None}),
-            self._source(validation_datasets),
+            validation_datasets,
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -163,26 +162,32 @@ class MetaEstimator(BaseEstimator):
             return None
         return as_source(datasets, task=self._expected_targets, **options)
 
-    def _meta_train(self, source, sampler, validation_source, **settings):
-        """Train a copy of the learner in use, with ``settings`` of the engine, and take it."""
-        seed = self._seed_of_all()
+    def _meta_train(self, datasets, sampler, validation_datasets, *, read=None, **settings):
+        """Train a copy of the learner in use, with ``settings`` of the engine, and take it.
+
+        ``read`` makes sources of datasets, which may take a while: all else is checked before.
+        """
+        check_settings(settings | {"validation_source": validation_datasets})
+        device, seed = self._device(), self._seed_of_all()
         learner = copy.deepcopy(self._starting_learner(seed)).requires_grad_(True)
         settings = {"patience": 10, "validate_start": hasattr(learner, "card")} | settings
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = getattr(learner, "rate_factors", {})
+        source, validation_source = map(read or self._source, (datasets, validation_datasets))
         start, folder = weights_digest(learner), settings.get("checkpoint_dir")
         run = None if folder is None else str(checkpoint_file(folder).parent.resolve())
-        # A run that was interrupted has left its own weights, and goes on as its checkpoint began.
-        *left, as_begun = vars(self).get("_begun", (None, None, {}))
         # A module of one's own may begin elsewhere each time a script runs.
         settings["start"] = None if isinstance(self.backbone, nn.Module) else start
-        settings |= as_begun if left == [run, start] and Path(run, CHECKPOINT).is_file() else {}
+        # A run that was interrupted has left its own weights, and goes on as its checkpoint began.
+        begun = vars(self).get("_begun")
+        if begun and begun.goes_on(run, start):
+            settings |= begun.settings
         self.history_ = meta_train(
             learner,
             source,
             sampler,
             validation_source=validation_source,
-            device=self._device(),
+            device=device,
             random_state=seed,
             **settings,
         )
@@ -190,7 +195,7 @@ class MetaEstimator(BaseEstimator):
         self.learner_ = learner.cpu().requires_grad_(False)
         if run is not None:
             as_begun = {name: settings.get(name) for name in ("start", "rate_factors")}
-            self._begun = run, weights_digest(learner), as_begun
+            self._begun = Begun(run, weights_digest(learner), as_begun)
         return self
 
     def save_pretrained(self, folder, /, **card):
@@ -202,7 +207,8 @@ class MetaEstimator(BaseEstimator):
             Folder, made if need be, for ``model.safetensors`` and its card ``model.json``; or
             ``"hub:owner/name"``, a repository of the Hugging Face hub that exists.
         **card : json values
-            What is to be told of the weights: data, recipe, seed, scores.
+            What is to be told of the weights: data, recipe, seed, scores; ``datasets``, names of
+            tables they have seen, is what ``sklearn-meta evaluate`` warns by.
 
         Returns
         -------
@@ -351,13 +357,8 @@ class MetaEstimator(BaseEstimator):
 
     def _module(self, learner):
         """The learner on this estimator's device and in its dtype."""
-        place = (self._device(), self._torch_dtype())
         is_given = learner in _GIVEN or isinstance(self.backbone, nn.Module)
-        state = weights_digest(learner) if is_given else None
-        copies = _PLACED.setdefault(learner, {})
-        if place not in copies or copies[place][0] != state:
-            copies[place] = state, copy.deepcopy(learner).to(*place).eval().requires_grad_(False)
-        return copies[place][1]
+        return placed(learner, self._device(), self._torch_dtype(), may_change=is_given)
 
     def _device(self):
         return usable_device(self.device)
@@ -393,8 +394,7 @@ class MetaEstimator(BaseEstimator):
         if sha256 is not None:
             self.learner_ = load_learner(self._weights_name())
             if self.learner_.card["sha256"] != sha256:
-                warnings.warn(
+                warn(
                     f"The estimator was pickled with other weights {self.backbone!r} than are "
                     "installed here: its answers may differ.",
-                    stacklevel=2,
                 )

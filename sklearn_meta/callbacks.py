@@ -3,7 +3,6 @@
 import csv
 import os
 import sys
-import warnings
 from collections import defaultdict
 from contextlib import suppress
 
@@ -14,6 +13,7 @@ from tqdm.auto import tqdm
 
 from .distributed import is_first_process
 from .folders import check_writable, expanded
+from .user_warnings import warn
 
 
 class MovingAverage(Callback):
@@ -60,6 +60,7 @@ class Divergence(Callback):
 
     def __init__(self, has_best):
         self.has_best = has_best
+        self.has_come = False
 
     def on_epoch_end(self, net, **kwargs):
         loss = net.history[-1, "train_loss"]
@@ -74,7 +75,8 @@ class Divergence(Callback):
         )
         if not self.has_best():
             raise ValueError(told)
-        warnings.warn(f"{told} The weights of the lowest validation loss are kept.", stacklevel=2)
+        warn(f"{told} The weights of the lowest validation loss are kept.")
+        self.has_come = True
         net.history.pop()  # its scores are of lost weights
         raise KeyboardInterrupt  # which skorch takes for the end of the run
 
@@ -145,10 +147,9 @@ class CSVLog(Callback):
         except OSError as error:  # which names no file where a disk is full
             with suppress(OSError):  # a disk may have become one to read from
                 partial.unlink(missing_ok=True)
-            warnings.warn(  # hours of training are worth more than a log
+            warn(  # hours of training are worth more than a log
                 f"CSVLog: {path} cannot be written ({error}): make room on the disk. Training goes "
                 "on, and the log is written anew after the next epoch.",
-                stacklevel=2,
             )
 
     def on_train_end(self, net, **kwargs):

@@ -1,9 +1,11 @@
 """What a cell of a table holds, where no torch is needed to ask."""
 
 import re
-import warnings
 
 import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from .user_warnings import warn
 
 #: Text that may have been meant for a number, with a sign such as $ or %, or for a date.
 _LIKE_NUMBERS = re.compile(r"(?=\D*\d)[\W\dTZeE]+")
@@ -39,12 +41,11 @@ def warn_of_numbers(name, different, most):
     if 2 * len(others) >= len(different):
         return
     example = f", but for {others[0]!r}" if others else f", such as {min(different)!r}"
-    warnings.warn(
+    warn(
         f"Column {name!r} holds text, most of which looks like numbers or dates{example}. Each is "
         "a category of its own, of which hardly anything can be learned: if it is none, convert it "
         "before, as pandas.to_numeric(..., errors='coerce') and pandas.to_datetime do; if it is, "
         "give it the dtype category.",
-        stacklevel=3,
     )
 
 
@@ -58,10 +59,9 @@ def warn_of_marks(told, table=None):
         for mark, names in told.items()
     )
     told_of = "" if table is None else f"Dataset {table!r}: "
-    warnings.warn(
+    warn(
         f"{told_of}Far from all other values, these are read as missing cells: {listed}. Make them "
         "NaN; what is no gap, but a case of its own, may have a column that says so.",
-        stacklevel=4,
     )
 
 
@@ -150,3 +150,12 @@ def in_seconds(column, kind):
     column = np.asarray(column, dtype=f"{kind}8[us]")
     start = np.datetime64(0, "us") if kind == "M" else np.timedelta64(0, "us")
     return (column - start) / np.timedelta64(1, "s")
+
+
+def check_classes(y):
+    """Refuse targets that are no classes.
+
+    They are given twice: scikit-learn warns where each of a few rows has a class of its own, and
+    to filter warnings is no way, as filters are those of all threads.
+    """
+    check_classification_targets(np.tile(y, 2))

@@ -4,6 +4,8 @@ import hashlib
 import json
 import math
 import os
+from pathlib import Path
+from typing import NamedTuple
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -12,7 +14,19 @@ from skorch.history import History
 
 from .distributed import is_first_process
 from .fingerprint import difference, tensors_digest
-from .folders import check_writable, checkpoint_file, locked
+from .folders import CHECKPOINT, check_writable, checkpoint_file, locked
+
+
+class Begun(NamedTuple):
+    """A run in a folder that has left its weights, interrupted or not."""
+
+    folder: str
+    weights: str  # their digest
+    settings: dict  # of the engine, as its checkpoint began
+
+    def goes_on(self, folder, weights):
+        """Whether a run that begins with some weights in a folder is this one."""
+        return self[:2] == (folder, weights) and Path(folder, CHECKPOINT).is_file()
 
 
 class Checkpoint(Callback):
@@ -97,16 +111,17 @@ class Checkpoint(Callback):
         weights = self.average.learner.state_dict()
         return {k: v.detach().clone() for k, v in weights.items()}
 
-    def end(self, net, stops):
+    def end(self, stops):
         """Note by which callbacks of the user the run was ended: called with these it stays so."""
-        if self.is_writer:
-            self._write(net, ended_by=json.dumps(stops))
+        if self.is_writer:  # the file has the last epoch, whatever callbacks have put in its place
+            header, tensors = self._read("cpu")
+            self._save(tensors, header | {"ended_by": json.dumps(stops)})
 
     def is_ended(self, stops):
         """Whether the run that was taken up had been ended by callbacks that are described so."""
         return self.ended_by is not None and json.loads(self.ended_by) == stops
 
-    def _write(self, net, **notes):
+    def _write(self, net):
         groups = {"weights": self.average.trained.state_dict(), "best": self.best or {}}
         if self.average.average is not None:
             groups["average"] = self.average.average.state_dict()
@@ -121,8 +136,11 @@ class Checkpoint(Callback):
             "schedule": json.dumps(self.run),
             "history": json.dumps(history, default=_plain),
             "best_loss": json.dumps(self.best_loss, default=_plain),
-            **notes,
         }
+        self._save(tensors, header)
+
+    def _save(self, tensors, header):
+        """Replace the file on disk."""
         header["sha256"] = _digest(tensors, header)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(".partial")

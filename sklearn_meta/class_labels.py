@@ -1,10 +1,11 @@
 """Labels of classes as users give them: -1, or what text makes of it, where a row has none."""
 
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
+from sklearn.utils import column_or_1d
 
-from .cells import is_missing
+from .cells import check_classes, is_missing, text_as_objects, whole_labels
 from .table_validation import as_cells, check_dense
 
 
@@ -52,3 +53,36 @@ def class_codes(y, unlabelled):
     codes = np.full(len(y), -1)
     classes, codes[~unlabelled] = np.unique(y[~unlabelled], return_inverse=True)
     return classes, codes
+
+
+def labels_to_save(y):
+    """Labels, none of them missing, of a kind that the card of weights can hold; an array."""
+    y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
+    if is_missing(y).any():
+        raise ValueError("Input y contains NaN or None: every text has a label.")
+    if not any(all(isinstance(label, kind) for label in y) for kind in (str, Real, np.bool_)):
+        kinds = sorted({type(label).__name__ for label in y})
+        raise ValueError(
+            "Labels must be all strings or all numbers, which weights can be saved with, got "
+            f"{' and '.join(kinds)}: give y.astype(str)."
+        )
+    check_classes(y)
+    return y
+
+
+def array_of(labels):
+    """Sorted labels of a list as an array.
+
+    Of numbers below and above 2 ** 63 numpy would make floats, which round them.
+    """
+    large = isinstance(labels[-1], int) and labels[-1] >= 2**63
+    return np.asarray(labels, dtype=np.uint64 if large else None)
+
+
+def places_among(labels, y):
+    """The place of each of some labels in a list of them all."""
+    number = {label: i for i, label in enumerate(labels)}
+    y = np.asarray(y).tolist()
+    if unknown := [label for label in y if label not in number]:
+        raise ValueError(f"Label {unknown[0]!r} is not one of {labels}.")
+    return [number[label] for label in y]

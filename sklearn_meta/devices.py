@@ -1,6 +1,15 @@
 """Where a network runs, and in which precision."""
 
+import copy
+import weakref
+
 import torch
+
+from .fingerprint import weights_digest
+
+#: Copies of each module that lives, by device and dtype, each beside the digest of the weights
+#: that were copied; None where these are not expected to change.
+_PLACED = weakref.WeakKeyDictionary()
 
 
 def usable_device(name):
@@ -33,6 +42,28 @@ def usable_device(name):
             "torch sees one."
         ) from error
     return name
+
+
+def placed(module, device, dtype, *, may_change):
+    """A copy of a module on a device and in a dtype, for predictions, which is made once.
+
+    Parameters
+    ----------
+    module : nn.Module
+    device : str
+    dtype : torch.dtype
+    may_change : bool
+        Whether somebody may train the module on, and the copy is to be made anew then.
+
+    Returns
+    -------
+    nn.Module
+    """
+    place, state = (device, dtype), weights_digest(module) if may_change else None
+    copies = _PLACED.setdefault(module, {})
+    if place not in copies or copies[place][0] != state:
+        copies[place] = state, copy.deepcopy(module).to(*place).eval().requires_grad_(False)
+    return copies[place][1]
 
 
 def autocast(device, precision):

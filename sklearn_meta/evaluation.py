@@ -27,6 +27,7 @@ from tqdm.auto import tqdm
 from .cells import is_missing_value, text_as_objects, whole_labels
 from .model_selection import FewShotSplit
 from .peers import peers, preparation
+from .user_warnings import warn
 
 __all__ = ["Evaluation", "evaluate", "peers", "preparation"]
 
@@ -234,7 +235,7 @@ def evaluate(
     found = Evaluation(records, failures)
     if failures:
         lines = found.describe_failures()
-        warnings.warn(f"{len(lines)} failures. " + " | ".join(lines), stacklevel=2)
+        warn(f"{len(lines)} failures. " + " | ".join(lines))
     return found
 
 
@@ -274,8 +275,8 @@ def _labelled_rows(table):
     metadata = metadata or {}
     task = metadata.get("task")
     marks = task != "classification" and metadata.get("marked", True)
-    unlabelled = ("-1", "-1.0") if marks else ()
-    known = [not is_missing_value(v) and str(v) not in unlabelled for v in column.tolist()]
+    marked = [marks and _is_mark(label) for label in column.tolist()]
+    known = [not is_missing_value(v) and not mark for v, mark in zip(column.tolist(), marked)]
     rows = np.flatnonzero(known)
     y = column[rows]
     if y.dtype == object:
@@ -285,16 +286,21 @@ def _labelled_rows(table):
         raise ValueError("its target is continuous, and classes are needed.")
     if len(np.unique(y)) < 2:
         hint = ""
-        if any(str(label) in unlabelled for label in column.tolist()):
+        if any(marked):
             hint = (
                 " Rows of label -1 are left out: where it is a class say so by "
                 "(X, y, {'task': 'classification'})."
             )
         raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.{hint}")
     # Estimators take -1 for no label, and fractions for a target.
-    if fractions or np.isin(y.astype(str), ["-1", "-1.0"]).any():
+    if fractions or any(map(_is_mark, y.tolist())):
         y = np.unique(y, return_inverse=True)[1]
     return _rows(X if hasattr(X, "shape") else np.asarray(text_as_objects(X)), rows), y
+
+
+def _is_mark(label):
+    """Whether a label is what marks rows without one, -1 or what text makes of it."""
+    return label == ("-1" if isinstance(label, str) else -1)
 
 
 def _rows(X, rows):

@@ -9,9 +9,10 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.validation import check_is_fitted
 
 from .backbones import FEW_SHOT_BACKBONES
+from .cells import check_classes
 from .few_shot_learner import FewShotLearner
 from .rows import RowEstimator
-from .table_validation import check_classes, check_observed
+from .table_validation import check_observed
 from .tasks import NWayKShot, TableEpisodes, Vectors, deal, in_units_of, moments_of
 from .tasks.running import projection
 from .tournament import play
@@ -107,6 +108,9 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     _default_weights = "default_few_shot"
     _architectures = FEW_SHOT_BACKBONES
     _learner_class = FewShotLearner
+    _draws_none_of = (
+        "episodes of its network's shape, without {}: give a FewShotLearner of another shape."
+    )
 
     def __init__(
         self,
@@ -157,8 +161,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         OSError
             If weights of the hub cannot be fetched.
         """
+        X, y = self._rows_and_labels(X, y, reset=True)
         self._device()  # refused now, not by the first prediction
-        X, y = self._rows(X, y, reset=True)
         check_classes(y)
         self.classes_, self.y_ = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -211,7 +215,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
-        module, rows = self._module(self.learner_), self._rows(X, reset=False)[0]
+        module, rows = self._module(self.learner_), self._rows(X)
         with self._autocast():
             known, members = self._encoded(module, self.X_), self._members(module)
             probabilities = [
@@ -271,13 +275,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             If there is no such setting.
         """
         self._validate_params()
-        if unknown := {"n_shots", "n_unlabelled"} & settings.keys():
-            raise ValueError(
-                f"{type(self).__name__} is meta-trained on episodes of its network's shape, "
-                f"without {' and '.join(sorted(unknown))}: give a FewShotLearner of another shape."
-            )
         learner = self._starting_learner(0)  # of the shape of the one to come
-        source, validation_source = self._sources(learner, vectors, datasets, validation_datasets)
+        read = self._reader(learner, vectors)
         shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": n_queries}
         if learner.inputs == "tables" and vectors is None:
             sampler = TableEpisodes(learner.n_inputs, **shape)
@@ -285,9 +284,10 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             vectors = vectors or Vectors(learner.n_inputs)
             sampler = NWayKShot(vectors, fewer_classes=0.3, **shape)
         return self._meta_train(
-            source,
+            datasets,
             sampler,
-            validation_source,
+            validation_datasets,
+            read=read,
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -319,7 +319,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         """The rows that each member may take, a list of int tensors (n_classes, n_places)."""
         n_classes, n_ways = len(self.classes_), module.n_ways
         shuffled = [
-            self._seed(0, c).permutation(np.flatnonzero(self.y_ == c)) for c in range(n_classes)
+            self._generator(0, c).permutation(np.flatnonzero(self.y_ == c))
+            for c in range(n_classes)
         ]
         # Rows that a member takes of a class at least; the next member goes on behind them.
         n_taken = module.n_shots * (n_ways // min(n_classes, n_ways))
@@ -338,7 +339,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
     def _member(self, module, e, rows, known, asked):
         """Probabilities by one member, of the rows (n_classes, n_places) that it may take."""
-        rng, n_ways = self._seed(1, e), module.n_ways
+        rng, n_ways = self._generator(1, e), module.n_ways
         if module.inputs == "tables":
             rotation = torch.from_numpy(projection(known.shape[1], module.n_inputs, rng))
             known, asked = (x @ rotation.to(x) for x in (known, asked))
@@ -355,7 +356,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
         # Where classes are fewer than the ways, the first ones get the places that are left over:
         # each in its turn.
-        order = torch.from_numpy(np.roll(self._seed(2).permutation(len(rows)), e))
+        order = torch.from_numpy(np.roll(self._generator(2).permutation(len(rows)), e))
         return play(contest, order[None], n_ways).softmax(1)[:, order.argsort()]
 
     def _forget(self):

@@ -242,9 +242,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            Rows, which are read as by ``predict``.
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
-            Their targets.
 
         Returns
         -------
@@ -288,6 +286,11 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Returns
         -------
         ndarray of shape (n_rows, n_samples) or (n_rows, n_targets, n_samples)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``; or if ``n_samples`` is no integer of 0 or more.
         """
         check_integers(0, n_samples=n_samples)
         rng = check_random_state(random_state)
@@ -320,15 +323,12 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ValueError, NotFittedError, OSError
             If a task is malformed: says which; or as ``fit`` does of parameters and weights.
         """
-        answers = [
-            self._in_units(output, scale, n_dims)
-            for (scale, n_dims), output in self._read_tasks(tasks)
-        ]
+        read = self._read_tasks(tasks)
+        answers = [self._in_units(output, *of_labels) for of_labels, output in read]
         return answers if return_std else [mean for mean, _ in answers]
 
     def _context_labels(self):
-        mean, scale = self._scale
-        return (self.y_ - mean) / scale, n_targets(self.y_)
+        return (self.y_ - self._scale[0]) / self._scale[1], n_targets(self.y_)
 
     def _small_labels(self, y):
         y, unlabelled = without_gaps(y)

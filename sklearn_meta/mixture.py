@@ -307,10 +307,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             fetched.
         """
         self._validate_params()
-        if validation_datasets is not None:
-            validation_datasets = as_point_sets(validation_datasets)
         return self._meta_train(
-            as_point_sets(datasets),
+            datasets,
             MixtureSampler((self.covariance_type,)),
             validation_datasets,
             max_steps=max_steps,
@@ -325,6 +323,9 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             checkpoint_dir=checkpoint_dir,
             verbose=verbose,
         )
+
+    def _source(self, datasets):
+        return None if datasets is None else as_point_sets(datasets)
 
     def _points(self, X):
         """Validated points that a mixture is to be fitted to, standardised, and their units."""

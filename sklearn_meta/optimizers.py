@@ -6,7 +6,6 @@ import math
 import torch
 
 from .interrupts import deferred_interrupts
-from .settings import SCHEDULES
 
 #: Sides of a matrix from which its gradient has directions worth making equal.
 LEAST_SIDE = 8
@@ -109,12 +108,6 @@ def import_compiler():
         importlib.import_module("torch._dynamo")
 
 
-def check_optimizer(name):
-    """Refuse what is not the name of one; a ValueError lists them."""
-    if name not in tuple(OPTIMIZERS):  # in a dict, a list would be a TypeError
-        raise ValueError(f"optimizer must be one of {list(OPTIMIZERS)}, got {name!r}.")
-
-
 def rates(learning_rate, factors):
     """Parameters with rates of their own, as skorch takes them: patterns of names, settings.
 
@@ -150,14 +143,7 @@ def rate_at(step, n_steps, n_warmup, schedule="cosine"):
     Returns
     -------
     float
-
-    Raises
-    ------
-    ValueError
-        If there is no such schedule.
     """
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule must be one of {list(SCHEDULES)}, got {schedule!r}.")
     if step < n_warmup:
         return (step + 1) / n_warmup
     if schedule == "noam":

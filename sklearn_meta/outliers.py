@@ -202,7 +202,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         context, categorical = X, ()
         if len(X) > self.max_samples:
             # Of all rows: those that are drawn may hold nothing but the numbers among text.
-            encoder = TableEncoder().fit(X)
+            encoder = self._new_encoder().fit(X)
             categorical = encoder.categorical_
             observed = np.flatnonzero(~np.isnan(encode_observed(encoder, X)).all(axis=1))
             context = _safe_indexing(X, self._drawn_of(observed))
@@ -353,7 +353,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         if not hasattr(X, "iloc"):
             X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
         check_array(np.zeros(X.shape), ensure_min_samples=2)
-        encoded = encode_observed(TableEncoder().fit(X), X)
+        encoded = encode_observed(self._new_encoder().fit(X), X)
         return context_task(encoded, np.full(len(X), -1), 1)
 
     def _forget(self):

@@ -1,8 +1,6 @@
 """What estimators share whose network reads rows of one fixed length."""
 
-import warnings
 from inspect import signature
-from itertools import chain
 from numbers import Integral
 
 import numpy as np
@@ -27,6 +25,7 @@ from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
 from .tasks.column_types import refuse_date_objects
 from .tasks.sources import parts_of
 from .training import meta_train
+from .user_warnings import warn
 
 #: ``inputs`` of learners whose rows are pixels.
 PICTURES = ("images", "pixels")
@@ -40,7 +39,8 @@ class RowEstimator(MetaEstimator):
 
     The learner, a ``_learner_class``, says by ``inputs`` which of them, and by ``n_inputs`` how
     long the vectors are. Weights for "tables" read any columns: ``encoder_`` makes numbers of
-    them. Subclasses say by ``_forget`` how to be as before ``fit``.
+    them. Subclasses say by ``_forget`` how to be as before ``fit``, and by ``_draws_none_of`` why
+    ``meta_fit`` has no ``n_shots`` or ``n_unlabelled``.
     """
 
     _parameter_constraints = {
@@ -66,12 +66,12 @@ class RowEstimator(MetaEstimator):
         """A learner of random weights."""
         return self._learner_class(name)
 
-    def _seed(self, *of):
+    def _generator(self, *of):
         return np.random.default_rng([self._seed_of_fit, *of])
 
     @property
     def _seed_of_fit(self):
-        """Drawn by ``fit``; before it, or of those pickled before it was drawn, the parameter."""
+        """Drawn by ``fit``; before it, the parameter."""
         return vars(self).get("_drawn", self.random_state or 0)
 
     def _source(self, datasets, **options):
@@ -80,8 +80,8 @@ class RowEstimator(MetaEstimator):
         make = as_dataset if tables else rows_as_they_are
         return super()._source(datasets, make=make, **options)
 
-    def _sources(self, learner, vectors, *datasets):
-        """A source of each, whose rows the network can read as ``vectors`` of ``meta_fit`` are."""
+    def _reader(self, learner, vectors):
+        """What makes sources of datasets whose rows the network can read through ``vectors``."""
         if vectors is not None and (isinstance(vectors, type) or not callable(vectors)):
             raise ValueError(
                 f"vectors must be a callable, such as Drawings(28), or None, got {vectors!r}."
@@ -91,22 +91,31 @@ class RowEstimator(MetaEstimator):
             raise ValueError(
                 f"vectors makes rows of {width} values, and the network reads {learner.n_inputs}."
             )
-        sources = [self._source(one) for one in datasets]
-        for dataset in _some_of(sources):
-            if vectors is not None:
-                _check_rendered(dataset, vectors, learner)
-            elif learner.inputs in PICTURES:
-                _check_pictures(dataset, learner)
-        return sources
 
-    def _meta_train(self, *args, **settings):
+        def read(datasets):
+            source = self._source(datasets)
+            for dataset in _some_of(source):
+                if vectors is not None:
+                    _check_rendered(dataset, vectors, learner)
+                elif learner.inputs in PICTURES:
+                    _check_pictures(dataset, learner)
+            return source
+
+        return read
+
+    def _meta_train(self, *args, read, **settings):
         """As of all estimators, where ``settings`` are those that ``meta_fit`` has no names for."""
+        if refused := {"n_shots", "n_unlabelled"} & settings.keys():
+            raise ValueError(
+                f"{type(self).__name__} is meta-trained on "
+                + self._draws_none_of.format(" and ".join(sorted(refused)))
+            )
         taken = signature(meta_train).parameters.keys() - {"device", "random_state", "start"}
         for unknown in settings.keys() - taken:
             raise TypeError(
                 f"{type(self).__name__}.meta_fit() got an unexpected keyword argument {unknown!r}"
             )
-        return super()._meta_train(*args, **settings)
+        return super()._meta_train(*args, read=read, **settings)
 
     def _chunks(self, n_rows):
         """Slices of the rows that are read at a time; one, if there is none."""
@@ -115,54 +124,62 @@ class RowEstimator(MetaEstimator):
     def _new_encoder(self):
         return TableEncoder(marks=True)
 
-    def _rows(self, X, y="no_validation", *, reset):
-        """Rows as float64, in columns that the network can be given, and ``y`` if there is one."""
+    def _rows_and_labels(self, X, y, *, reset):
+        """Rows of ``fit``, or of what goes on with it, and their labels; rows as ``_rows``."""
         if reset:
             self._forget()  # what fails here leaves nothing of the task before
             self.learner_ = self._learner()
             self._drawn = self._seed_of_all()
-        table, has_y = self.learner_.inputs == "tables", not isinstance(y, str)
-        y = whole_labels(y) if is_classifier(self) else y
-        numeric = {"y_numeric": not is_classifier(self)} if has_y else {}
-        if has_y and y is not None:
-            check_labels(y) if is_classifier(self) else refuse_date_objects(y)
-        if table and has_y:
-            X, y = table_with_labels(self, X, y, reset=reset, **numeric)
-        elif table:
-            X, y = validated_table(self, X, reset=reset), None
+        is_numeric = not is_classifier(self)
+        y = y if is_numeric else whole_labels(y)
+        if y is not None:
+            refuse_date_objects(y) if is_numeric else check_labels(y)
+        checks = {"reset": reset, "y_numeric": is_numeric}
+        table = self.learner_.inputs == "tables"
+        if table:
+            X, y = table_with_labels(self, X, y, **checks)
         else:
-            X = as_cells(X)
-            checked = validate_data(self, X, y, reset=reset, dtype=np.float64, **numeric)
-            X, y = checked if has_y else (checked, None)
-        if has_y and not is_classifier(self):
+            X, y = validate_data(self, as_cells(X), y, dtype=np.float64, **checks)
+        if is_numeric:
             y = _as_numbers(y)
         if reset:
             vars(self).pop("encoder_", None)
-        if table:
-            if reset:
-                self.encoder_ = self._new_encoder().fit(X)
-            encoded = encode(self.encoder_, X)
-            if has_y and not reset and (unseen := self.encoder_.unseen_categories(X)):
-                warnings.warn(
-                    f"Columns {unseen} hold categories that the rows of the first call had not: "
-                    "they are read as missing cells. Show rows with every category at first, or "
-                    "give the columns a dtype category that declares them.",
-                    stacklevel=5,
-                )
-            if not has_y:
-                warn_of_strangers(self.encoder_, X)
-            X = encoded
-        elif X.shape[1] != self.learner_.n_inputs:
+        if not table:
+            return self._checked_vectors(X), y
+        if reset:
+            self.encoder_ = self._new_encoder().fit(X)
+        encoded = encode(self.encoder_, X)
+        if not reset and (unseen := self.encoder_.unseen_categories(X)):
+            warn(
+                f"Columns {unseen} hold categories that the rows of the first call had not: they "
+                "are read as missing cells. Show rows with every category at first, or give the "
+                "columns a dtype category that declares them."
+            )
+        return encoded, y
+
+    def _rows(self, X):
+        """Rows to be answered for, float64, in columns that the network can be given."""
+        if self.learner_.inputs != "tables":
+            X = validate_data(self, as_cells(X), reset=False, dtype=np.float64)
+            return self._checked_vectors(X)
+        X = validated_table(self, X, reset=False)
+        encoded = encode(self.encoder_, X)
+        warn_of_strangers(self.encoder_, X)
+        return encoded
+
+    def _checked_vectors(self, X):
+        """Rows that are read as they are, if the network can read them."""
+        if X.shape[1] != self.learner_.n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, and backbone={as_text(self.backbone)} reads vectors "
                 f"of {self.learner_.n_inputs}: bring rows to that length, or choose weights for "
                 "tables, which read any number of columns."
             )
-        elif np.abs(X).max(initial=0) > np.finfo(np.float32).max:
+        if np.abs(X).max(initial=0) > np.finfo(np.float32).max:
             raise ValueError("Input X contains infinity or a value too large for float32.")
-        elif self.learner_.inputs in PICTURES:
+        if self.learner_.inputs in PICTURES:
             _check_pixels(X, self.learner_.n_channels)
-        return X, y
+        return X
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -177,10 +194,15 @@ def _are_pixels(X):
     return -1e-6 <= X.min() and X.max() <= 1 + 1e-6
 
 
+def _are_faint(X):
+    """Whether pixels are those of bytes that were divided by 255 twice."""
+    return 0 < X.max() < FAINTEST
+
+
 def _check_pixels(X, n_channels):
     """Refuse other values, such as bytes, which a network of pixels has never seen."""
     if _are_pixels(X):
-        if 0 < X.max() < FAINTEST:
+        if _are_faint(X):
             raise ValueError(
                 f"Pixels are in [0, 1], and the brightest of all is {X.max():g}: have they been "
                 "divided by 255 twice?"
@@ -196,21 +218,20 @@ def _check_pixels(X, n_channels):
     )
 
 
-def _some_of(sources):
-    """Every table of those sources that hold some, and one that each of the others draws."""
-    given = (source for source in sources if source is not None)
-    for source in chain.from_iterable(map(parts_of, given)):
-        if isinstance(source, Tables):
-            yield from (source[name] for name in source)
+def _some_of(source):
+    """Every table of a source that holds some, and one that each of its other parts draws."""
+    for part in () if source is None else parts_of(source):
+        if isinstance(part, Tables):
+            yield from (part[name] for name in part)
         else:
-            yield source.draw(np.random.default_rng(0))
+            yield part.draw(np.random.default_rng(0))
 
 
 def _check_pictures(dataset, learner):
     """Refuse rows that are no pictures as the network reads them."""
     drawn = dataset.X
     is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
-    if not (is_rows and _are_pixels(drawn)):
+    if not (is_rows and _are_pixels(drawn)) or _are_faint(drawn):
         raise ValueError(
             f"The network reads pixels in [0, 1], {learner.n_inputs} a row, and datasets hold "
             f"{drawn.dtype} of shape {drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}. A "
@@ -232,7 +253,7 @@ def _check_rendered(dataset, vectors, learner):
         )
     if learner.inputs not in PICTURES:
         return
-    if not _are_pixels(rendered) or 0 < rendered.max() < FAINTEST:
+    if not _are_pixels(rendered) or _are_faint(rendered):
         raise ValueError(
             f"The network reads pixels in [0, 1], and vectors makes {rendered.min():g} to "
             f"{rendered.max():g} of {dataset.name!r}: bytes are 0 to 255, and to be divided by 255."

@@ -1,18 +1,18 @@
 """Fit-free semi-supervised classification of tables (paper 000)."""
 
-import warnings
-
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from .cells import check_classes
 from .class_labels import are_unlabelled, as_labels, class_codes
 from .heads import HEADS
-from .table_validation import check_classes, encode, table_with_labels
+from .table_validation import encode, table_with_labels
 from .tables import OUTPUTS, TableEstimator
 from .tasks import context_task
+from .user_warnings import warn
 
 #: Rows of ``predict`` read together at most; and for each class, as in meta-training.
 MOST_TOGETHER, OF_EACH_CLASS = 1000, 20
@@ -254,12 +254,11 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         y = as_labels(y)
         n_unlabelled = are_unlabelled(np.ravel(y)).sum()
         if n_unlabelled:
-            warnings.warn(
+            warn(
                 f"{n_unlabelled} of the rows to be scored have no label (-1), and each counts as a "
                 "mistake: leave them out, or cross-validate with cv=SemiSupervisedSplit() of "
                 "sklearn_meta.model_selection. Scores of train sets, as learning_curve takes them, "
                 "are of such rows by any splitter.",
-                stacklevel=2,
             )
         return super().score(X, y, sample_weight)
 
@@ -356,7 +355,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return own if self.chunk_size is None else self.chunk_size
 
     def _most_unlabelled(self, y, n_classes):
-        few = max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2)  # each chunk reads those again
+        few = max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2)  # each chunk reads the labelled
         return min(few, super()._most_unlabelled(y, n_classes))
 
     def _small_labels(self, y):

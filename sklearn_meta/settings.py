@@ -24,15 +24,14 @@ _OPTIONAL = {
     "n_groups": (Integral, 1),
     "n_warmup": (Real, 0),
 }
-NUMBERS = _KINDS | _OPTIONAL
+_NUMBERS = _KINDS | _OPTIONAL
 _MAY_BE_ENDLESS = ("eval_every", "patience", "clip")
 
-#: How the learning rate may run.
-SCHEDULES = ("cosine", "noam", "constant")
 _CHOICES = {
     "keep": ("best", "last"),
+    "optimizer": ("adagrad", "adamw", "muon", "rmsprop"),
     "precision": ("auto", "float32", "bfloat16"),
-    "schedule": SCHEDULES,
+    "schedule": ("cosine", "noam", "constant"),
 }
 
 
@@ -42,62 +41,74 @@ def check_settings(given):
     Parameters
     ----------
     given : dict
-        All that it was called with.
+        Some or all of its arguments by name. Of ``validation_source`` only that it is not None
+        matters.
 
     Raises
     ------
     ValueError
         In the words of :func:`sklearn.utils.check_scalar`.
     """
-    for name in NUMBERS:
-        check_setting(name, given[name])
-    for name, choices in _CHOICES.items():
+    for name in _NUMBERS.keys() & given:
+        _check_number(name, given[name])
+    for name in _CHOICES.keys() & given:
+        choices = _CHOICES[name]
         if given[name] not in choices:
             raise ValueError(f"{name} must be one of {list(choices)}, got {given[name]!r}.")
-    if not isinstance(given["callbacks"], list | tuple | None):
+    callbacks = given.get("callbacks")
+    if not isinstance(callbacks, list | tuple | None):
         raise ValueError(
-            "callbacks must be a list of skorch callbacks, got a "
-            f"{type(given['callbacks']).__name__}."
+            f"callbacks must be a list of skorch callbacks, got a {type(callbacks).__name__}."
         )
-    for one in given["callbacks"] or ():
-        callback = one[1] if isinstance(one, tuple) and len(one) == 2 else one
-        if callback is not None and not hasattr(callback, "on_epoch_end"):
-            raise ValueError(
-                f"callbacks must be skorch callbacks, such as EarlyStopping(), or pairs of a name "
-                f"and one, got {one!r}."
-            )
-        kind = callback if isinstance(callback, type) else type(callback)
-        kinds = [base.__name__ for base in kind.__mro__]
-        if "LoadInitState" in kinds:  # another run's history would stand in the place of this one's
-            raise ValueError(
-                "callbacks must not hold LoadInitState: give the weights to begin with as "
-                "backbone, or the same checkpoint_dir to go on with a run."
-            )
-        if "LRScheduler" in kinds:  # the engine's own would set the rate again at the next step
-            raise ValueError(
-                "callbacks must not hold LRScheduler: the rate of each step follows from "
-                "learning_rate, which a cosine takes to zero."
-            )
-        if "EpochScoring" in kinds:
-            own_function = callable(getattr(callback, "scoring", None))
-            if not own_function or callback.use_caching:
-                raise ValueError(
-                    "EpochScoring cannot predict batches of tasks, which are of many shapes: "
-                    "losses and scores are in net.history. Of a function of net, dataset and "
-                    "targets it wants use_caching=False."
-                )
-        callback = callback() if callback is kind else callback
-        monitor = str(getattr(callback, "monitor", ""))
-        if given["validation_source"] is None and monitor.startswith("valid_"):
-            raise ValueError(
-                f"{type(callback).__name__} watches {monitor!r}, and nothing is validated: give "
-                "validation_datasets (of texts validation_tasks), or monitor='train_loss'."
-            )
+    for one in callbacks or ():
+        _check_callback(one, given.get("validation_source") is not None)
 
 
-def check_setting(name, value):
-    """Refuse the value of one of them, as :func:`check_settings` does."""
-    kind, least = NUMBERS[name]
+def _check_callback(one, is_validated):
+    """Refuse what is no callback, or one that a meta-training cannot have."""
+    callback = one[1] if isinstance(one, tuple) and len(one) == 2 else one
+    if callback is not None and not hasattr(callback, "on_epoch_end"):
+        raise ValueError(
+            f"callbacks must be skorch callbacks, such as EarlyStopping(), or pairs of a name "
+            f"and one, got {one!r}."
+        )
+    kind = callback if isinstance(callback, type) else type(callback)
+    kinds = [base.__name__ for base in kind.__mro__]
+    if "LoadInitState" in kinds:  # another run's history would stand in the place of this one's
+        raise ValueError(
+            "callbacks must not hold LoadInitState: give the weights to begin with as "
+            "backbone, or the same checkpoint_dir to go on with a run."
+        )
+    if "LRScheduler" in kinds:  # the engine's own would set the rate again at the next step
+        raise ValueError(
+            "callbacks must not hold LRScheduler: the rate of each step follows from "
+            "learning_rate, which a cosine takes to zero."
+        )
+    if "EpochScoring" in kinds:
+        own_function = callable(getattr(callback, "scoring", None))
+        if not own_function or callback.use_caching:
+            raise ValueError(
+                "EpochScoring cannot predict batches of tasks, which are of many shapes: "
+                "losses and scores are in net.history. Of a function of net, dataset and "
+                "targets it wants use_caching=False."
+            )
+    callback = callback() if callback is kind else callback
+    monitor = str(getattr(callback, "monitor", ""))
+    if not is_validated and monitor.startswith("valid_"):
+        raise ValueError(
+            f"{type(callback).__name__} watches {monitor!r}, and nothing is validated: give "
+            "validation_datasets (of texts validation_tasks), or monitor='train_loss'."
+        )
+    if not is_validated and getattr(callback, "load_best", False) is True:
+        raise ValueError(
+            f"{type(callback).__name__} must have load_best=False where nothing is validated: a "
+            "run that goes on would not know these weights. With validation_datasets (of texts "
+            "validation_tasks) those of the lowest loss are kept anyway."
+        )
+
+
+def _check_number(name, value):
+    kind, least = _NUMBERS[name]
     if value is None and name in _OPTIONAL:
         return
     try:

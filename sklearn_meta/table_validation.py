@@ -1,25 +1,14 @@
 """Tables as users give them: validated in scikit-learn's words, missing cells left as they are."""
 
-import warnings
-
 import numpy as np
 import torch
 from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, check_X_y, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from .cells import in_pandas, is_missing, text_as_objects
 from .tasks.column_types import refuse_date_objects
-
-
-def check_classes(y):
-    """Refuse targets that are no classes.
-
-    They are given twice: scikit-learn warns where each of a few rows has a class of its own, and
-    to filter warnings is no way, as filters are those of all threads.
-    """
-    check_classification_targets(np.tile(y, 2))
+from .user_warnings import warn
 
 
 def check_labels(y):
@@ -182,17 +171,15 @@ def warn_of_strangers(encoder, X):
     """
     for name, seen, cells in encoder.categories_of(X):
         if len(cells) > 1 and seen.isdisjoint(cells):
-            warnings.warn(
+            warn(
                 f"Column {name!r} holds no category that fit has seen (such as {cells[0]!r}): all "
                 "of it is read as missing. Spell categories as in fit, or show fit more of them.",
-                stacklevel=2,
             )
     for name, cell in encoder.text_among_numbers(X):
-        warnings.warn(
+        warn(
             f"Column {name!r} was text of numbers alone in fit and holds other text now, such as "
             f"{cell!r}, which is read as missing. If it is of categories, give it dtype category, "
             "before rows are divided.",
-            stacklevel=2,
         )
 
 

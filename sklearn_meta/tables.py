@@ -1,6 +1,5 @@
 """What the estimators of tables share: the context, and the two ways of reading rows."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
@@ -23,6 +22,7 @@ from .table_validation import (
     warn_of_strangers,
 )
 from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
+from .user_warnings import warn
 
 #: Unlabelled rows of ``fit`` that are read, at most.
 MOST_UNLABELLED = 1000
@@ -37,7 +37,8 @@ EMBEDDINGS, OUTPUTS = range(2)
 class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimator):
     """Base class of the estimators whose task is one table.
 
-    Subclasses say in ``_context_labels`` what labels the rows given to ``fit`` have.
+    Subclasses say in ``_context_labels`` what labels the rows given to ``fit`` have, and in
+    ``_small_labels`` those of a task of ``predict_batch``.
     """
 
     _parameter_constraints = {
@@ -128,13 +129,12 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         n_unlabelled = are_without_label(labels).sum()
         most = self._most_unlabelled(labels, n_label_columns)
         if (n_rows := len(labels) - max(n_unlabelled - most, 0)) > MANY_ROWS:
-            warnings.warn(
+            warn(
                 f"{n_rows} rows of fit are read together, in memory that is quadratic and, by the "
                 "default weights, time that is cubic in them: 4000 labelled ones take 2 GiB and "
                 "half a minute, or of a regression 4 GiB, and 10000 some 10 or 20 GiB and minutes. "
                 "Give a sample, as sklearn.utils.resample(X, y, replace=False, n_samples=2000) "
                 "draws it, or take an estimator of scikit-learn, which is as accurate there.",
-                stacklevel=4,
             )
 
     def _new_encoder(self):

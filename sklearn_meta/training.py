@@ -8,7 +8,6 @@ groups of tasks of like size; several processes share the groups of each batch.
 import hashlib
 import json
 import math
-import warnings
 
 import torch
 from skorch.callbacks import GradientNormClipping, LRScheduler
@@ -20,11 +19,12 @@ from .checkpoint import Checkpoint
 from .distributed import OneProcess, is_first_process, processes
 from .fingerprint import described
 from .meta_net import Loss, MetaNet
-from .optimizers import OPTIMIZERS, check_optimizer, import_compiler, rate_at, rates
+from .optimizers import OPTIMIZERS, import_compiler, rate_at, rates
 from .settings import check_settings
 from .tasks import batches, names_in
 from .tasks.sources import suited
 from .tasks.stream import Batches, EpisodeStream, end_with_parent, killed_workers_told
+from .user_warnings import warn
 
 
 def meta_train(
@@ -146,7 +146,6 @@ def meta_train(
         If the checkpoint cannot be written, or a worker is killed.
     """
     check_settings(locals())
-    check_optimizer(optimizer)
     shared = OneProcess(device) if alone else processes(device)
     if batch_size % shared.count:
         raise ValueError(
@@ -199,9 +198,12 @@ def meta_train(
     )
     average = MovingAverage(learner, ema_decay)
     checkpoint = Checkpoint(checkpoint_dir, run, average)
+    # Of the first epoch it is an error even where there are weights of before training.
+    divergence = Divergence(
+        lambda: keep == "best" and checkpoint.best is not None and len(net.history) > 1
+    )
     own = [
-        # Of the first epoch it is an error even where there are weights of before training.
-        Divergence(lambda: keep == "best" and checkpoint.best is not None and len(net.history) > 1),
+        divergence,
         GradientNormClipping(clip),
         LRScheduler(
             LambdaLR,
@@ -278,24 +280,22 @@ def meta_train(
     if n_done < n_epochs and not stop.is_over(history):
         # Between the checkpoint's look at an epoch and the last one come the user's callbacks.
         if callbacks and checkpoint.n_seen == n_done > stop.n_seen:
-            checkpoint.end(net, stops)
-        warnings.warn(
-            f"Meta-training was ended by an interrupt or a callback after {n_done} of {n_epochs} "
-            f"times {eval_every} steps.",
-            stacklevel=4,
-        )
+            checkpoint.end(stops)
+        if not divergence.has_come:  # which has told so itself
+            warn(
+                f"Meta-training was ended by an interrupt or a callback after {n_done} of "
+                f"{n_epochs} times {eval_every} steps."
+            )
     if validation and keep == "best" and checkpoint.best is None:
-        warnings.warn(
+        warn(
             "No validation loss was finite, so the last weights are kept: look for values in the "
             "validation data that are far too large, or lower learning_rate.",
-            stacklevel=4,
         )
     if keep == "best" and checkpoint.best_is_start:
-        warnings.warn(
+        warn(
             f"No validation loss was lower than {checkpoint.best_loss:.4f}, that of the weights "
             "training began with, which are kept: give more tables, lower learning_rate, or use "
             "them as they are.",
-            stacklevel=4,
         )
     kept = checkpoint.best if keep == "best" else None
     learner.load_state_dict(kept or average.learner.state_dict())

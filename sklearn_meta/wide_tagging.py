@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils import gen_batches
+from torch.nn.utils.rnn import pad_sequence
 
 from .heads.crf import LinearChainCRF
 from .linear_crf import learn
@@ -322,3 +324,20 @@ def _check_places(shared, _):
         raise ValueError(
             "The weights of the shared linear CRF are of features or labels beyond it."
         )
+
+
+def decoded(crf, scores):
+    """The best tags of each sentence by its words' scores (T, C), a list of int arrays."""
+    scores = list(scores)
+    order = sorted(range(len(scores)), key=lambda i: len(scores[i]))
+    told = {}
+    for batch in gen_batches(len(order), 256):
+        of_batch = [scores[i] for i in order[batch]]
+        lengths = torch.tensor([len(row) for row in of_batch])
+        mask = torch.arange(max(lengths.max(), 1)) < lengths[:, None]
+        padded = pad_sequence(of_batch, batch_first=True)
+        if not padded.shape[1]:  # of no words at all
+            padded = padded.new_zeros(len(lengths), 1, crf.n_tags)
+        tags = crf.decode(padded, mask).numpy()
+        told.update((i, row[row >= 0]) for i, row in zip(order[batch], tags))
+    return [told[i] for i in range(len(scores))]

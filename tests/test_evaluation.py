@@ -230,7 +230,7 @@ def test_datasets_that_cannot_be_evaluated_are_failures_with_names(tmp_path, n_j
 
 def test_labels_that_no_array_of_numbers_holds_are_a_failure():
     y = IRIS[1].astype(object) + 10**25
-    with pytest.warns(UserWarning, match="huge: OverflowError"):
+    with pytest.warns(UserWarning, match="huge: ValueError: A label is an integer beyond 64 bits"):
         found = evaluate(NEAREST, {"huge": (IRIS[0], y), "iris": IRIS}, **QUICK)
     assert {record["dataset"] for record in found.records} == {"iris"}
 
@@ -307,6 +307,16 @@ def test_minus_one_and_fractions_are_classes_where_the_metadata_say_so(labels):
     settings = {"n_shots": 3, "n_unlabelled": 5, "n_episodes": 3}
     found = evaluate(estimators, {"iris": (X, np.array(labels)[y], told)}, **settings)
     assert found.records == evaluate(estimators, {"iris": (X, y)}, **settings).records
+
+
+def test_text_of_a_number_is_a_class_unless_it_is_the_mark():
+    X, y = load_iris(return_X_y=True)
+    settings = {"n_shots": 3, "n_unlabelled": 5, "n_episodes": 3}
+    told, others = (
+        evaluate({"1-NN": peers()["1-NN"]}, {"iris": (X, np.array(names)[y])}, **settings)
+        for names in (["-1.0", "a", "b"], ["0", "a", "b"])
+    )
+    assert told.records == others.records
 
 
 def test_rows_that_are_left_out_are_told_where_a_class_is_missing():

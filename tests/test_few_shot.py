@@ -567,6 +567,15 @@ def test_rows_may_be_views_and_read_only():
     assert_allclose(few.predict_proba(pixels)[::-1], expected, atol=1e-6)
 
 
+def test_a_fit_on_no_device_leaves_nothing_of_the_one_before():
+    X, y = np.random.default_rng(0).normal(size=(10, 3)), np.arange(10) % 2
+    fitted = FewShotTransformerClassifier().fit(X, y).set_params(device="fpga")
+    with pytest.raises(ValueError, match="device='fpga' cannot be used"):
+        fitted.fit(X, y)
+    with pytest.raises(NotFittedError):
+        fitted.set_params(device="cpu").predict(X)
+
+
 def test_images_are_meta_trained_on_what_renders_them():
     images = np.zeros((6, 28, 28, 3), dtype=np.uint8)
     source = ImageClasses(images, [0, 0, 1, 1, 2, 2], ["a", "b", "c"])

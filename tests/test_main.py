@@ -326,6 +326,19 @@ def test_a_recipe_that_is_wrong(tmp_path, capsys, text, code, message):
     assert message in capsys.readouterr().err
 
 
+def test_outliers_have_no_shots(capsys):
+    with pytest.raises(SystemExit):
+        call(
+            "meta-fit",
+            "tables",
+            "--output",
+            "no.safetensors",
+            "--n-shots=3",
+            "--estimator=AmortizedOutlierDetector",
+        )
+    assert "AmortizedOutlierDetector has no --n-shots" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "setting, message",
     [

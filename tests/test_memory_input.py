@@ -265,6 +265,8 @@ def test_pixels_are_no_bytes_in_meta_training_either(kind):
     for datasets in (*pairs, *((mixture, None) for mixture in mixed)):
         with pytest.raises(ValueError, match="reads pixels in .* vectors, such as Pictures"):
             network.meta_fit(datasets[0], validation_datasets=datasets[1], **settings)
+    with pytest.raises(ValueError, match="reads pixels in .* 0.0039"):  # divided by 255 twice
+        network.meta_fit([(PIXELS / 255, np.arange(10) % 5.0)], **settings)
     assert network.meta_fit(good, **settings).history_
     assert network.meta_fit(Mixture([good, bad], [1, 0]), **settings).history_  # which none reads
 

@@ -287,6 +287,12 @@ def test_groups_are_ignored_with_a_warning(splitter):
         next(splitter.split(np.zeros((7, 1)), [0, 1] * 3 + [mark], groups=[0, 0, 1, 1, 2, 2, 3]))
 
 
+def test_labels_beyond_64_bits_are_refused():
+    y = np.array([2**70, 1, 2**70, 1], dtype=object)
+    with pytest.raises(ValueError, match="an integer beyond 64 bits: give labels as str"):
+        next(SemiSupervisedSplit(2).split(np.zeros((4, 1)), y))
+
+
 def test_minus_one_day_is_a_class_as_others_are():
     y = np.resize(np.array([-1, 2], "m8[D]"), 8)
     for _, test in SemiSupervisedSplit(2).split(y, y):

@@ -75,6 +75,11 @@ def test_select_takes_alphabets_or_a_mask(source):
     assert source.select([False, True, True, False]).characters.tolist() == ["a", "beta"]
 
 
+def test_alphabets_may_be_called_by_numbers(source):
+    numbered = Omniglot(source.images, [1, 2, 1, 3], source.characters)
+    assert numbered.select([1]).characters.tolist() == source.characters[[0, 2]].tolist()
+
+
 @pytest.mark.parametrize(
     ("which", "message"),
     [("Gothic", "No alphabet Gothic.*Greek, Latin, Tifinagh"), ([True], "4"), ([False] * 4, "4")],

@@ -216,6 +216,27 @@ def test_skorchs_checkpoints_are_taken(tmp_path):
     assert_same(train(tmp_path, callbacks=ends), expected)  # again, with no step to do
 
 
+class EndsWithOthers(Callback):
+    """Ends the run after two epochs, and puts other weights and another history in place."""
+
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == 2:
+            raise KeyboardInterrupt
+
+    def on_train_end(self, net, **kwargs):
+        net.history = net.history[:1]
+        for weights in net.module_.parameters():
+            weights.data.zero_()
+
+
+@pytest.mark.parametrize("name", ["best", "best average"])
+def test_a_run_that_a_callback_has_ended_goes_on_from_its_last_epoch(tmp_path, name):
+    """As skorch's EarlyStopping(load_best=True) ends it."""
+    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
+        train(tmp_path, **SETTINGS[name], callbacks=[EndsWithOthers()])
+    assert_same(train(tmp_path, **SETTINGS[name]), uninterrupted(name))
+
+
 ENDLESS = """
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.tasks import TablePrior

@@ -11,8 +11,11 @@ from sklearn_meta.tasks import (
     ClassSequences,
     Curriculum,
     Dataset,
+    EpisodeSampler,
     GaussianProcessPrior,
+    MixtureSampler,
     ProjectedColumns,
+    RegressionSampler,
     TableEpisodes,
     TablePrior,
     Tables,
@@ -306,6 +309,34 @@ def test_a_gaussian_process_has_its_moments():
     y = np.array([prior.draw(rng).y for _ in range(800)])
     np.testing.assert_allclose(y.std(), np.sqrt(9 + 0.25), rtol=0.05)
     np.testing.assert_allclose(y.mean(), 0, atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: GaussianProcessPrior(noise=-1.0), "noise must be a number of 0 or more"),
+        (lambda: GaussianProcessPrior(bounds=(3, -3)), "bounds must be two numbers"),
+        (lambda: ProjectedColumns(column_subset=7), "column_subset must be a number from 0 to 1"),
+        (lambda: ProjectedColumns(0), "width must be an integer of 1 or more"),
+        (lambda: ClassSequences(None, None, n_instances=0), "n_instances must be a whole number"),
+        (
+            lambda: Curriculum(ClassSequences(None, None), most=1),
+            "most must be an integer of 2 or more",
+        ),
+        (
+            lambda: Curriculum(ClassSequences(None, None), n_first=-5),
+            "n_first must be an integer of 0 or more",
+        ),
+        (lambda: EpisodeSampler(max_rows=0), "max_rows must be an integer of 1 or more"),
+        (lambda: RegressionSampler(max_cells="x"), "max_cells must be an integer of 1 or more"),
+        (lambda: MixtureSampler(("foo",)), "covariance_types must be some of"),
+        (lambda: MixtureSampler(()), "covariance_types must be some of"),
+        (lambda: MixtureSampler(max_components=0), "max_components must be an integer of 1"),
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()
 
 
 def test_padding_is_at_the_end_and_without_a_label():

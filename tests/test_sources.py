@@ -11,6 +11,11 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_array
 from sklearn.datasets import load_wine
 
+from sklearn_meta import (
+    AmortizedOutlierDetector,
+    FewShotTransformerClassifier,
+    MetaSemiSupervisedClassifier,
+)
 from sklearn_meta.fingerprint import described
 from sklearn_meta.tasks import (
     CircleSpiral,
@@ -60,6 +65,38 @@ def test_what_a_source_draws_has_targets():
     source = suited(Gaps(), RegressionSampler(5))
     with pytest.raises(ValueError, match="draw of Gaps returned a target that is not finite"):
         source.draw(np.random.default_rng(0))
+
+
+class SomeRows:
+    """A few rows of a large table, so that classes may be missing among them."""
+
+    def __init__(self, n):
+        self.n, (self.X, self.y) = n, load_wine(return_X_y=True)
+
+    def draw(self, rng):
+        rows = rng.permutation(len(self.y))[: self.n]
+        return Dataset("wine", self.X[rows].astype(np.float32), self.y[rows])
+
+
+class OneClass(SomeRows):
+    def __init__(self):
+        super().__init__(178)
+        self.y = np.zeros_like(self.y)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: AmortizedOutlierDetector("deep_sets"),
+        lambda: FewShotTransformerClassifier("transformer"),
+        lambda: MetaSemiSupervisedClassifier("deep_sets"),
+    ],
+)
+def test_where_a_class_is_missing_another_table_is_drawn(make):
+    settings = {"max_steps": 12, "batch_size": 4, "verbose": False}
+    assert make().set_params(random_state=0).meta_fit(SomeRows(6), **settings).history_
+    with pytest.raises(ValueError, match="has rows of 1 of [123] classes"):
+        make().meta_fit(OneClass(), **settings)
 
 
 def test_another_is_drawn_in_place_of_what_makes_no_task():

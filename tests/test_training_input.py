@@ -23,8 +23,10 @@ from skorch.history import History
 
 from sklearn_meta import (
     AmortizedGMM,
+    AmortizedOutlierDetector,
     FewShotTransformerClassifier,
     MANNClassifier,
+    MANNRegressor,
     MetaGPRegressor,
     MetaLSTMClassifier,
     MetaSemiSupervisedClassifier,
@@ -271,8 +273,9 @@ def test_a_run_does_not_take_the_place_of_what_was_learned_since(tmp_path):
         estimator.meta_fit({"iris": IRIS}, checkpoint_dir=tmp_path, **settings)
 
 
-@pytest.mark.filterwarnings("ignore:Meta-training was ended")
 def test_training_that_diverges_late_keeps_the_best_weights():
+    """And tells of it once: nobody has interrupted it."""
+
     class Spoil(Callback):
         def on_epoch_begin(self, net, **kwargs):
             if len(net.history) == 3:
@@ -280,13 +283,14 @@ def test_training_that_diverges_late_keeps_the_best_weights():
                     next(net.module_.parameters()).fill_(torch.nan)
 
     estimator = small()
-    with pytest.warns(UserWarning, match="diverged.*lowest validation loss are kept"):
+    with pytest.warns(UserWarning, match="diverged.*lowest validation loss are kept") as told:
         estimator.meta_fit(
             {"iris": IRIS},
             validation_datasets={"iris": IRIS},
             **{"max_steps": 6, "eval_every": 1, "batch_size": 1, "verbose": False},
             callbacks=[Spoil()],
         )
+    assert len(told) == 1
     assert all(parameter.isfinite().all() for parameter in estimator.learner_.parameters())
     assert np.isfinite(estimator.history_[:, "valid_accuracy"]).all()
 
@@ -409,6 +413,15 @@ def test_weights_of_another_run_are_no_callback(load):
         small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[("begin", load)])
 
 
+def test_the_best_weights_by_the_training_loss_are_no_callback():
+    """A checkpoint would not know them: the same call again would end with others."""
+    best = EarlyStopping(monitor="train_loss", load_best=True)
+    with pytest.raises(ValueError, match="EarlyStopping must have load_best=False where nothing"):
+        small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[best])
+    once = {"validation_datasets": {"iris": IRIS}, "max_steps": 1, "verbose": False}
+    assert len(small().meta_fit({"iris": IRIS}, callbacks=[best], **once).history_) == 1
+
+
 def test_a_score_that_keeps_targets_of_batches_says_what_to_do():
     def score(net, X, y):
         return 1.0
@@ -484,3 +497,58 @@ def test_tables_without_a_numeric_column_are_left_out_of_regression(mixed):
         regressor.meta_fit({"iris": tables["iris"]}, validation_datasets=source, **SETTINGS)
     with pytest.raises(ValueError, match="None of the datasets can be used. Dataset 'votes'"):
         regressor.meta_fit({"votes": CATEGORIES}, **SETTINGS)
+
+
+class Unread(dict):
+    """Datasets that nobody has read."""
+
+    def __getitem__(self, name):
+        raise AssertionError("a table was read")
+
+    items = values = __getitem__
+
+
+ESTIMATORS = [
+    AmortizedGMM,
+    AmortizedOutlierDetector,
+    FewShotTransformerClassifier,
+    MANNClassifier,
+    MANNRegressor,
+    MetaGPRegressor,
+    MetaSemiSupervisedClassifier,
+]
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"max_steps": 0}, "max_steps == 0"),
+        ({"learning_rate": -1}, "learning_rate == -1"),
+        ({"optimizer": "sgd"}, "optimizer must be one of"),
+        ({"callbacks": 3}, "callbacks must be a list"),
+        ({"callbacks": [EarlyStopping()]}, "nothing is validated"),
+        ({"maximum": 3}, "unexpected keyword argument 'maximum'"),
+        ({"n_unlabelled": 0}, "n_unlabelled"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_table_is_read(kind, setting, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        kind().meta_fit(Unread(a=None), **setting)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_a_device_that_is_not_there_is_refused_before_any_table_is_read(kind):
+    with pytest.raises(ValueError, match="device='fpga' cannot be used"):
+        kind(device="fpga").meta_fit(Unread(a=None))
+    with pytest.raises(AssertionError, match="a table was read"):
+        kind().meta_fit(Unread(a=None))
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [({"max_steps": 0}, "max_steps == 0"), ({"eval_every": 0}, "eval_every == 0")],
+)
+def test_settings_are_refused_before_any_text_is_read(setting, said):
+    with pytest.raises(ValueError, match=said):
+        MetaLSTMClassifier().meta_fit(Unread(a=None), **setting)

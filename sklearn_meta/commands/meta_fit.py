@@ -6,7 +6,6 @@ interrupted, the same command with a --checkpoint-dir goes on where it was.
 
 import json
 import math
-import os
 import signal
 import sys
 import threading
@@ -101,8 +100,7 @@ def add_arguments(parser):
     about = "defaults are those of MetaSemiSupervisedClassifier; other estimators have their own"
     training = parser.add_argument_group("training", about).add_argument
     for name, (kind, default, text) in SETTINGS.items():
-        shown = ",".join(map(str, default)) if isinstance(default, tuple) else default
-        text += "" if default is None else f" [{shown}]"
+        text += "" if default is None else f" [{default}]"
         training(f"--{name.replace('_', '-')}", type=kind, metavar="X", help=text)
     add_collection_arguments(parser)
 
@@ -209,17 +207,14 @@ def run(args):
 
 
 def _check(estimator, settings):
-    """Refuse what ``meta_fit`` would refuse after all tables are loaded; a ValueError says so."""
+    """Refuse before all tables are loaded what ``meta_fit`` refuses; a ValueError says so."""
     from ..devices import usable_device
-    from ..optimizers import check_optimizer
-    from ..settings import NUMBERS, check_setting
+    from ..settings import check_settings
     from ..tasks.episodes import counts_of
 
     estimator._validate_params()
     usable_device(estimator.device)
-    check_optimizer(settings.get("optimizer", "adamw"))
-    for name in settings.keys() & NUMBERS:
-        check_setting(name, settings[name])
+    check_settings(settings)
     for name in settings.keys() & {"n_shots", "n_unlabelled"}:
         counts_of(settings[name], name)
 
@@ -234,6 +229,8 @@ def _defaults(kind):
     known = signature(MetaEstimator.meta_fit).parameters if passed_on else {}
     if issubclass(kind, RowEstimator):  # which draw other tasks
         known = {k: v for k, v in known.items() if k not in ("n_shots", "n_unlabelled")}
+    if kind._task == "outlier_detection":  # whose rows have no labels
+        known = {k: v for k, v in known.items() if k != "n_shots"}
     return {name: p.default for name, p in (*known.items(), *own.items()) if name in SETTINGS}
 
 
@@ -274,11 +271,7 @@ def _validation(args, history):
 def _interruptible(args):
     """Let Ctrl-C end the command: skorch takes KeyboardInterrupt for the end of training."""
 
-    own = os.getpid()
-
     def end(signum, frame):
-        if os.getpid() != own:  # a process that prepares tasks
-            raise SystemExit(130)
         folder = args.checkpoint_dir
         saved = folder is not None and checkpoint_file(folder).is_file()
         again = "run the same command again to go on" if saved else "nothing is saved yet"

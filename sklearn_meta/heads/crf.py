@@ -6,6 +6,8 @@ Shape legend: B sentences, T words (of the longest, at least one), C tags.
 import torch
 from torch import nn
 
+from ..sizes import check_integers
+
 
 class LinearChainCRF(nn.Module):
     """Tags of a sentence, of which each depends on the one before it.
@@ -42,8 +44,7 @@ class LinearChainCRF(nn.Module):
 
     def __init__(self, n_tags):
         super().__init__()
-        if n_tags < 1:
-            raise ValueError(f"n_tags must be at least 1, got {n_tags}")
+        check_integers(n_tags=n_tags)
         self.n_tags = n_tags
         self.transitions = nn.Parameter(torch.zeros(n_tags, n_tags))
         self.start = nn.Parameter(torch.zeros(n_tags))

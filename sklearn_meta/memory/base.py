@@ -71,6 +71,7 @@ class OnlineEstimator(RowEstimator):
 
     _architectures = ARCHITECTURES
     _learner_class = MemoryLearner
+    _draws_none_of = "sequences, which have no {}: see the parameters of its meta_fit."
     _parameter_constraints = {
         **RowEstimator._parameter_constraints,
         "shuffle": ["boolean"],
@@ -121,7 +122,7 @@ class OnlineEstimator(RowEstimator):
         self._rotations = None  # vectors are read as they are
         if learner.inputs == "tables":
             self._rotations = np.stack(
-                [projection(n_columns, learner.n_inputs, self._seed(0, e)) for e in range(n)]
+                [projection(n_columns, learner.n_inputs, self._generator(0, e)) for e in range(n)]
             )
         reading = self._unread()
         if self.memory == "persistent":
@@ -173,7 +174,7 @@ class OnlineEstimator(RowEstimator):
         n, window = self._settings.n_members, self._settings.window_size
         if not self.shuffle:
             return np.tile(np.arange(n_rows), (n, 1))
-        return np.stack([self._seed(1, e).permutation(n_rows)[:window] for e in range(n)])
+        return np.stack([self._generator(1, e).permutation(n_rows)[:window] for e in range(n)])
 
     def _torch_dtype(self):
         return getattr(torch, self._settings.dtype)
@@ -284,12 +285,6 @@ class OnlineEstimator(RowEstimator):
         return labels.to(self._device(), dtype)
 
     def _meta_train(self, *args, **settings):
-        unknown = {"n_shots", "n_unlabelled"} & settings.keys()
-        if unknown:
-            raise ValueError(
-                f"{type(self).__name__} is meta-trained on sequences, which have no "
-                f"{' and '.join(sorted(unknown))}: see the parameters of its meta_fit."
-            )
         super()._meta_train(*args, **settings)
         self._forget()  # the state of a network is nothing to another
         return self

@@ -6,12 +6,13 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..cells import check_classes
 from ..heads import HEADS
 from ..learner import as_text
-from ..table_validation import check_classes
 from ..tasks import ClassSequences, Curriculum, ProjectedColumns, Vectors, draw_words
+from ..tasks.episodes import counts_of
 from .base import OnlineEstimator
-from .labels import check_one_kind, declared_classes, in_type_of
+from .labels import check_one_kind, declared_classes, in_type_of, more_labels
 
 
 class MANNClassifier(ClassifierMixin, OnlineEstimator):
@@ -158,7 +159,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         NotFittedError, OSError
             If ``backbone`` names an architecture without weights, or they cannot be fetched.
         """
-        X, y = self._rows(X, y, reset=True)
+        X, y = self._rows_and_labels(X, y, reset=True)
         slots, labels = self._with_labels(y, {}, ())
         self._begin(X.shape[1])
         orders = self._orders(len(y))
@@ -228,9 +229,16 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         -------
         ndarray of shape (n_rows, n_classes)
             Columns in the order of ``classes_``.
+
+        Raises
+        ------
+        NotFittedError
+            If there was no ``fit`` or ``partial_fit``.
+        ValueError, TypeError
+            If X has other columns than there, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
-        outputs = self._ask(self._rows(X, reset=False)[0])
+        outputs = self._ask(self._rows(X))
         return self._probabilities(outputs, np.full(outputs.shape[1], len(self._slots)))
 
     def predict(self, X):
@@ -243,6 +251,11 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Returns
         -------
         ndarray of shape (n_rows,)
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict_proba``.
         """
         most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
         return self.classes_[most_probable]
@@ -307,19 +320,16 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come
-        source, validation_source = self._sources(learner, vectors, datasets, validation_datasets)
+        read = self._reader(learner, vectors)
         own = ProjectedColumns if learner.inputs == "tables" else Vectors
         vectors = vectors or own(learner.n_inputs)
-        sampler = ClassSequences(
-            learner.head,
-            vectors,
-            n_classes=n_classes,
-            n_instances=n_shots,
-        )
+        shots = counts_of(n_shots, "n_shots")
+        sampler = ClassSequences(learner.head, vectors, n_classes=n_classes, n_instances=shots)
         return self._meta_train(
-            source,
+            datasets,
             sampler if curriculum is None else Curriculum(sampler, curriculum),
-            validation_source,
+            validation_datasets,
+            read=read,
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -331,7 +341,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     def _go_on(self, X, y, classes):
         """Present rows in their order: answers (E, n_rows, O), and the slots of their labels."""
         reset = not self.__sklearn_is_fitted__()
-        X, y = self._rows(X, y, reset=reset)
+        X, y = self._rows_and_labels(X, y, reset=reset)
         known = {} if reset else self._slots
         declared = [] if reset else [self.classes_]
         if not reset:
@@ -359,21 +369,10 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         for label in labels[first.argsort()].tolist():
             slots.setdefault(label, len(slots))
         classes = np.unique(np.concatenate([part for part in (*declared, y) if len(part)]))
-        n_words = self.learner_.head.n_words
-        if len(classes) > n_words:
-            strings, more = HEADS[self._task]["string"]().n_words, ""
-            if n_words < strings and self.learner_.inputs == "tables":
-                # Other weights keep the labels that they were trained with.
-                weights = "" if self.backbone == "default" else " with backbone='default'"
-                more = f": use label_encoding='string'{weights}, which has {strings}"
-            elif n_words < strings:
-                more = (
-                    f": strings have {strings}; take 'omniglot_mann_string' for drawings, or "
-                    "meta_fit a MemoryLearner(head='string')"
-                )
+        if len(classes) > self.learner_.head.n_words:
             raise ValueError(
                 f"There are {len(classes)} classes, and backbone={as_text(self.backbone)} has "
-                f"labels for {n_words}{more}."
+                f"labels for {self.learner_.head.n_words}{more_labels(self)}."
             )
         of_rows = np.array([slots[label] for label in labels.tolist()])[codes]
         return of_rows, {"_slots": slots, "classes_": classes}
@@ -382,7 +381,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         """Words of the classes in slots (E, ...), another binding for each member: (E, ..., L)."""
         head = self.learner_.head
         n = int(slots.max()) + 1
-        words = [draw_words(head, n, self._seed(2, e))[of] for e, of in enumerate(slots)]
+        words = [draw_words(head, n, self._generator(2, e))[of] for e, of in enumerate(slots)]
         return torch.from_numpy(np.stack(words))
 
     @torch.inference_mode()

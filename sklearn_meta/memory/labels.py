@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils import column_or_1d
 
 from ..cells import whole_labels
+from ..heads import HEADS
 from ..table_validation import check_labels
 
 
@@ -54,3 +55,19 @@ def check_one_kind(*parts):
 
 def _are_exact_floats(whole):
     return max(-int(whole.min()), int(whole.max())) <= 2**53
+
+
+def more_labels(estimator):
+    """In words, what has labels for more classes than the network in use; nothing may have."""
+    learner = estimator.learner_
+    strings = HEADS[learner.task]["string"]().n_words
+    if learner.head.n_words >= strings:
+        return ""
+    if learner.inputs != "tables":
+        return (
+            f": strings have {strings}; take 'omniglot_mann_string' for drawings, or meta_fit a "
+            "MemoryLearner(head='string')"
+        )
+    # Other weights keep the labels that they were trained with.
+    weights = "" if estimator.backbone == "default" else " with backbone='default'"
+    return f": use label_encoding='string'{weights}, which has {strings}"

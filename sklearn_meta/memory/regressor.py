@@ -113,7 +113,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         OSError
             If weights of the hub cannot be fetched.
         """
-        X, y = self._rows(X, y, reset=True)
+        X, y = self._rows_and_labels(X, y, reset=True)
         self._begin(X.shape[1])
         orders = self._orders(len(y))
         self._present(X[orders], y[orders][..., None], n_samples_seen_=len(y))
@@ -189,7 +189,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
-        outputs = self._ask(self._rows(X, reset=False)[0])
+        outputs = self._ask(self._rows(X))
         units = Moments(*(part[: len(outputs), None] for part in self._reading.targets))
         mean, std = _together(self._in_units(outputs, units))
         return (mean, std) if return_std else mean
@@ -247,11 +247,11 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             n_rows=n_rows,
             standardised=tables,
         )
-        source, validation_source = self._sources(learner, None, datasets, validation_datasets)
         return self._meta_train(
-            source,
+            datasets,
             sampler,
-            validation_source,
+            validation_datasets,
+            read=self._reader(learner, None),
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -261,7 +261,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
 
     def _go_on(self, X, y):
         reset = not self.__sklearn_is_fitted__()
-        X, y = self._rows(X, y, reset=reset)
+        X, y = self._rows_and_labels(X, y, reset=reset)
         if reset:
             self._begin(X.shape[1])
         n = self._settings.n_members

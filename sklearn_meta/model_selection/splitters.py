@@ -1,6 +1,5 @@
 """Splitters that keep rows without a label in every train set, and out of every test set."""
 
-import warnings
 from numbers import Integral
 
 import numpy as np
@@ -8,9 +7,9 @@ from sklearn.model_selection import BaseCrossValidator, KFold, StratifiedKFold
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
-from sklearn.utils.multiclass import check_classification_targets
 
-from ..cells import is_missing_value, text_as_objects, whole_labels
+from ..cells import check_classes, is_missing_value, text_as_objects, whole_labels
+from ..user_warnings import warn
 
 
 def encode_labels(y, unlabelled=-1):
@@ -29,8 +28,11 @@ def encode_labels(y, unlabelled=-1):
         raise ValueError(f"y has no labelled row: every one of its {len(y)} values is {unlabelled}")
     labels = y[labelled]
     if labels.dtype == object and all(isinstance(label, Integral) for label in labels):
-        labels = labels.astype(int)  # scikit-learn takes objects for classes only if strings
-    check_classification_targets(labels)
+        try:
+            labels = labels.astype(int)  # scikit-learn takes objects for classes only if strings
+        except OverflowError as error:
+            raise ValueError("A label is an integer beyond 64 bits: give labels as str.") from error
+    check_classes(labels)
     encoder = LabelEncoder()
     codes = np.full(len(y), -1)
     codes[labelled] = encoder.fit_transform(labels)
@@ -203,10 +205,9 @@ class SemiSupervisedKFold(KFold):
         if without.all():
             raise ValueError(f"y has no row with a target: every one of its {len(y)} rows is NaN")
         if _may_be_classes(y):
-            warnings.warn(
+            warn(
                 "Every row has a target, and -1 is one of them: mark rows without a target by NaN, "
                 "and split classes, of which -1 is none, by SemiSupervisedSplit.",
-                stacklevel=2,
             )
         labelled = np.flatnonzero(~without)
         groups = None if groups is None else labelled  # which are told of as ignored
@@ -307,7 +308,7 @@ class FewShotSplit(BaseCrossValidator):
         self._check()
         if groups is not None:  # as scikit-learn's have it
             name = type(self).__name__
-            warnings.warn(f"The groups parameter is ignored by {name}", UserWarning, stacklevel=2)
+            warn(f"The groups parameter is ignored by {name}")
         check_consistent_length(X, y)
         classes, codes = encode_labels(y)
         n_test = 1 if self.n_unlabelled is None else self.n_unlabelled

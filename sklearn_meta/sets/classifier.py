@@ -4,10 +4,9 @@ import numpy as np
 import torch
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
-from ..cells import whole_labels
+from ..cells import check_classes, whole_labels
 from ..table_validation import check_labels
 from .base import SetEstimator
 
@@ -126,7 +125,7 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         if y is not None:
             check_labels(y)
         sets, y = self._validate(X, whole_labels(y))
-        check_classification_targets(y)
+        check_classes(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(

@@ -1,7 +1,6 @@
 """Training a network on sets: the network, its losses, padded batches, and skorch's loop."""
 
 import math
-import warnings
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import LambdaLR
 
 from ..optimizers import import_compiler, rate_at
+from ..user_warnings import warn
 
 #: Sets of so few elements cost little more if they are padded to so many.
 FEW_ELEMENTS = 64
@@ -218,9 +218,7 @@ def train(
     if not losses:
         raise KeyboardInterrupt("Training was ended before its first epoch was complete.")
     if len(losses) < max_epochs and not (validation_data and stop.misses_ == patience):
-        warnings.warn(
-            f"Training was interrupted after {len(losses)} of {max_epochs} epochs.", stacklevel=4
-        )
+        warn(f"Training was interrupted after {len(losses)} of {max_epochs} epochs.")
     # No epoch tells what the very last step made of the weights.
     losses.append(float(net.validation_step(next(iter(net.get_iterator(data))))["loss"]))
     if diverged := [loss for loss in losses if not np.isfinite(loss)]:

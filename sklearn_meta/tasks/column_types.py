@@ -44,7 +44,7 @@ def _seconds(column):
 
     None if there is anything else.
     """
-    # Which of most columns the first cell tells.
+    # Of most columns the first cell says no, and `all` stops there.
     if not all(_is_time(value) or is_missing_value(value) for value in column):
         return None
     if not any(map(_is_time, column)):

@@ -136,7 +136,7 @@ def encode(rng, X, levels, missing):
     """Bin and one-hot encode the categorical columns; put NaN where cells are missing."""
     n_rows = len(X)
     if missing is None:
-        missing = np.zeros((n_rows, 1), bool)[:, [0] * len(levels)]
+        missing = np.zeros((n_rows, len(levels)), bool)
     blocks = []
     for j, n_levels in enumerate(levels):
         if n_levels == 1:

@@ -44,6 +44,18 @@ def up_to(n, share, rng):
     return int(rng.integers(2, n + 1)) if n > 2 and rng.random() < share else n
 
 
+def check_codes(dataset):
+    """Refuse a table of one class, or whose codes leave one out; a ValueError says so."""
+    if dataset.y.dtype.kind == "f":
+        return
+    counts = np.bincount(dataset.y.astype(np.int64, copy=False))
+    if len(counts) < 2 or not counts.all():
+        raise ValueError(
+            f"Dataset {dataset.name!r} has rows of {np.count_nonzero(counts)} of {len(counts)} "
+            "classes: number two or more from 0 on, and none that has no row."
+        )
+
+
 class RowSampler:
     """What samplers of few-shot tasks share: how many rows and columns, which gaps and context.
 
@@ -63,6 +75,7 @@ class RowSampler:
         flip,
     ):
         check_shares(inductive=inductive, column_subset=column_subset, missing=missing)
+        check_integers(max_cells=max_cells)
         self.n_shots = n_shots
         self.n_unlabelled = range_of(n_unlabelled, "n_unlabelled")
         self.max_rows = max_rows
@@ -221,22 +234,13 @@ class EpisodeSampler(RowSampler):
             flip=flip,
         )
         check_integers(2, max_classes=max_classes)
+        check_integers(max_rows=max_rows)
         check_shares(imbalanced=imbalanced, class_subset=class_subset)
         self.max_classes = max_classes
         self.imbalanced = imbalanced
         self.class_subset = class_subset
 
-    @staticmethod
-    def check_dataset(dataset):
-        """Refuse a table of one class, or whose codes leave one out; a ValueError says so."""
-        if dataset.y.dtype.kind == "f":
-            return
-        codes = np.unique(dataset.y)
-        if len(codes) < 2 or len(codes) <= codes[-1]:
-            raise ValueError(
-                f"Dataset {dataset.name!r} has rows of {len(codes)} of {codes[-1] + 1} classes: "
-                "number two or more from 0 on, and none that has no row."
-            )
+    check_dataset = staticmethod(check_codes)
 
     def draw(self, dataset, rng):
         """One task from one dataset.

@@ -7,7 +7,7 @@ import torch
 
 from ..sizes import check_integers, check_shares
 from .batch import IGNORE
-from .episodes import counts_of, cut_into_classes, up_to
+from .episodes import check_codes, counts_of, cut_into_classes, up_to
 from .running import FAR, Moments, last, moments_as_they_are, projection, standardise
 
 
@@ -77,6 +77,8 @@ class NWayKShot:
 
     #: What ``strata`` counts, as the history names it.
     stratum = "ways"
+
+    check_dataset = staticmethod(check_codes)
 
     def __init__(self, vectors, *, n_ways=5, n_shots=1, n_queries=5, fewer_classes=0.0):
         check_integers(n_ways=n_ways, n_shots=n_shots)

@@ -1,5 +1,6 @@
 """Functions drawn from a Gaussian process with known hyperparameters (paper 002, section 4.3)."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,11 @@ class GaussianProcessPrior:
     def __post_init__(self):
         check_integers(n_columns=self.n_columns, n_rows=self.n_rows)
         check_positive(length_scale=self.length_scale, amplitude=self.amplitude)
+        if not 0 <= self.noise < math.inf:
+            raise ValueError(f"noise must be a number of 0 or more, got {self.noise!r}.")
+        low, high = self.bounds
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(f"bounds must be two numbers, the lower first, got {self.bounds!r}.")
 
     @property
     def kernel(self):

@@ -179,6 +179,12 @@ class MixtureSampler:
         max_columns=64,
     ):
         check_shares(other_k=other_k)
+        check_integers(max_components=max_components, max_columns=max_columns)
+        if not covariance_types or set(covariance_types) - set(COVARIANCE_TYPES):
+            raise ValueError(
+                f"covariance_types must be some of {list(COVARIANCE_TYPES)}, got "
+                f"{covariance_types!r}."
+            )
         self.covariance_types = tuple(covariance_types)
         self.other_k = other_k
         self.max_components = max_components

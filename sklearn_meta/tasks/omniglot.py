@@ -110,7 +110,7 @@ class Omniglot:
             if unknown := set(map(str, which)) - set(self.alphabets):
                 known = ", ".join(np.unique(self.alphabets))
                 raise ValueError(f"No alphabet {', '.join(sorted(unknown))} here: take {known}.")
-            which = np.isin(self.alphabets, which)
+            which = np.isin(self.alphabets, which.astype(str))
         if which.shape != (len(self),) or not which.any():
             raise ValueError(f"A mask must select one or more of the {len(self)} characters.")
         return Omniglot(self.images[which], self.alphabets[which], self.characters[which])

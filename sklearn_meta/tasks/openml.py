@@ -7,7 +7,6 @@ import shutil
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from urllib.parse import quote, urlsplit
 from tqdm.auto import tqdm
 
 from ..folders import check_writable, expanded
+from ..user_warnings import warn
 from . import openml_client
 from .dataset import RawTable
 
@@ -249,7 +249,7 @@ class OpenMLCollection(Mapping):
         except OSError as error:
             if not cached:
                 raise
-            warnings.warn(f"The cached list of tasks is used. {error}", stacklevel=4)
+            warn(f"The cached list of tasks is used. {error}")
             return cached["tasks"]
         except ValueError as error:
             raise ValueError(
@@ -258,7 +258,7 @@ class OpenMLCollection(Mapping):
 
     def _skip(self, name, error):
         self.skipped_[name] = str(error)
-        warnings.warn(f"Skipped: {error}", stacklevel=4)
+        warn(f"Skipped: {error}")
 
     def _bar(self, items, title, **options):
         return tqdm(items, desc=title, disable=not self.progress or sys.stderr is None, **options)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..sizes import check_shares
 from .dataset import Task
-from .episodes import RowSampler
+from .episodes import RowSampler, check_codes
 
 #: A column of at most so many different values keeps them: others would give an outlier away.
 _FEW_VALUES = 10
@@ -103,13 +103,14 @@ class OutlierSampler(RowSampler):
         self.clean = clean
         self.altered = altered
 
-    @staticmethod
-    def check_dataset(dataset):
-        """Refuse a table of too few rows for one to be the odd one out; a ValueError says so."""
+    def check_dataset(self, dataset):
+        """Refuse a table of too few rows, or classes, for one to be odd; a ValueError says so."""
         if len(dataset.y) < 3:
             raise ValueError(
                 f"Dataset {dataset.name!r} has {len(dataset.y)} rows: at least 3 are needed."
             )
+        if self.altered < 1:  # some are rows of other classes
+            check_codes(dataset)
 
     #: What ``strata`` counts, as the history names it.
     stratum = "rows"

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..sizes import check_integers
 from .dataset import column_as_target
 from .episodes import RowSampler, counts_of
 
@@ -113,6 +114,7 @@ class RegressionSampler(RowSampler):
             missing=missing,
             flip=flip,
         )
+        check_integers(max_rows=max_rows)
 
     def draw(self, dataset, rng):
         """One task from one dataset.

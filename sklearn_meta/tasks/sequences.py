@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ..sizes import check_integers, check_shares
 from .episodes import counts_of, cut_into_classes, range_of, up_to
 from .running import (
     Moments,
@@ -76,10 +77,19 @@ class ProjectedColumns:
     width : int, default=32
     column_subset : float in [0, 1], default=0.3
         Share of sequences drawn from a random subset of the columns.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
     """
 
     width: int = 32
     column_subset: float = 0.3
+
+    def __post_init__(self):
+        check_integers(width=self.width)
+        check_shares(column_subset=self.column_subset)
 
     def __call__(self, X, classes, rng):
         """Vectors (n_rows, width), float32, of rows (n_rows, n_columns)."""
@@ -176,7 +186,7 @@ class ClassSequences(SequenceSampler):
         self.n_classes = range_of(n_classes, "n_classes")
         if self.n_classes[1] < 2:
             raise ValueError(f"n_classes must reach 2, got {n_classes!r}: one class says nothing.")
-        self.n_instances = counts_of(n_instances, "n_shots")  # as meta_fit calls them
+        self.n_instances = counts_of(n_instances, "n_instances")
         self.max_rows = max_rows
         self.few_words = few_words
 
@@ -339,7 +349,8 @@ class Curriculum:
     Raises
     ------
     ValueError
-        If ``every`` is no whole number, or less than 1.
+        If ``every`` is no whole number, or less than 1, ``most`` less than 2, or ``n_first``
+        negative.
     """
 
     def __init__(self, sampler, every=10_000, most=None, n_first=0):
@@ -347,6 +358,9 @@ class Curriculum:
             raise ValueError(
                 f"A curriculum grows after a whole number of sequences, 1 or more, got {every!r}."
             )
+        check_integers(0, n_first=n_first)
+        if most is not None:
+            check_integers(2, most=most)
         self.sampler = sampler
         self.every = every
         self.most = most

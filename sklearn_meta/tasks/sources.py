@@ -3,13 +3,13 @@
 A *source* is anything with ``draw(rng) -> Dataset``: tables, a synthetic prior, or a mixture.
 """
 
-import warnings
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import PurePath
 
 import numpy as np
 
+from ..user_warnings import warn
 from .dataset import Dataset, column_as_target
 from .pairs import as_dataset, one_column
 
@@ -221,9 +221,8 @@ def usable(names, load):
     if reasons and not tables:
         raise ValueError("None of the datasets can be used. " + " ".join(reasons))
     if reasons:
-        warnings.warn(
+        warn(
             f"{len(reasons)} of {len(names)} datasets are left out. " + " ".join(reasons),
-            stacklevel=3,
         )
     return tables
 

@@ -1,7 +1,8 @@
 """Tables of files: parquet, CSV and ARFF, as DataFrames."""
 
 import re
-import warnings
+
+from ..user_warnings import warn
 
 
 def _read_parquet(file):
@@ -40,10 +41,9 @@ def _read_csv(file):
         frame = frame.iloc[:, 1:]
     if frame.shape[1] > 1 and _begins_with_a_row(frame):
         names = ", ".join(map(str, frame.columns[:3]))
-        warnings.warn(
+        warn(
             f"{file} begins with numbers, {names} ..., which were taken for names "
             "of its columns: if they are a row, put a line of names before it.",
-            stacklevel=3,
         )
     return frame
 

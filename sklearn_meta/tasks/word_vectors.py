@@ -1,11 +1,11 @@
 """Vectors that words begin with: their files, and those of a vocabulary."""
 
-import warnings
 from zipfile import BadZipFile
 
 import numpy as np
 
 from ..folders import expanded
+from ..user_warnings import warn
 
 #: Deviation that given word vectors are brought to: files differ in it by a factor of ten.
 SCALE = 0.3
@@ -161,10 +161,9 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
     # What is no str is a gap: pandas reads the word "nan" as one.
     place = {str(word): i for i, word in enumerate(known) if isinstance(word, str)}
     if not place.keys() & set(words):
-        warnings.warn(
+        warn(
             "No word of the texts has a vector in word_vectors: are they of another language, or "
             "in capitals?",
-            stacklevel=2,
         )
     more = [word for word in place if not lowercase or word == word.lower()]
     words = list(dict.fromkeys([*words, *more]))[: max(max_words or 0, len(words))]

@@ -14,7 +14,7 @@ from ..callbacks import Patience
 from ..fingerprint import weights_digest
 from ..learner import as_text
 from ..seeding import seeded
-from ..settings import check_setting
+from ..settings import check_settings
 from ..sizes import check_integers
 from ..tasks.spelling import N_NUMBERS
 from ..tasks.texts import (
@@ -176,13 +176,15 @@ class TextEstimator(MetaEstimator):
                 f"{list(self._architectures)}, got {as_text(self.backbone)}."
             )
         check_integers(0, fine_tune_epochs=fine_tune_epochs)
+        settings = {"eval_every": eval_every, "patience": patience, "callbacks": callbacks}
+        steps = {} if max_steps is None else {"max_steps": max_steps}
+        check_settings(settings | steps | {"validation_source": validation_tasks})
         read = self._read_tasks("tasks", tasks)
         words, vectors = self._words([text for texts, _ in read.values() for text in texts])
         labels = {name: self._labels_of(y) for name, (_, y) in read.items()}
         learner = self._build(words, vectors, labels)
         prepared = self._prepared(learner, read)
         n_steps = self._n_steps(prepared, self.max_epochs) if max_steps is None else max_steps
-        check_setting("max_steps", n_steps)
         validation = None
         if validation_tasks is not None:
             held_out = self._read_tasks("validation_tasks", validation_tasks, n_classes=1)
@@ -194,12 +196,10 @@ class TextEstimator(MetaEstimator):
             prepared,
             n_steps,
             validation=validation,
-            eval_every=eval_every,
-            patience=patience,
-            callbacks=callbacks,
             checkpoint_dir=checkpoint_dir,
             start=weights_digest(learner),
             verbose=verbose,
+            **settings,
         )
         n_done = eval_every * sum("train_loss" in epoch for epoch in history)
         stopped = Patience(validation and patience).is_over(history)

@@ -1,7 +1,5 @@
 """Classification of texts: MetaLSTMClassifier (paper 004)."""
 
-from numbers import Real
-
 import numpy as np
 from sklearn.base import (
     ClassifierMixin,
@@ -10,13 +8,12 @@ from sklearn.base import (
     _fit_context,
 )
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch.nn.utils.rnn import pack_sequence
 
 from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
-from ..cells import is_missing, text_as_objects, whole_labels
+from ..class_labels import array_of, labels_to_save, places_among
 from ..tasks.texts import check_texts, tokens_of
 from ..wide import KnownTasks, OwnLinear, fit_shared, network_share
 from .base import TextEstimator
@@ -107,10 +104,8 @@ class MetaLSTMClassifier(
         The task of ``meta_fit`` as which that of ``fit`` began: of those with the very same labels
         the one that tells most of them right, if these are too many for labels of other meaning.
         Absent before ``fit``.
-    history_ : skorch.history.History
-        Losses of ``meta_fit``; absent if that was not called.
-    fit_history_ : skorch.history.History
-        Losses of ``fit``; absent before it.
+    history_, fit_history_ : skorch.history.History
+        Losses of ``meta_fit`` and of ``fit``; absent where these were not called.
 
     References
     ----------
@@ -241,6 +236,11 @@ class MetaLSTMClassifier(
         Returns
         -------
         ndarray of shape (n_texts,)
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As in ``predict_proba``.
         """
         most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
         return self.classes_[most_probable]
@@ -255,6 +255,11 @@ class MetaLSTMClassifier(
         Returns
         -------
         ndarray of shape (n_texts, n_classes)
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If there was no ``fit``, or X is a single text, or holds what is none.
         """
         check_is_fitted(self)
         tokens = self._tokens(X)
@@ -271,8 +276,8 @@ class MetaLSTMClassifier(
         """Probability of each class by the network alone."""
 
         def what(module, inputs):
-            told = module(**inputs, task=self._task_place)
-            return told.scores.double().softmax(1).cpu().numpy()
+            scores = module(**inputs, task=self._task_place).scores
+            return scores.double().softmax(1).cpu().numpy()
 
         return np.stack(self._tell(X, what))
 
@@ -287,6 +292,11 @@ class MetaLSTMClassifier(
         -------
         ndarray of shape (n_texts, width)
             Twice the width for "psp_mtl" and "asp_mtl", which have two LSTMs.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            As in ``predict_proba``.
         """
 
         def what(module, inputs):
@@ -308,6 +318,11 @@ class MetaLSTMClassifier(
         Returns
         -------
         list of str
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If there was no ``fit``, or ``text`` is no text.
         """
         check_is_fitted(self)
         return tokens_of([text], self.module_.lowercase)[0][: self.max_length]
@@ -343,16 +358,7 @@ class MetaLSTMClassifier(
 
     def _checked_labels(self, X, y, n_classes=2):
         check_texts(X, y, self)
-        y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
-        if is_missing(y).any():
-            raise ValueError("Input y contains NaN or None: every text has a label.")
-        if not any(all(isinstance(label, kind) for label in y) for kind in (str, Real, np.bool_)):
-            kinds = sorted({type(label).__name__ for label in y})
-            raise ValueError(
-                "Labels must be all strings or all numbers, which weights can be saved with, got "
-                f"{' and '.join(kinds)}: give y.astype(str)."
-            )
-        check_classification_targets(y)
+        y = labels_to_save(y)
         if len(np.unique(y)) < n_classes:
             raise ValueError(
                 f"{type(self).__name__} needs texts of at least 2 classes; the data contains only "
@@ -366,9 +372,8 @@ class MetaLSTMClassifier(
             return fitted
         tasks = {}
         for name, (tokens, y) in read.items():
-            labels = learner.tasks[name]
-            tokens = tokens_of(tokens, self.lowercase)
-            tasks[name] = (tokens, np.array(self._targets(y, labels)), labels)
+            labels, tokens = learner.tasks[name], tokens_of(tokens, self.lowercase)
+            tasks[name] = tokens, np.array(places_among(labels, y)), labels
         learner.wide, scores = fit_shared(tasks, self._seed)
         share = network_share(sum(len(tokens) for tokens, *_ in tasks.values()))
         for name, (tokens, y, _) in tasks.items():
@@ -388,13 +393,8 @@ class MetaLSTMClassifier(
         return np.unique(y).tolist()
 
     def _set_labels(self, labels):
-        # Of numbers below and above 2 ** 63 numpy would make floats, which round them.
-        large = isinstance(labels[-1], int) and labels[-1] >= 2**63
-        self.classes_ = np.asarray(labels, dtype=np.uint64 if large else None)
+        self.classes_ = array_of(labels)
 
     @staticmethod
     def _targets(y, labels):
-        number = {label: i for i, label in enumerate(labels)}
-        if unknown := [label for label in np.asarray(y).tolist() if label not in number]:
-            raise ValueError(f"Label {unknown[0]!r} is not one of {labels}.")
-        return [np.int64(number[label]) for label in np.asarray(y).tolist()]
+        return [np.int64(place) for place in places_among(labels, y)]

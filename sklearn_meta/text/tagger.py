@@ -6,12 +6,10 @@ from numbers import Integral
 import numpy as np
 import torch
 from sklearn.base import _fit_context
-from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
-from torch.nn.utils.rnn import pad_sequence
 
 from ..tasks.texts import check_texts, is_list
-from ..wide_tagging import fit_own, fit_shared_tags, linear_weight
+from ..wide_tagging import decoded, fit_own, fit_shared_tags, linear_weight
 from .base import TextEstimator
 from .transfer import odds
 
@@ -205,6 +203,11 @@ class MetaLSTMTagger(TextEstimator):
         -------
         list of lists of str, or of int
             As the labels are that it learned from.
+
+        Raises
+        ------
+        NotFittedError, ValueError
+            If there was no ``fit``, or X is no sequence of sentences that are sequences of words.
         """
 
         def what(module, inputs):
@@ -381,20 +384,3 @@ def _added(crf, other, weight):
         for parameter, more in zip(both.parameters(), other.parameters()):
             parameter += weight * more
     return both
-
-
-def decoded(crf, scores):
-    """The best tags of each sentence by its words' scores (T, C), a list of int arrays."""
-    scores = list(scores)
-    order = sorted(range(len(scores)), key=lambda i: len(scores[i]))
-    told = {}
-    for batch in gen_batches(len(order), 256):
-        of_batch = [scores[i] for i in order[batch]]
-        lengths = torch.tensor([len(row) for row in of_batch])
-        mask = torch.arange(max(lengths.max(), 1)) < lengths[:, None]
-        padded = pad_sequence(of_batch, batch_first=True)
-        if not padded.shape[1]:  # of no words at all
-            padded = padded.new_zeros(len(lengths), 1, crf.n_tags)
-        tags = crf.decode(padded, mask).numpy()
-        told.update((i, row[row >= 0]) for i, row in zip(order[batch], tags))
-    return [told[i] for i in range(len(scores))]

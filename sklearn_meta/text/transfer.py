@@ -1,7 +1,6 @@
 """How a new task begins where others were learned before."""
 
 import copy
-import warnings
 from inspect import signature
 
 import numpy as np
@@ -10,6 +9,7 @@ from scipy.special import betaincc, betaln, xlog1py, xlogy
 
 from ..seeding import seeded
 from ..tasks.texts import MiniBatches
+from ..user_warnings import warn
 
 #: Texts of the new task by which others are compared.
 N_COMPARED = 64
@@ -50,20 +50,18 @@ def warn_of_kept_settings(estimator, learner):
         "spelling_size": 0 if spelling is None else spelling.embedding_dim,
     }
     if estimator.word_vectors is not None and getattr(learner, "card", None) is not None:
-        warnings.warn(
+        warn(
             "word_vectors has no effect: weights that were meta-trained keep their own words and "
             "vectors. Call meta_fit anew for others.",
-            stacklevel=5,
         )
     for name, parameter in signature(type(estimator)).parameters.items():
         given = getattr(estimator, name)
         if name == "embedding_size" and estimator.word_vectors is not None:
             continue  # the vectors' own length is what counts
         if name in kept and given != parameter.default and given != kept[name]:
-            warnings.warn(
+            warn(
                 f"{name}={given!r} has no effect: weights that were meta-trained keep "
                 f"{kept[name]!r}. Call meta_fit anew for others.",
-                stacklevel=5,
             )
 
 
