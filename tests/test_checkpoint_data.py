@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from sklearn.datasets import make_classification
 from skorch.callbacks import Callback, EarlyStopping
+from test_training import At, train
 
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, checkpoint, training
 from sklearn_meta.callbacks import CSVLog
@@ -533,3 +534,11 @@ def test_numbers_of_numpy_and_torch_are_settings_and_history(tmp_path):
     _, again = t.train(tmp_path, **plain)  # the same settings
     # The last checkpoint was written before the callback saw the last epoch.
     assert again[0, ("numpy", "torch", "array")] == (1, 1.5, [0, 1, 2]) and len(again) == 2
+
+
+def test_a_checkpoint_stays_where_training_began_whatever_a_callback_does(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    train("run", max_steps=4, callbacks=[At(lambda: os.chdir(tmp_path / "elsewhere"), epoch=1)])
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [CHECKPOINT]

@@ -464,3 +464,9 @@ def test_importing_does_not_import_torch():
     root = Path(__file__).parents[1]
     run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
     assert run.stdout == "False\n", run.stderr
+
+
+def test_estimators_that_are_compared_stay_as_they_are():
+    estimator = KNeighborsClassifier(1)
+    evaluate({"1-NN": estimator}, {"iris": load_iris(return_X_y=True)}, n_shots=1, n_episodes=1)
+    assert not hasattr(estimator, "classes_")

@@ -415,3 +415,13 @@ def test_scores_and_losses_leave_out_queries_that_are_none():
 def test_bad_configurations(config, message):
     with pytest.raises(ValueError, match=message):
         FewShotLearner(**config)
+
+
+def test_shifted_pictures_are_read_for_predictions_and_not_while_training():
+    encoder, sizes = ResidualImageEncoder(64, n_filters=4, n_outputs=4, shift=1), []
+    encoder.blocks.register_forward_hook(lambda module, given, _: sizes.append(len(given[0])))
+    x = torch.rand(3, 64, generator=torch.Generator().manual_seed(0))
+    encoder.train()(x)
+    assert sizes == [3]
+    encoder.eval()(x)
+    assert sizes == [3] + [3] * 9

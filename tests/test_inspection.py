@@ -375,3 +375,15 @@ def test_without_matplotlib_it_is_said_how_to_install_it(name, monkeypatch):
     message = rf"^{name}.plot needs matplotlib: pip install 'sklearn_meta\[plot\]'"
     with pytest.raises(ImportError, match=message):
         display.plot()
+
+
+@pytest.mark.filterwarnings("ignore:Far from all other values")
+def test_a_mark_of_gaps_among_new_rows_is_a_number_as_it_is_to_predict():
+    X, y = load_iris(return_X_y=True)
+    new = X[1::10].copy()
+    new[:2, 0] = -9999.0
+    classifier = MetaSemiSupervisedClassifier().fit(X[::10], y[::10])
+    FirstTwo.seen.clear()
+    EmbeddingDisplay.from_estimator(classifier, new, reduction=FirstTwo())
+    original = FirstTwo.seen[0]
+    assert (original[15:17, 0] < -3).all()  # no gap, which would be in the middle

@@ -439,3 +439,16 @@ def test_scores_of_a_network_with_a_memory_are_drawn():
     names = {name for epoch in stream.history_ for name in epoch if name.endswith("_rows")}
     assert {f"valid_accuracy_{k}_rows" for k in display.scores} == names
     assert len(display.ax_) == 2 and len(display.score_lines_) == len(names) > 0
+
+
+def test_each_episode_begins_anew_and_the_estimator_stays_as_it_is():
+    X, y = load_iris(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(y))
+    X, y = X[rows[:60]], y[rows[:60]]
+    episodes = [(X[:30], y[:30]), (X[30:], y[30:]), (X[:30], y[:30])]
+    estimator = MANNClassifier(n_estimators=1, random_state=0)
+    display = InstanceAccuracyDisplay.from_estimator(estimator, episodes)
+    told = [clone(estimator).predict_online(*episode) for episode in episodes]
+    expected = InstanceAccuracyDisplay.from_predictions([y for _, y in episodes], told)
+    assert_array_equal(display.accuracy, expected.accuracy)
+    assert not hasattr(estimator, "classes_")

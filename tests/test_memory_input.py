@@ -427,3 +427,14 @@ def test_an_interrupt_leaves_a_stream_as_it_was_or_as_it_will_be(kind):
         again = tried.partial_fit(X[60:61], Y[60:61]) if left == ends[0] else tried
         assert_array_equal(again.predict(X), at_last.predict(X))
     assert stop > 10
+
+
+def test_of_targets_that_are_all_equal_the_next_is_not_certain():
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    regressor = MANNRegressor(n_estimators=1, random_state=0).fit(X, np.full(20, 7.0))
+    mean, std = regressor.predict(X, return_std=True)
+    assert (std > 0).all() and np.isfinite(mean).all()
+    _, std = MANNRegressor(n_estimators=1, random_state=0).predict_online(
+        X, np.arange(20.0), return_std=True
+    )
+    assert (std > 0).all()  # of the first rows, too

@@ -33,6 +33,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.semi_supervised import LabelPropagation, LabelSpreading, SelfTrainingClassifier
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
@@ -737,3 +738,24 @@ def test_classes_that_are_text_are_told_how_they_are_split():
         ValueError, match="string to float.* Classes are split by SemiSupervisedSpl"
     ):
         next(SemiSupervisedKFold(2).split(y, y))
+
+
+@pytest.mark.parametrize("mark", [None, "?"])
+def test_text_of_minus_one_is_a_class_where_the_mark_is_another(mark, wine):
+    X, y, X_query, _ = wine
+    signs = np.where(y == 0, "-1", "1")
+    two = Transductive(knn_spreading(), unlabelled=mark).fit(X, signs)
+    assert_array_equal(two.classes_, ["-1", "1"])
+    assert set(two.predict(X_query)) == {"-1", "1"}
+
+
+class OfTwoClasses(LabelSpreading):
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def test_tags_of_the_classifier_are_those_of_the_wrapped_one():
+    assert not get_tags(Transductive(OfTwoClasses())).classifier_tags.multi_class
+    assert get_tags(Transductive(LabelSpreading())).classifier_tags.multi_class

@@ -469,3 +469,19 @@ def test_where_openml_finds_no_place_for_its_settings_the_error_says_what_to_set
     monkeypatch.delitem(sys.modules, "openml")
     with pytest.raises(OSError, match=r"settings \(.*Read-only.*\): set XDG_CONFIG_HOME and XDG_C"):
         OpenMLCollection(99)
+
+
+def test_a_server_that_answers_with_errors_is_asked_for_every_dataset(server, collect):
+    server.fail("/data", "error")  # the files of tables, and not what tells of them
+    tasks = collect(tasks=range(1, 7), n_retries=0)
+    with pytest.warns(UserWarning, match="1 tries failed"):
+        tasks.fetch()
+    assert len(tasks.skipped_) == 6
+    assert not [why for why in tasks.skipped_.values() if "was not asked for" in why]
+
+
+def test_offline_a_list_is_not_asked_for_anew(server, collect, no_warnings):
+    collect(99).fetch()
+    server.stop()
+    suite = collect(99, offline=True).fetch(refresh=True)
+    assert list(suite) == ["iris", "wine", "cancer"] and not suite.skipped_

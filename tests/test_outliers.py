@@ -468,3 +468,24 @@ def test_equal_generators_draw_equal_tasks():
         assert_array_equal(one.X, other.X)
         assert_array_equal(one.y, other.y)
         assert_array_equal(one.context, other.context)
+
+
+def test_meta_fit_forgets_a_threshold_of_other_weights():
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    share, auto = (
+        AmortizedOutlierDetector(small_learner(), contamination=c, random_state=0).fit(X)
+        for c in (0.1, "auto")
+    )
+    for detector in (share, auto):
+        detector.meta_fit({"iris": load_iris(return_X_y=True)}, **FEW)
+    with pytest.raises(NotFittedError):
+        share.predict(X)
+    assert (share.fit(X).predict(X) == -1).sum() == 3
+    assert auto.predict(X).shape == (30,)  # whose threshold is that of any weights
+
+
+def test_more_than_a_thousand_rows_are_read_where_max_samples_says_so():
+    X = np.random.default_rng(0).standard_normal((1100, 2))
+    alone = double(max_samples=1100).fit(X).score_samples(X)
+    (whole,) = double().score_samples_batch([X])  # which reads all rows
+    assert_allclose(alone, whole, rtol=1e-6)

@@ -7,6 +7,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from torch import nn
 
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier
+from sklearn_meta.heads import HEADS
 from sklearn_meta.heads.base import ClassificationHead, RegressionHead
 from sklearn_meta.learner import Learner
 
@@ -108,3 +109,24 @@ def test_what_is_no_head_of_the_task_is_refused():
         Learner(Columns(), nn.Linear(2, 2))
     with pytest.raises(ValueError, match="Mean is a head for regression, and the learner for cla"):
         Learner(Columns(), Mean())
+
+
+class Noting(HEADS["regression"]["gp"]):
+    seen = []
+
+    def adapt(self, z, labels, classes, readable):
+        self.seen.append((z.dtype, labels.dtype))
+        return super().adapt(z, labels, classes, readable)
+
+
+def test_a_head_of_ones_own_is_given_targets_that_bfloat16_has_not_rounded(monkeypatch):
+    from sklearn_meta import learner as module
+
+    known = tuple(kind for kind in module._KNOWN_HEADS if kind is not HEADS["regression"]["gp"])
+    monkeypatch.setattr(module, "_KNOWN_HEADS", known)
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    learner = Learner("vsa", Noting(), task="regression")
+    Noting.seen.clear()
+    MetaGPRegressor(learner, dtype="bfloat16").fit(X, X[:, 0]).predict(X)
+    assert (torch.bfloat16, torch.float32) in Noting.seen
+    assert all(labels != torch.bfloat16 for _, labels in Noting.seen)

@@ -6,6 +6,7 @@ from sklearn.datasets import load_iris
 from sklearn.utils._param_validation import InvalidParameterError
 
 import sklearn_meta as meta
+from sklearn_meta import AmortizedOutlierDetector, MetaGPRegressor, MetaSemiSupervisedClassifier
 
 X, Y = load_iris(return_X_y=True)
 ROWS = X[::10], Y[::10]
@@ -48,3 +49,12 @@ def test_parameters_are_checked_first(kind, call, wrong):
     estimator = getattr(meta, kind)(**wrong)
     with pytest.raises(InvalidParameterError, match=f"The '{next(iter(wrong))}' parameter of"):
         CALLS[call](estimator, *DATA[kind])
+
+
+@pytest.mark.parametrize(
+    "kind", [MetaSemiSupervisedClassifier, MetaGPRegressor, AmortizedOutlierDetector]
+)
+def test_a_device_that_is_none_is_refused_by_fit_and_not_by_the_first_prediction(kind):
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    with pytest.raises(ValueError, match="device='none such' cannot be used here"):
+        kind(device="none such").fit(X, np.arange(20) % 2)

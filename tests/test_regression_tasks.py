@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.linear_model import RidgeCV
 
 from sklearn_meta.tasks import Dataset, batches, collate
+from sklearn_meta.tasks.dataset import column_as_target
 from sklearn_meta.tasks.regression_episodes import RegressionSampler, target_scale
 from sklearn_meta.tasks.regression_families import FAMILIES, FUNCTIONS, relevance
 from sklearn_meta.tasks.regression_prior import RegressionPrior
@@ -307,3 +308,14 @@ def test_batches_of_regression_tasks():
     task = sampler.draw(source.draw(np.random.default_rng(0)), np.random.default_rng(0))
     inputs, target = collate([task])
     np.testing.assert_array_equal(inputs["labels"][0, task.labelled, 0], task.y[task.labelled])
+
+
+def test_rows_that_tell_counts_from_measurements_are_those_with_a_cell():
+    X = np.ones((500, 3), dtype=np.float32)
+    X[:, 0] = np.arange(500)  # a measurement, whose first 300 cells are gaps
+    X[:300, 0] = np.nan
+    X[:, 1] = np.arange(500) // 45  # sorted counts: 5 among the first 200, 12 in all
+    dataset = Dataset("table", X, np.zeros(500, dtype=np.int64))
+    for seed in range(8):
+        turned = column_as_target(dataset, np.random.default_rng(seed))
+        assert len(turned.y) == 200 and turned.y[0] == 300

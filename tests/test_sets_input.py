@@ -447,3 +447,26 @@ def test_weights_that_the_last_step_spoiled_are_no_fit():
     diverging = SetTransformerRegressor(max_epochs=1, batch_size=20, learning_rate=1e30)
     with pytest.raises(ValueError, match="Training diverged: the loss became"):
         diverging.fit(sets, [float(len(s)) for s in sets])
+
+
+def test_a_fit_to_counts_leaves_nothing_to_a_later_one_of_another_loss():
+    rng = np.random.default_rng(0)
+    sets, y = [rng.normal(size=(4, 2)) for _ in range(12)], np.arange(12.0)
+    quick = {"max_epochs": 1, "width": 8, "n_heads": 2, "n_layers": 1, "random_state": 0}
+    again = SetTransformerRegressor(loss="poisson", **quick).fit(sets, y)
+    again.set_params(loss="squared_error").fit(sets, y)
+    anew = SetTransformerRegressor(**quick).fit(sets, y)
+    np.testing.assert_array_equal(again.predict(sets), anew.predict(sets))
+    assert not hasattr(again, "predict_mode")
+
+
+@pytest.mark.parametrize("kind", [SetTransformerClassifier, SetTransformerRegressor])
+def test_a_fit_that_fails_leaves_nothing_of_the_one_before(kind):
+    rng = np.random.default_rng(0)
+    sets, y = [rng.normal(size=(4, 2)) for _ in range(12)], np.arange(12.0) % 2
+    quick = {"max_epochs": 1, "width": 8, "n_heads": 2, "n_layers": 1}
+    model = kind(**quick).fit(sets, y)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(sets, np.where(y == 1, np.nan, y))
+    with pytest.raises(NotFittedError):
+        model.predict(sets)

@@ -35,7 +35,7 @@ from sklearn_meta.tasks import (
     select,
 )
 from sklearn_meta.tasks.episodes import cut_into_classes
-from sklearn_meta.tasks.sources import suited
+from sklearn_meta.tasks.sources import parts_of, suited
 
 
 def pair(sizes=(4, 5), n_columns=3):
@@ -568,3 +568,10 @@ def test_rows_without_a_label_that_a_source_draws_are_unlabelled():
     for truth in (y > 0, (y > 0)[:, None].astype(int)):
         drawn = suited(Draws(X, truth), EpisodeSampler()).draw(np.random.default_rng(0))
         np.testing.assert_array_equal(drawn.y, y > 0)
+
+
+def test_what_is_never_drawn_is_no_part_of_a_mixture():
+    first, second = TablePrior(), TablePrior(n_rows=100)
+    assert list(parts_of(Mixture([first, second], [1, 0]))) == [first]
+    nested = Mixture([Mixture([first, second], [0, 2]), first], [1, 1])
+    assert list(parts_of(nested)) == [second, first]

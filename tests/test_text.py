@@ -1358,3 +1358,17 @@ def test_one_unit_generates_weights():
 def test_spelling_is_of_words_as_they_are_written():
     (numbers,) = word_numbers([["Ann", "ann"]], ["ann"], lowercase=True, spelled=True)
     assert numbers.tolist() == [[1, *spelling("Ann")], [1, *spelling("ann")]]
+
+
+def test_interrupted_before_its_linear_model_it_is_not_fitted(monkeypatch):
+    X, y = reviews(20, "book")
+    classifier = MetaLSTMClassifier(**QUICK).fit(X, y)
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(text_classifier, "OwnLinear", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        classifier.fit(X, y)
+    with pytest.raises(NotFittedError):
+        classifier.predict(X)
