@@ -162,7 +162,7 @@ class MetaEstimator(BaseEstimator):
             return None
         return as_source(datasets, task=self._expected_targets, **options)
 
-    def _meta_train(self, datasets, sampler, validation_datasets, *, read=None, **settings):
+    def _meta_train(self, datasets, sampler, validation_datasets, read=None, /, **settings):
         """Train a copy of the learner in use, with ``settings`` of the engine, and take it.
 
         ``read`` makes sources of datasets, which may take a while: all else is checked before.
@@ -180,8 +180,8 @@ class MetaEstimator(BaseEstimator):
         settings["start"] = None if isinstance(self.backbone, nn.Module) else start
         # A run that was interrupted has left its own weights, and goes on as its checkpoint began.
         begun = vars(self).get("_begun")
-        if begun and begun.goes_on(run, start):
-            settings |= begun.settings
+        if begun and Begun(*begun).goes_on(run, start):
+            settings |= begun[2]
         self.history_ = meta_train(
             learner,
             source,

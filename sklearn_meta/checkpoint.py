@@ -113,7 +113,8 @@ class Checkpoint(Callback):
 
     def end(self, stops):
         """Note by which callbacks of the user the run was ended: called with these it stays so."""
-        if self.is_writer:  # the file has the last epoch, whatever callbacks have put in its place
+        # The file has the last epoch, whatever callbacks have put in its place since.
+        if self.is_writer and self.path.is_file():
             header, tensors = self._read("cpu")
             self._save(tensors, header | {"ended_by": json.dumps(stops)})
 

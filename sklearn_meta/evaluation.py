@@ -275,8 +275,9 @@ def _labelled_rows(table):
     metadata = metadata or {}
     task = metadata.get("task")
     marks = task != "classification" and metadata.get("marked", True)
-    marked = [marks and _is_mark(label) for label in column.tolist()]
-    known = [not is_missing_value(v) and not mark for v, mark in zip(column.tolist(), marked)]
+    missing = [is_missing_value(label) for label in column.tolist()]
+    marked = [marks and not gap and _is_mark(v) for v, gap in zip(column.tolist(), missing)]
+    known = ~(np.array(missing, dtype=bool) | np.array(marked, dtype=bool))
     rows = np.flatnonzero(known)
     y = column[rows]
     if y.dtype == object:

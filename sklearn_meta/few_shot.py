@@ -287,7 +287,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             datasets,
             sampler,
             validation_datasets,
-            read=read,
+            read,
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,

@@ -103,7 +103,7 @@ class RowEstimator(MetaEstimator):
 
         return read
 
-    def _meta_train(self, *args, read, **settings):
+    def _meta_train(self, *args, **settings):
         """As of all estimators, where ``settings`` are those that ``meta_fit`` has no names for."""
         if refused := {"n_shots", "n_unlabelled"} & settings.keys():
             raise ValueError(
@@ -115,7 +115,7 @@ class RowEstimator(MetaEstimator):
             raise TypeError(
                 f"{type(self).__name__}.meta_fit() got an unexpected keyword argument {unknown!r}"
             )
-        return super()._meta_train(*args, read=read, **settings)
+        return super()._meta_train(*args, **settings)
 
     def _chunks(self, n_rows):
         """Slices of the rows that are read at a time; one, if there is none."""

@@ -5,6 +5,9 @@ from numbers import Integral, Real
 
 from sklearn.utils import check_scalar
 
+from .distributed import is_first_process
+from .folders import check_writable, checkpoint_file
+
 #: Kind and least value of each setting.
 _KINDS = {
     "max_steps": (Real, 1),
@@ -48,12 +51,14 @@ def check_settings(given):
     ------
     ValueError
         In the words of :func:`sklearn.utils.check_scalar`.
+    OSError
+        If the checkpoint's folder cannot be written.
     """
-    for name in _NUMBERS.keys() & given:
-        _check_number(name, given[name])
-    for name in _CHOICES.keys() & given:
-        choices = _CHOICES[name]
-        if given[name] not in choices:
+    for name in _NUMBERS:
+        if name in given:
+            _check_number(name, given[name])
+    for name, choices in _CHOICES.items():
+        if name in given and given[name] not in choices:
             raise ValueError(f"{name} must be one of {list(choices)}, got {given[name]!r}.")
     callbacks = given.get("callbacks")
     if not isinstance(callbacks, list | tuple | None):
@@ -61,10 +66,12 @@ def check_settings(given):
             f"callbacks must be a list of skorch callbacks, got a {type(callbacks).__name__}."
         )
     for one in callbacks or ():
-        _check_callback(one, given.get("validation_source") is not None)
+        _check_callback(one, given)
+    if given.get("checkpoint_dir") is not None and is_first_process():
+        check_writable(checkpoint_file(given["checkpoint_dir"]), "checkpoint_dir", make=True)
 
 
-def _check_callback(one, is_validated):
+def _check_callback(one, given):
     """Refuse what is no callback, or one that a meta-training cannot have."""
     callback = one[1] if isinstance(one, tuple) and len(one) == 2 else one
     if callback is not None and not hasattr(callback, "on_epoch_end"):
@@ -94,16 +101,19 @@ def _check_callback(one, is_validated):
             )
     callback = callback() if callback is kind else callback
     monitor = str(getattr(callback, "monitor", ""))
+    is_validated = given.get("validation_source") is not None
     if not is_validated and monitor.startswith("valid_"):
         raise ValueError(
             f"{type(callback).__name__} watches {monitor!r}, and nothing is validated: give "
             "validation_datasets (of texts validation_tasks), or monitor='train_loss'."
         )
-    if not is_validated and getattr(callback, "load_best", False) is True:
+    keeps_best = is_validated and given.get("keep", "best") == "best"
+    may_go_on = given.get("checkpoint_dir") is not None
+    if getattr(callback, "load_best", False) and may_go_on and not keeps_best:
         raise ValueError(
-            f"{type(callback).__name__} must have load_best=False where nothing is validated: a "
-            "run that goes on would not know these weights. With validation_datasets (of texts "
-            "validation_tasks) those of the lowest loss are kept anyway."
+            f"{type(callback).__name__} must have load_best=False where there is a checkpoint_dir: "
+            "it would not know these weights. The engine itself keeps those of the lowest loss of "
+            "validation_datasets (of texts, of validation_tasks with patience)."
         )
 
 

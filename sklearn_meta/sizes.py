@@ -40,6 +40,13 @@ def check_positive(**numbers):
             raise ValueError(f"{name} must be a positive number, got {number!r}.")
 
 
+def check_limits(**limits):
+    """Refuse what is no number from 1 to infinity; parameters as of :func:`check_integers`."""
+    for name, limit in limits.items():
+        if not isinstance(limit, Real) or not limit >= 1:
+            raise ValueError(f"{name} must be a number of 1 or more, got {limit!r}.")
+
+
 def check_shares(**shares):
     """Refuse what is no number from 0 to 1; parameters as of :func:`check_integers`."""
     for name, share in shares.items():

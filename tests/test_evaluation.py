@@ -230,7 +230,7 @@ def test_datasets_that_cannot_be_evaluated_are_failures_with_names(tmp_path, n_j
 
 def test_labels_that_no_array_of_numbers_holds_are_a_failure():
     y = IRIS[1].astype(object) + 10**25
-    with pytest.warns(UserWarning, match="huge: ValueError: A label is an integer beyond 64 bits"):
+    with pytest.warns(UserWarning, match="huge: ValueError: A label is an integer beyond int64"):
         found = evaluate(NEAREST, {"huge": (IRIS[0], y), "iris": IRIS}, **QUICK)
     assert {record["dataset"] for record in found.records} == {"iris"}
 
@@ -307,6 +307,13 @@ def test_minus_one_and_fractions_are_classes_where_the_metadata_say_so(labels):
     settings = {"n_shots": 3, "n_unlabelled": 5, "n_episodes": 3}
     found = evaluate(estimators, {"iris": (X, np.array(labels)[y], told)}, **settings)
     assert found.records == evaluate(estimators, {"iris": (X, y)}, **settings).records
+
+
+def test_gaps_of_pandas_among_labels_are_left_out():
+    y = pd.Series(["a"] * 20 + [None] * 10, dtype="string")
+    tables = {"a": (np.zeros((30, 1)), y), "iris": load_iris(return_X_y=True)}
+    with pytest.warns(UserWarning, match="it has 1 class, and at least 2 are needed"):
+        evaluate({"1-NN": peers()["1-NN"]}, tables, n_shots=1, n_unlabelled=1, n_episodes=1)
 
 
 def test_text_of_a_number_is_a_class_unless_it_is_the_mark():

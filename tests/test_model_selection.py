@@ -290,7 +290,7 @@ def test_groups_are_ignored_with_a_warning(splitter):
 
 def test_labels_beyond_64_bits_are_refused():
     y = np.array([2**70, 1, 2**70, 1], dtype=object)
-    with pytest.raises(ValueError, match="an integer beyond 64 bits: give labels as str"):
+    with pytest.raises(ValueError, match="an integer beyond int64: give labels as str"):
         next(SemiSupervisedSplit(2).split(np.zeros((4, 1)), y))
 
 

@@ -314,22 +314,23 @@ def test_a_gaussian_process_has_its_moments():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: GaussianProcessPrior(noise=-1.0), "noise must be a number of 0 or more"),
+        (lambda: GaussianProcessPrior(noise=-1.0), "noise must be a positive number"),
         (lambda: GaussianProcessPrior(bounds=(3, -3)), "bounds must be two numbers"),
         (lambda: ProjectedColumns(column_subset=7), "column_subset must be a number from 0 to 1"),
         (lambda: ProjectedColumns(0), "width must be an integer of 1 or more"),
         (lambda: ClassSequences(None, None, n_instances=0), "n_instances must be a whole number"),
         (
-            lambda: Curriculum(ClassSequences(None, None), most=1),
-            "most must be an integer of 2 or more",
+            lambda: Curriculum(ClassSequences(None, None), most=0),
+            "most must be a number of 1 or more",
         ),
         (
             lambda: Curriculum(ClassSequences(None, None), n_first=-5),
             "n_first must be an integer of 0 or more",
         ),
-        (lambda: EpisodeSampler(max_rows=0), "max_rows must be an integer of 1 or more"),
-        (lambda: RegressionSampler(max_cells="x"), "max_cells must be an integer of 1 or more"),
+        (lambda: EpisodeSampler(max_rows=0), "max_rows must be a number of 1 or more"),
+        (lambda: RegressionSampler(max_cells="x"), "max_cells must be a number of 1 or more"),
         (lambda: MixtureSampler(("foo",)), "covariance_types must be some of"),
+        (lambda: MixtureSampler([["full"]]), "covariance_types must be some of"),
         (lambda: MixtureSampler(()), "covariance_types must be some of"),
         (lambda: MixtureSampler(max_components=0), "max_components must be an integer of 1"),
     ],

@@ -2,6 +2,9 @@
 
 import copy
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -413,13 +416,21 @@ def test_weights_of_another_run_are_no_callback(load):
         small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[("begin", load)])
 
 
-def test_the_best_weights_by_the_training_loss_are_no_callback():
+def test_the_best_weights_by_a_callback_are_nothing_to_go_on_with(tmp_path):
     """A checkpoint would not know them: the same call again would end with others."""
-    best = EarlyStopping(monitor="train_loss", load_best=True)
-    with pytest.raises(ValueError, match="EarlyStopping must have load_best=False where nothing"):
-        small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[best])
-    once = {"validation_datasets": {"iris": IRIS}, "max_steps": 1, "verbose": False}
-    assert len(small().meta_fit({"iris": IRIS}, callbacks=[best], **once).history_) == 1
+    best = [EarlyStopping(monitor="train_loss", load_best=True)]
+    once, kept = {"max_steps": 1, "verbose": False}, {"checkpoint_dir": tmp_path}
+    told = "EarlyStopping must have load_best=False where there is a checkpoint_dir"
+    with pytest.raises(ValueError, match=told):
+        small().meta_fit({"iris": IRIS}, callbacks=best, **once, **kept)
+    validated = {"validation_datasets": {"iris": IRIS}}
+    assert small().meta_fit({"iris": IRIS}, callbacks=best, **once, **kept, **validated).history_
+    assert small().meta_fit({"iris": IRIS}, callbacks=best, **once).history_
+    tasks = {"a": TEXTS}
+    with pytest.raises(ValueError, match=told):  # whose last weights are kept, without patience
+        MetaLSTMClassifier(**QUICK).meta_fit(
+            tasks, validation_tasks=tasks, callbacks=best, **once, **kept
+        )
 
 
 def test_a_score_that_keeps_targets_of_batches_says_what_to_do():
@@ -538,9 +549,13 @@ def test_what_cannot_be_is_refused_before_any_table_is_read(kind, setting, said)
 
 
 @pytest.mark.parametrize("kind", ESTIMATORS)
-def test_a_device_that_is_not_there_is_refused_before_any_table_is_read(kind):
+def test_devices_and_folders_are_refused_before_any_table_is_read(kind, tmp_path):
     with pytest.raises(ValueError, match="device='fpga' cannot be used"):
         kind(device="fpga").meta_fit(Unread(a=None))
+    (tmp_path / "file").touch()
+    for folder, error in ((tmp_path / "file", OSError), ("", ValueError), (3, ValueError)):
+        with pytest.raises(error, match="checkpoint_dir"):
+            kind().meta_fit(Unread(a=None), checkpoint_dir=folder)
     with pytest.raises(AssertionError, match="a table was read"):
         kind().meta_fit(Unread(a=None))
 
@@ -549,6 +564,23 @@ def test_a_device_that_is_not_there_is_refused_before_any_table_is_read(kind):
     ("setting", "said"),
     [({"max_steps": 0}, "max_steps == 0"), ({"eval_every": 0}, "eval_every == 0")],
 )
-def test_settings_are_refused_before_any_text_is_read(setting, said):
+def test_settings_are_refused_before_any_text_is_read(setting, said, tmp_path):
     with pytest.raises(ValueError, match=said):
         MetaLSTMClassifier().meta_fit(Unread(a=None), **setting)
+    with pytest.raises(ValueError, match="device='fpga' cannot be used"):
+        MetaLSTMClassifier(device="fpga").meta_fit(Unread(a=None))
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="checkpoint_dir"):
+        MetaLSTMClassifier().meta_fit(Unread(a=None), checkpoint_dir=tmp_path / "file")
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_the_first_of_several_wrong_settings_is_told(seed):
+    code = (
+        "from sklearn_meta.settings import check_settings\n"
+        "try: check_settings({'learning_rate': -1, 'batch_size': 0, 'max_steps': 0})\n"
+        "except ValueError as error: print(error)"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": seed}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment)
+    assert run.stdout.startswith(b"max_steps == 0")

@@ -1,5 +1,6 @@
 """Warnings point at the line of the user, whatever stands between."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from skorch.callbacks import Callback
 
 from sklearn_meta import (
     AmortizedOutlierDetector,
@@ -18,8 +20,8 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
     SetTransformerClassifier,
 )
-from sklearn_meta.model_selection import SemiSupervisedSplit
-from sklearn_meta.tasks import as_dataset
+from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit
+from sklearn_meta.tasks import Folder, as_dataset
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 3)), np.arange(30) % 2
@@ -66,17 +68,44 @@ def test_the_place_of_a_warning_is_the_users_line(make, fitted, asked, piped):
     assert {warning.filename for warning in warned} == {__file__}
 
 
-def test_cross_validation_and_scores_and_datasets_have_it_too():
+class Ends(Callback):
+    def on_epoch_end(self, net, **kwargs):
+        raise KeyboardInterrupt
+
+
+class Renewed(MetaSemiSupervisedClassifier):
+    """As one that was pickled with other weights than are installed."""
+
+    def __getstate__(self):
+        return super().__getstate__() | {"_sha256": "another"}
+
+
+def test_cross_validation_and_scores_and_datasets_have_it_too(tmp_path):
     partly = np.where(np.arange(30) % 3, Y, -1)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         cross_val_score(inductive(), MARKED, Y, cv=2)
         inductive().fit(X, Y).score(X, partly)
         as_dataset(MARKED, Y, name="a")
-        [*SemiSupervisedSplit(2).split(X, Y, groups=Y)]
-    ours = [warning for warning in warned if "sklearn_meta" in str(warning.filename)]
-    assert len(warned) >= 4
-    assert not [warning for warning in ours if warning.filename != __file__]
+        [*FewShotSplit(2).split(X, Y, groups=Y)]
+        small = MetaSemiSupervisedClassifier("deep_sets", random_state=0)
+        small.meta_fit([(X, Y), (X, np.zeros(30))], max_steps=2, batch_size=1, verbose=False)
+        small.meta_fit([(X, Y)], max_steps=4, eval_every=2, callbacks=[Ends()], verbose=False)
+        pd.DataFrame({"0.5": X[:, 0], "0.25": X[:, 1], "0.75": Y}).to_csv(tmp_path / "a.csv")
+        dict(Folder(tmp_path).items())
+        copy.deepcopy(Renewed())
+    told = [str(warning.message) for warning in warned]
+    for part in (
+        "missing cells",
+        "no label",
+        "groups",
+        "1 of 2 datasets",
+        "ended by",
+        "begins with numbers",
+        "pickled with",
+    ):
+        assert any(part in message for message in told), part
+    assert {warning.filename for warning in warned} == {__file__}
 
 
 @pytest.mark.parametrize(
@@ -93,3 +122,9 @@ def test_few_rows_of_many_classes_are_nothing_to_warn_of(fit):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(np.arange(30) % 24)
+
+
+@pytest.mark.parametrize("name", [{"__name__": 3}, {}])
+def test_where_there_is_no_name_of_a_module_it_is_still_a_warning(name):
+    with pytest.warns(UserWarning, match="missing cells"):
+        exec("fit(X, Y)", {**name, "fit": transductive().fit, "X": MARKED, "Y": Y})

@@ -20,8 +20,7 @@ from sklearn_meta.heads.crf import LinearChainCRF
 from sklearn_meta.linear_crf import PENALTY, expectations
 from sklearn_meta.tasks import load_tagging
 from sklearn_meta.text import tagger as tagger_module
-from sklearn_meta.text.tagger import decoded
-from sklearn_meta.wide_tagging import features_of, fit_own, fit_shared_tags
+from sklearn_meta.wide_tagging import decoded, features_of, fit_own, fit_shared_tags
 
 TINY = {"embedding_size": 4, "width": 4, "meta_width": 2, "rank": 2, "max_epochs": 1, "min_df": 1}
 NAMES = ["Ann", "Ben", "Cleo", "Dan"]

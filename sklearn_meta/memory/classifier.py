@@ -329,7 +329,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             datasets,
             sampler if curriculum is None else Curriculum(sampler, curriculum),
             validation_datasets,
-            read=read,
+            read,
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,

@@ -251,7 +251,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             datasets,
             sampler,
             validation_datasets,
-            read=self._reader(learner, None),
+            self._reader(learner, None),
             max_steps=max_steps,
             batch_size=batch_size,
             learning_rate=learning_rate,

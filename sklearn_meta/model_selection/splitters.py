@@ -31,7 +31,7 @@ def encode_labels(y, unlabelled=-1):
         try:
             labels = labels.astype(int)  # scikit-learn takes objects for classes only if strings
         except OverflowError as error:
-            raise ValueError("A label is an integer beyond 64 bits: give labels as str.") from error
+            raise ValueError("A label is an integer beyond int64: give labels as str.") from error
     check_classes(labels)
     encoder = LabelEncoder()
     codes = np.full(len(y), -1)

@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 
-from ..sizes import check_integers, check_shares
+from ..sizes import check_integers, check_limits, check_shares
 from .batch import collate
 from .dataset import Task
 
@@ -48,12 +48,14 @@ def check_codes(dataset):
     """Refuse a table of one class, or whose codes leave one out; a ValueError says so."""
     if dataset.y.dtype.kind == "f":
         return
-    counts = np.bincount(dataset.y.astype(np.int64, copy=False))
-    if len(counts) < 2 or not counts.all():
-        raise ValueError(
-            f"Dataset {dataset.name!r} has rows of {np.count_nonzero(counts)} of {len(counts)} "
-            "classes: number two or more from 0 on, and none that has no row."
-        )
+    n_classes = int(dataset.y.max(initial=-1)) + 1
+    # Of more classes than rows one has none, and codes may be far too large to be counted up to.
+    if 2 <= n_classes <= len(dataset.y) and np.bincount(dataset.y.astype(np.int64)).all():
+        return
+    raise ValueError(
+        f"Dataset {dataset.name!r} has rows of {len(np.unique(dataset.y))} of {n_classes} classes: "
+        "number two or more from 0 on, and none that has no row."
+    )
 
 
 class RowSampler:
@@ -75,7 +77,7 @@ class RowSampler:
         flip,
     ):
         check_shares(inductive=inductive, column_subset=column_subset, missing=missing)
-        check_integers(max_cells=max_cells)
+        check_limits(max_rows=max_rows, max_cells=max_cells)
         self.n_shots = n_shots
         self.n_unlabelled = range_of(n_unlabelled, "n_unlabelled")
         self.max_rows = max_rows
@@ -234,7 +236,6 @@ class EpisodeSampler(RowSampler):
             flip=flip,
         )
         check_integers(2, max_classes=max_classes)
-        check_integers(max_rows=max_rows)
         check_shares(imbalanced=imbalanced, class_subset=class_subset)
         self.max_classes = max_classes
         self.imbalanced = imbalanced

@@ -1,6 +1,5 @@
 """Functions drawn from a Gaussian process with known hyperparameters (paper 002, section 4.3)."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +50,9 @@ class GaussianProcessPrior:
     def __post_init__(self):
         check_integers(n_columns=self.n_columns, n_rows=self.n_rows)
         check_positive(length_scale=self.length_scale, amplitude=self.amplitude)
-        if not 0 <= self.noise < math.inf:
-            raise ValueError(f"noise must be a number of 0 or more, got {self.noise!r}.")
-        low, high = self.bounds
-        if not -math.inf < low < high < math.inf:
+        if self.noise != 0:
+            check_positive(noise=self.noise)
+        if np.shape(self.bounds)[:1] != (2,) or not (0 < np.diff(self.bounds, axis=0)).all():
             raise ValueError(f"bounds must be two numbers, the lower first, got {self.bounds!r}.")
 
     @property

@@ -180,12 +180,13 @@ class MixtureSampler:
     ):
         check_shares(other_k=other_k)
         check_integers(max_components=max_components, max_columns=max_columns)
-        if not covariance_types or set(covariance_types) - set(COVARIANCE_TYPES):
+        covariance_types = tuple(covariance_types)
+        if not covariance_types or any(kind not in COVARIANCE_TYPES for kind in covariance_types):
             raise ValueError(
                 f"covariance_types must be some of {list(COVARIANCE_TYPES)}, got "
                 f"{covariance_types!r}."
             )
-        self.covariance_types = tuple(covariance_types)
+        self.covariance_types = covariance_types
         self.other_k = other_k
         self.max_components = max_components
         self.max_cells = max_cells

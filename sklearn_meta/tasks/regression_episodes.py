@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ..sizes import check_integers
 from .dataset import column_as_target
 from .episodes import RowSampler, counts_of
 
@@ -114,7 +113,6 @@ class RegressionSampler(RowSampler):
             missing=missing,
             flip=flip,
         )
-        check_integers(max_rows=max_rows)
 
     def draw(self, dataset, rng):
         """One task from one dataset.

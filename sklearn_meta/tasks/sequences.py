@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..sizes import check_integers, check_shares
+from ..sizes import check_integers, check_limits, check_shares
 from .episodes import counts_of, cut_into_classes, range_of, up_to
 from .running import (
     Moments,
@@ -349,7 +349,7 @@ class Curriculum:
     Raises
     ------
     ValueError
-        If ``every`` is no whole number, or less than 1, ``most`` less than 2, or ``n_first``
+        If ``every`` is no whole number, or less than 1, ``most`` less than 1, or ``n_first``
         negative.
     """
 
@@ -360,7 +360,7 @@ class Curriculum:
             )
         check_integers(0, n_first=n_first)
         if most is not None:
-            check_integers(2, most=most)
+            check_limits(most=most)
         self.sampler = sampler
         self.every = every
         self.most = most

@@ -192,8 +192,6 @@ def check_draws(source):
 def usable(names, load):
     """What ``load`` makes of each name, where it can; a warning says which are left out, and why.
 
-    The warning points at the line that called the function which calls this one.
-
     Parameters
     ----------
     names : collection

@@ -176,7 +176,9 @@ class TextEstimator(MetaEstimator):
                 f"{list(self._architectures)}, got {as_text(self.backbone)}."
             )
         check_integers(0, fine_tune_epochs=fine_tune_epochs)
+        self._device()  # refused now, not after all texts are read
         settings = {"eval_every": eval_every, "patience": patience, "callbacks": callbacks}
+        settings |= {"keep": "best" if patience else "last", "checkpoint_dir": checkpoint_dir}
         steps = {} if max_steps is None else {"max_steps": max_steps}
         check_settings(settings | steps | {"validation_source": validation_tasks})
         read = self._read_tasks("tasks", tasks)
@@ -196,7 +198,6 @@ class TextEstimator(MetaEstimator):
             prepared,
             n_steps,
             validation=validation,
-            checkpoint_dir=checkpoint_dir,
             start=weights_digest(learner),
             verbose=verbose,
             **settings,
@@ -306,7 +307,7 @@ class TextEstimator(MetaEstimator):
         return n_epochs * math.ceil(sum(len(task.texts) for task in tasks) / self.batch_size)
 
     def _train(self, learner, tasks, n_steps, *, validation=None, rate=None, **settings):
-        settings = {"eval_every": n_steps, "verbose": False, "alone": True} | settings
+        usual = {"eval_every": n_steps, "verbose": False, "alone": True, "keep": "last"}
         words = used_words(*tasks, *(validation or ()))
         with learner.knowing(words):
             return meta_train(
@@ -323,11 +324,10 @@ class TextEstimator(MetaEstimator):
                 rate_factors=learner.rate_factors,
                 optimizer=self.optimizer,
                 weight_decay=1e-5,
-                keep="last" if settings.get("patience") is None else "best",
                 device=self._device(),
                 precision="float32",
                 random_state=self._seed,
-                **settings,
+                **usual | settings,
             )
 
     def _of_each_task(self, learner, read):
