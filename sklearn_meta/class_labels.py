@@ -60,7 +60,9 @@ def labels_to_save(y):
     y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
     if is_missing(y).any():
         raise ValueError("Input y contains NaN or None: every text has a label.")
-    if not any(all(isinstance(label, kind) for label in y) for kind in (str, Real, np.bool_)):
+    of_times = any(isinstance(label, np.timedelta64) for label in y)  # numpy's are integers, too
+    kinds = (str, Real, np.bool_)
+    if of_times or not any(all(isinstance(label, kind) for label in y) for kind in kinds):
         kinds = sorted({type(label).__name__ for label in y})
         raise ValueError(
             "Labels must be all strings or all numbers, which weights can be saved with, got "

@@ -1,6 +1,7 @@
 """MetaLSTMClassifier and MetaLSTMTagger as a scikit-learn user meets them."""
 
 import copy
+import gzip
 import pickle
 import re
 import unicodedata
@@ -521,6 +522,9 @@ def test_bad_word_vectors(tmp_path, text, message):
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
         read_word_vectors(file)
+    file.write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(ValueError, match="is compressed: unpack it"):
+        read_word_vectors(file)
     with pytest.raises(FileNotFoundError, match="There are no word vectors"):
         read_word_vectors(tmp_path / "nothing")
 
@@ -567,7 +571,16 @@ def test_arrays_of_word_vectors(tmp_path):
 
 @pytest.mark.parametrize(
     "given",
-    [{"a": [1.0]}, 5, (["a"],), (None, None), (["a"], None), (["a"], [[np.nan]]), (["a"], [["b"]])],
+    [
+        {"a": [1.0]},
+        5,
+        (["a"],),
+        (None, None),
+        (["a"], None),
+        (["a"], [[np.nan]]),
+        (["a"], [["b"]]),
+        ({"a"}, [[1.0]]),
+    ],
 )
 def test_word_vectors_that_are_none(given):
     X, y = reviews(30, "toy")
@@ -999,6 +1012,8 @@ def test_labels_are_required(estimator):
         (pd.Series(["a", pd.NA], dtype="string"), "NaN or None: every text"),
         ([0.0, np.nan], "NaN or None: every text"),
         (np.array(["2020-01-01", "2021-01-01"], "M8[ns]"), "all strings or all numbers.*datetime"),
+        (pd.to_timedelta([1, 2], unit="D"), "all strings or all numbers.*timedelta"),
+        (np.array([1, 2], "m8[ns]"), "all strings or all numbers.*timedelta"),
         (pd.to_datetime(["2020-01-01", "2021-01-01"]), "all strings or all numbers.*give y.astype"),
         (np.array(["a", 1], dtype=object), "all strings or all numbers.*int and str"),
     ],
@@ -1372,3 +1387,12 @@ def test_interrupted_before_its_linear_model_it_is_not_fitted(monkeypatch):
         classifier.fit(X, y)
     with pytest.raises(NotFittedError):
         classifier.predict(X)
+
+
+def test_interrupted_in_its_training_it_began_as_nothing(monkeypatch):
+    X, y = reviews(20, "book")
+    classifier = MetaLSTMClassifier(**QUICK).meta_fit({"books": (X, y)}, verbose=False)
+    monkeypatch.setattr(classifier, "_train", lambda *args, **settings: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        classifier.fit(X, y)
+    assert not hasattr(classifier, "begun_as_")

@@ -58,6 +58,9 @@ def _of_arrays(path):
 
 def _of_lines(path):
     """Words and numbers of a text; a word may hold blanks, as some of GloVe do, and no number."""
+    with open(path, "rb") as file:
+        if file.read(2) == b"\x1f\x8b":
+            raise ValueError(f"{path} is compressed: unpack it, as gunzip does.")
     words, rows, size, counts, n_nameless = [], [], None, None, 0
     with open(path, encoding="utf-8-sig", errors="replace") as lines:
         for i, line in enumerate(lines, 1):
@@ -150,9 +153,10 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
         if len(given) != 2:
             raise ValueError(f"word_vectors is a pair (words, vectors), got {len(given)} items.")
         known, vectors = given
-        if not np.iterable(known):
+        if not np.iterable(known) or isinstance(known, set | frozenset | dict | str):
             raise ValueError(
-                f"word_vectors is a pair (words, vectors), got {type(known).__name__} for words."
+                "word_vectors is a pair (words, vectors), words in the order of their vectors, got "
+                f"{type(known).__name__} for words."
             )
         known = [word.decode() if isinstance(word, bytes) else word for word in known]
         vectors = _checked(known, vectors, "word_vectors")

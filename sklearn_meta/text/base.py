@@ -228,14 +228,14 @@ class TextEstimator(MetaEstimator):
         else:
             learner = self._build(*self._words(tokens), {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
-        self.begun_as_ = None
+        begun_as = None
         if hasattr(self, "learner_"):
-            self.begun_as_ = begin_as_nearest(learner, self.learner_, *prepared, self._seed)
-        rate = self.learning_rate * (1.0 if self.begun_as_ is None else TRANSFER)
+            begun_as = begin_as_nearest(learner, self.learner_, *prepared, self._seed)
+        rate = self.learning_rate * (1.0 if begun_as is None else TRANSFER)
         n_steps, verbose = self._n_steps(prepared, self.max_epochs), bool(self.verbose)
         self.fit_history_ = self._train(learner, prepared, n_steps, rate=rate, verbose=verbose)
         self.module_ = learner.requires_grad_(False).cpu().eval()
-        self._task_place = 0
+        self._task_place, self.begun_as_ = 0, begun_as
         self._set_labels(labels)
         return self
 
