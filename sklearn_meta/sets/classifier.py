@@ -25,7 +25,9 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         How elements read each other: through ``n_inducing`` learned points, in time linear in
         the size of a set; directly; not at all; or through the mean or maximum of all.
     pooling : {"pma", "mean", "sum", "max", "dotprod"}, default="pma"
-        How they become one vector; "pma" is attention.
+        How they become one vector; "pma" is attention. Copies of an element are told from one, and
+        so how many there are, by "sum" alone, beside ``encoder="rff"`` and ``norm="none"``; or
+        give the number as a column of every element.
     width, n_heads, n_layers, n_inducing : int, default=64, 4, 2 and 16
         Of the network; ``n_heads`` divides ``width``.
     norm : {"pre", "post", "none"}, default="pre"
