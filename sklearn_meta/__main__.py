@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import warnings
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 
 from . import __version__
 from .commands import COMMANDS
@@ -38,7 +38,12 @@ def main(argv=None):
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = _parser()
     args = _parse(parser, argv)
-    with warnings.catch_warnings():
+    # Where stderr is closed print would take stdout, which holds the result.
+    with (
+        warnings.catch_warnings(),
+        open(os.devnull, "w") as nowhere,
+        redirect_stderr(_Beside(sys.stderr or nowhere)),
+    ):
         warnings.showwarning = _show_warning
         try:
             if getattr(args, "recipe", None) is not None:
@@ -95,8 +100,26 @@ def _parse(parser, argv):
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
-    with suppress(BrokenPipeError):  # nobody reads it: no reason to end
-        print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+
+
+class _Beside:
+    """stderr, where what is told beside the result may be read by nobody: no reason to end."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self):
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
 
 
 if __name__ == "__main__":

@@ -67,9 +67,14 @@ def placed(module, device, dtype, *, may_change):
 
 
 def autocast(device, precision):
-    """Context of a forward pass: bfloat16 if asked for, or if "auto" and the device gains."""
+    """Context of a forward pass: bfloat16 if asked for, or if "auto" and the device gains.
+
+    Weights are cast wherever they are read. torch would keep the casts, but for the whole process:
+    another thread that leaves an autocast empties its cache, and gradients are rounded otherwise.
+    """
     use = precision == "bfloat16" or (precision == "auto" and gains_from_bfloat16(device))
-    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=use)
+    kind = torch.device(device).type
+    return torch.autocast(kind, torch.bfloat16, enabled=use, cache_enabled=False)
 
 
 def gains_from_bfloat16(device):

@@ -507,6 +507,22 @@ def test_nobody_need_read_what_is_said(monkeypatch):
     assert load_learner("unseen.safetensors").card
 
 
+def test_stdout_has_the_result_alone_whoever_reads_stderr(here):
+    """It is closed, as under some daemons, or a pipe whose reader has gone."""
+    command = [sys.executable, "-m", "sklearn_meta", "evaluate", "tables", *QUICK]
+    command += ["--json", "--peers", "1-NN", "--exclude", "no such"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    how = {"cwd": here, "env": environment, "stdout": subprocess.PIPE}
+    closed = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], **how)
+    reader, writer = os.pipe()
+    os.close(reader)
+    unread = subprocess.run(command, stderr=writer, **how)
+    os.close(writer)
+    for run in (closed, unread):
+        assert run.returncode == 0
+        assert len(json.loads(run.stdout)["records"]) == 2 * 2 * 2
+
+
 def test_names_that_stdout_has_no_signs_for_are_told(monkeypatch):
     shutil.copy("tiny.safetensors", "tiny_\u2126.safetensors")
     shutil.copy("tiny.json", "tiny_\u2126.json")

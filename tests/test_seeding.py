@@ -132,3 +132,28 @@ def test_no_architecture_draws_where_its_weights_are_to_be_replaced(kind, name):
     assert torch.equal(torch.get_rng_state(), before)
     build_learner(config)
     assert not torch.equal(torch.get_rng_state(), before)
+
+
+def test_weights_do_not_depend_on_threads_that_leave_an_autocast():
+    """torch keeps what it has cast for the whole process, and forgets it when any thread leaves."""
+
+    def trained():
+        classifier = MANNClassifier("mann", n_estimators=1, random_state=0)
+        settings = {"max_steps": 2, "batch_size": 2, "precision": "bfloat16", "verbose": False}
+        return classifier.meta_fit(TablePrior(), **settings).learner_.state_dict()
+
+    alone, is_over = trained(), threading.Event()
+
+    def come_and_go():
+        while not is_over.is_set():
+            with torch.autocast("cpu", torch.bfloat16, enabled=False):
+                pass
+
+    other = threading.Thread(target=come_and_go)
+    other.start()
+    try:
+        beside = trained()
+    finally:
+        is_over.set()
+        other.join()
+    assert all(torch.equal(alone[name], beside[name]) for name in alone)

@@ -470,3 +470,21 @@ def test_a_fit_that_fails_leaves_nothing_of_the_one_before(kind):
         model.fit(sets, np.where(y == 1, np.nan, y))
     with pytest.raises(NotFittedError):
         model.predict(sets)
+
+
+def test_a_fitted_network_reads_sets_in_its_own_precision():
+    rng = np.random.default_rng(0)
+    sets, y = [rng.normal(size=(4, 2)) for _ in range(12)], np.arange(12.0) % 2
+    quick = {"max_epochs": 1, "width": 8, "n_heads": 2, "n_layers": 1, "random_state": 0}
+    models = [
+        kind(**quick).fit(sets, y) for kind in (SetTransformerClassifier, SetTransformerRegressor)
+    ]
+    ask = (models[0].predict_proba, models[1].predict)
+    before = [one(sets) for one in ask]
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        after = [one(sets) for one in ask]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(before, after):
+        np.testing.assert_array_equal(one, other)

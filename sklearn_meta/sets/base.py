@@ -171,7 +171,9 @@ class SetEstimator(BaseEstimator):
         if elements.dtype == np.uint8:
             elements = torch.from_numpy(elements)
         else:  # torch has not all of numpy's types
-            elements = torch.from_numpy(elements.astype(np.float64)).to(torch.get_default_dtype())
+            network = vars(self).get("module_")  # there is none yet in fit
+            dtype = next(network.parameters()).dtype if network else torch.get_default_dtype()
+            elements = torch.from_numpy(elements.astype(np.float64)).to(dtype)
         return list(elements.split([len(elements) for elements in sets]))
 
     def _network(self, elements, n_outputs):
