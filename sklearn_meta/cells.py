@@ -152,6 +152,15 @@ def in_seconds(column, kind):
     return (column - start) / np.timedelta64(1, "s")
 
 
+def are_unlabelled(y):
+    """Rows that scikit-learn's convention marks as unlabelled, a bool array."""
+    if y.dtype.kind in "iuf":
+        return y == -1
+    if y.dtype.kind in "mM":  # of which -1 is one, and no mark
+        return np.zeros(len(y), dtype=bool)
+    return np.array([label == -1 or label == "-1" for label in y], dtype=bool)
+
+
 def check_classes(y):
     """Refuse targets that are no classes.
 

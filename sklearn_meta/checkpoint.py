@@ -14,7 +14,7 @@ from skorch.history import History
 
 from .distributed import is_first_process
 from .fingerprint import difference, tensors_digest
-from .folders import CHECKPOINT, check_writable, checkpoint_file, locked
+from .folders import CHECKPOINT, checkpoint_file, locked
 
 
 class Begun(NamedTuple):
@@ -47,10 +47,8 @@ class Checkpoint(Callback):
 
     Raises
     ------
-    OSError
-        If the folder cannot be written.
     ValueError
-        If its name is empty.
+        If the name of the folder is empty.
     """
 
     def __init__(self, folder, run, average):
@@ -67,8 +65,6 @@ class Checkpoint(Callback):
         self.best_loss = math.inf
         self.start_loss = math.nan  # of weights that had learned before the run
         self.ended_by = None
-        if self.is_writer:
-            check_writable(self.path, "checkpoint_dir", make=True)
 
     def on_epoch_begin(self, net, dataset_train=None, **kwargs):
         """Tell the stream which epoch's batches come next."""

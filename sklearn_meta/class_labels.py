@@ -1,4 +1,4 @@
-"""Labels of classes as users give them: -1, or what text makes of it, where a row has none."""
+"""Labels of classes as users give them, of rows and of texts, and their places among them."""
 
 from numbers import Integral, Real
 
@@ -37,15 +37,6 @@ def as_labels(y):
         return values.astype(int) if whole else values
     except OverflowError as error:
         raise ValueError("A label is an integer beyond 64 bits: give labels as str.") from error
-
-
-def are_unlabelled(y):
-    """Rows that scikit-learn's convention marks as unlabelled, a bool array."""
-    if y.dtype.kind in "iuf":
-        return y == -1
-    if y.dtype.kind in "mM":  # of which -1 is one, and no mark
-        return np.zeros(len(y), dtype=bool)
-    return np.array([label == -1 or label == "-1" for label in y], dtype=bool)
 
 
 def class_codes(y, unlabelled):

@@ -24,7 +24,7 @@ from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
-from .cells import is_missing_value, text_as_objects, whole_labels
+from .cells import are_unlabelled, is_missing, text_as_objects, whole_labels
 from .model_selection import FewShotSplit
 from .peers import peers, preparation
 from .user_warnings import warn
@@ -274,11 +274,10 @@ def _labelled_rows(table):
     check_consistent_length(X, column)
     metadata = metadata or {}
     task = metadata.get("task")
-    marks = task != "classification" and metadata.get("marked", True)
-    missing = [is_missing_value(label) for label in column.tolist()]
-    marked = [marks and not gap and _is_mark(v) for v, gap in zip(column.tolist(), missing)]
-    known = ~(np.array(missing, dtype=bool) | np.array(marked, dtype=bool))
-    rows = np.flatnonzero(known)
+    marks = task != "classification" and bool(metadata.get("marked", True))
+    rows = np.flatnonzero(~is_missing(column))
+    marked = are_unlabelled(column[rows]) & marks
+    rows = rows[~marked]
     y = column[rows]
     if y.dtype == object:
         y = y.astype(str) if any(isinstance(v, str) for v in y) else np.array(y.tolist())
@@ -287,21 +286,16 @@ def _labelled_rows(table):
         raise ValueError("its target is continuous, and classes are needed.")
     if len(np.unique(y)) < 2:
         hint = ""
-        if any(marked):
+        if marked.any():
             hint = (
                 " Rows of label -1 are left out: where it is a class say so by "
                 "(X, y, {'task': 'classification'})."
             )
         raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.{hint}")
     # Estimators take -1 for no label, and fractions for a target.
-    if fractions or any(map(_is_mark, y.tolist())):
+    if fractions or are_unlabelled(y).any():
         y = np.unique(y, return_inverse=True)[1]
     return _rows(X if hasattr(X, "shape") else np.asarray(text_as_objects(X)), rows), y
-
-
-def _is_mark(label):
-    """Whether a label is what marks rows without one, -1 or what text makes of it."""
-    return label == ("-1" if isinstance(label, str) else -1)
 
 
 def _rows(X, rows):

@@ -6,8 +6,8 @@ from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .cells import check_classes
-from .class_labels import are_unlabelled, as_labels, class_codes
+from .cells import are_unlabelled, check_classes
+from .class_labels import as_labels, class_codes
 from .heads import HEADS
 from .table_validation import encode, table_with_labels
 from .tables import OUTPUTS, TableEstimator

@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import re
 import signal
 import threading
 import time
@@ -20,6 +21,7 @@ from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, optimize
 from sklearn_meta.backbones import VSA
 from sklearn_meta.learner import Learner
 from sklearn_meta.optimizers import OPTIMIZERS, MuonAdamW, rates
+from sklearn_meta.settings import check_settings
 from sklearn_meta.tasks import RegressionPrior, RegressionSampler
 from sklearn_meta.training import meta_train
 
@@ -219,3 +221,11 @@ def test_meta_fit_imports_them_before_it_makes_an_optimizer(monkeypatch):
     monkeypatch.setattr(training.MetaNet, "initialize", None)
     with pytest.raises(InterruptedError):
         MetaSemiSupervisedClassifier("vsa").meta_fit([load_iris(return_X_y=True)], verbose=False)
+
+
+def test_each_optimizer_that_may_be_asked_for_is_there():
+    """Its names stand beside the other settings, which are checked where no torch is needed."""
+    for name in OPTIMIZERS:
+        check_settings({"optimizer": name})
+    with pytest.raises(ValueError, match=re.escape(f"must be one of {list(OPTIMIZERS)}")):
+        check_settings({"optimizer": "none of them"})
