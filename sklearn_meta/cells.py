@@ -128,6 +128,20 @@ def concat_frames(first, second):
     return stacked
 
 
+def dates_as_numbers(y):
+    """Targets of NumPy's dates or durations as numbers in their own unit, NaN for NaT.
+
+    Anything else is returned as it is.
+    """
+    try:
+        values = np.asarray(y)
+    except ValueError:  # rows of different length
+        return y
+    if values.dtype.kind not in "mM":
+        return y
+    return np.where(np.isnat(values), np.nan, values.astype(np.int64))
+
+
 def in_seconds(column, kind):
     """Dates as seconds since 1970, or durations, with a time zone or without; NaN for NaT.
 

@@ -7,6 +7,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from .cells import dates_as_numbers
 from .chunks import in_chunks, in_order
 from .heads import HEADS
 from .sizes import check_integers
@@ -254,7 +255,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             As in ``predict``; or if targets are missing, infinite, or not as many as in ``fit``.
         """
         check_is_fitted(self)
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        y = check_array(dates_as_numbers(y), ensure_2d=False, dtype=np.float64, input_name="y")
         if self.y_.ndim == 1 and y.shape[1:] == (1,):  # a frame of one column
             y = y[:, 0]
         shape = (_num_samples(X), *self.y_.shape[1:])
@@ -323,8 +324,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         ValueError, NotFittedError, OSError
             If a task is malformed: says which; or as ``fit`` does of parameters and weights.
         """
-        read = self._read_tasks(tasks)
-        answers = [self._in_units(output, *of_labels) for of_labels, output in read]
+        answers = [self._in_units(output, *of) for of, output in self._read_tasks(tasks)]
         return answers if return_std else [mean for mean, _ in answers]
 
     def _context_labels(self):

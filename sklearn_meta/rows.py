@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from torch import nn
 
 from .base import MetaEstimator
-from .cells import whole_labels
+from .cells import dates_as_numbers, whole_labels
 from .learner import as_text
 from .table_validation import (
     as_cells,
@@ -262,7 +262,7 @@ def _check_rendered(dataset, vectors, learner):
 
 def _as_numbers(y):
     try:
-        y = y.astype(np.float64)
+        y = dates_as_numbers(y).astype(np.float64)
     except ValueError as error:
         raise ValueError(f"Targets must be numbers: {error}.") from error
     assert_all_finite(y, input_name="y")  # None has become NaN only now

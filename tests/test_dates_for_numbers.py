@@ -6,6 +6,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from sklearn_meta import AmortizedGMM, MANNRegressor, MetaGPRegressor, SetTransformerRegressor
+from sklearn_meta.inspection import IntervalCalibrationDisplay
+from sklearn_meta.model_selection import SemiSupervisedKFold
 
 X = np.random.default_rng(0).standard_normal((20, 3))
 DAYS = pd.Series(pd.date_range("2020", periods=20))
@@ -59,3 +61,27 @@ def test_one_set_is_not_taken_for_many(one):
         AmortizedGMM(2).meta_fit((one, np.arange(20) % 2))
     assert len(AmortizedGMM(2).fit_batch(np.stack([X, X]))) == 2
     assert len(AmortizedGMM(2).fit_batch((X, X[:9]))) == 2
+
+
+@pytest.mark.parametrize("unit", ["D", "ns"])
+@pytest.mark.parametrize("kind", ["M8", "m8"])
+def test_a_date_that_is_missing_is_a_missing_target(kind, unit):
+    # As an integer it is the least of all, which makes -2.9e18 of a prediction.
+    y = np.arange(20, dtype="i8").astype(f"{kind}[{unit}]")
+    known = MetaGPRegressor().fit(X, y)
+    y[3] = "NaT"
+    rows, sets = X[:, None], SetTransformerRegressor(max_epochs=1)
+    for told in (y, pd.Series(y)):
+        for ask in (MANNRegressor().fit, MANNRegressor().partial_fit, known.log_predictive_density):
+            with pytest.raises(ValueError, match="Input y contains NaN"):
+                ask(X, told)
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            sets.fit(rows, told)
+        with pytest.raises(ValueError, match="must be finite: leave unlabelled rows out"):
+            IntervalCalibrationDisplay.from_estimator(known, X, told)
+
+
+@pytest.mark.parametrize("kind", ["zone", "objects", "periods", "columns"])
+def test_a_splitter_refuses_what_estimators_do(kind):
+    with pytest.raises(ValueError, match="^y must be numbers, such as seconds of dates"):
+        next(SemiSupervisedKFold(2).split(X, DATES[kind]))

@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.mixture import GaussianMixture
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -98,6 +99,18 @@ def test_any_regressor_with_standard_deviations(make):
     assert_array_equal(display.width, expected.width)
     assert labels(display.ax_) == ["perfectly calibrated", type(regressor).__name__]
     assert labels(expected.ax_) == ["perfectly calibrated"]
+
+
+def test_a_search_shows_the_intervals_of_what_it_chose():
+    """Its own predict takes no ``return_std``, nor ``quantiles``."""
+    X, y = load_diabetes(return_X_y=True)
+    search = GridSearchCV(MetaGPRegressor(), {"transductive": [False]}, cv=2).fit(X[:30], y[:30])
+    found, expected = (
+        IntervalCalibrationDisplay.from_estimator(each, X[30:80], y[30:80])
+        for each in (search, search.best_estimator_)
+    )
+    assert_array_equal(found.width, expected.width)
+    assert labels(found.ax_) == ["perfectly calibrated", "GridSearchCV"]
 
 
 @pytest.mark.parametrize("n_targets", [(), (2,)])

@@ -12,6 +12,7 @@ from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_diabetes, load_iris, make_moons
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
@@ -125,6 +126,13 @@ def test_grid_points_are_no_rows_whichever_mode_a_search_chooses(moons, step):
     found, expected = (show_effect(e, *moons, grid_resolution=7) for e in (search, plain))
     for region in ("without_unlabelled", "with_unlabelled"):
         assert_array_equal(getattr(found, region), getattr(expected, region))
+
+
+@pytest.mark.parametrize("wrap", [lambda frozen: frozen, Transductive])
+def test_what_is_frozen_cannot_be_fitted_to_show_an_effect(moons, wrap):
+    frozen = wrap(FrozenEstimator(semi_supervised().fit(*moons)))
+    with pytest.raises(TypeError, match="FrozenEstimator never is: give its estimator"):
+        show_effect(frozen, *moons)
 
 
 def test_effect_refuses_sparse_rows(moons):

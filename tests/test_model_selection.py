@@ -411,6 +411,12 @@ class TestBadLabels:
         assert 4 in train and set(y[test]) == {0, 1}
 
 
+@pytest.mark.parametrize("split", [SemiSupervisedSplit(2), FewShotSplit(), SemiSupervisedKFold(2)])
+def test_splitters_say_that_y_is_missing(split):
+    with pytest.raises(ValueError, match="needs y: targets|y is needed: labels"):
+        next(split.split(np.zeros((4, 1)), None))
+
+
 def test_semi_supervised_split_refuses_more_folds_than_labels():
     y = [0, 0, 1, 1, -1, -1, -1]
     with pytest.raises(ValueError, match="n_splits=3"):

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
+from ..cells import dates_as_numbers
 from .drawing import axes_of, check_matplotlib_support, line_style
 
 DIAGONAL = "perfectly calibrated"
@@ -75,7 +76,8 @@ class IntervalCalibrationDisplay:
         estimator : regressor
             Fitted; its ``predict`` takes ``quantiles=``, as that of MetaGPRegressor does, or
             ``return_std=True``, as that of GaussianProcessRegressor and BayesianRidge, of which
-            intervals are those of a normal distribution. Pipelines that end in them do as well.
+            intervals are those of a normal distribution. Pipelines that end in them and searches
+            for their parameters do as well.
         X : array-like or DataFrame of shape (n_rows, n_features)
             Rows that ``fit`` has not seen.
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
@@ -110,6 +112,7 @@ class IntervalCalibrationDisplay:
                 "fit an instance, and give that."
             )
         name = type(estimator).__name__ if name is None else name
+        estimator = getattr(estimator, "best_estimator_", estimator)  # of a search
         nominal = _sorted_levels(levels)
         # Never as many as rows, so that their shape says which way round they are.
         between = [0.5] * (2 * len(nominal) == np.shape(y)[0])
@@ -167,7 +170,7 @@ class IntervalCalibrationDisplay:
         """The display of ends of intervals, (n_levels, n_rows) or (n_levels, n_rows, n_targets)."""
         if hasattr(y_true, "iloc") and low.ndim == 2 and y_true.shape[1:] == (1,):
             y_true = y_true.iloc[:, 0]
-        y_true = np.asarray(y_true, dtype=float)
+        y_true = np.asarray(dates_as_numbers(y_true), dtype=float)
         if y_true.shape != low.shape[1:]:
             raise ValueError(
                 "y_true and what is predicted must have one shape, got "

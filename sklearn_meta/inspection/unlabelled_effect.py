@@ -5,6 +5,7 @@ from numbers import Integral
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_consistent_length
 
@@ -117,7 +118,8 @@ class UnlabelledEffectDisplay:
         Raises
         ------
         TypeError
-            If the estimator is no classifier, `X` is sparse, or `grid_resolution` no int.
+            If the estimator is no classifier, or frozen, `X` is sparse, or `grid_resolution` no
+            int.
         ValueError
             If `X` has not two columns, one of them is not numeric or has no finite cell, there is
             no labelled or no unlabelled row, labels are not one for each row, the estimator takes
@@ -230,6 +232,8 @@ def _inductive(estimator):
     """A clone to which the rows of ``predict`` are no unlabelled rows."""
     if isinstance(estimator, Transductive):
         return _inductive(estimator.estimator)
+    if isinstance(estimator, FrozenEstimator):
+        raise TypeError("Clones are fitted, which a FrozenEstimator never is: give its estimator.")
     inductive = clone(estimator)
     for name, value in inductive.get_params().items():
         if isinstance(value, Transductive):  # one at a time: its own parameters go with it

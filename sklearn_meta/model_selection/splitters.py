@@ -8,12 +8,20 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
-from ..cells import check_classes, is_missing_value, text_as_objects, whole_labels
+from ..cells import (
+    check_classes,
+    dates_as_numbers,
+    is_missing_value,
+    text_as_objects,
+    whole_labels,
+)
 from ..user_warnings import warn
 
 
 def encode_labels(y, unlabelled=-1):
     """Sorted classes, and every row's code among them: -1 where the row has no label."""
+    if y is None:
+        raise ValueError(f"y is needed: labels, {unlabelled!r} where there is none.")
     y = whole_labels(y)
     y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))
     if cells.dtype.kind not in "iubUS" and any(map(is_missing_value, cells)):
@@ -188,9 +196,7 @@ class SemiSupervisedKFold(KFold):
         if y is None:
             raise ValueError("SemiSupervisedKFold.split needs y: targets, NaN where there is none.")
         check_consistent_length(X, y)
-        y = np.asarray(y)
-        if y.dtype.kind in "mM":  # dates, of which estimators make numbers
-            y = np.where(np.isnat(y), np.nan, y.astype(np.int64))
+        y = np.asarray(dates_as_numbers(y))
         if y.dtype == object:  # None and pandas' NA are no numbers to scikit-learn
             cells = [np.nan if is_missing_value(value) else value for value in y.ravel()]
             y = np.array(cells, dtype=object).reshape(y.shape)
@@ -201,6 +207,8 @@ class SemiSupervisedKFold(KFold):
         except ValueError as error:
             classes = " Classes are split by SemiSupervisedSplit." if y.dtype.kind in "OU" else ""
             raise ValueError(f"{error}{classes}") from error
+        except TypeError as error:  # of pandas' dates with a time zone, and periods
+            raise ValueError(f"y must be numbers, such as seconds of dates: {error}.") from error
         without = np.isnan(y.reshape(len(y), -1)).any(axis=1)
         if without.all():
             raise ValueError(f"y has no row with a target: every one of its {len(y)} rows is NaN")

@@ -8,6 +8,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from torch import nn
 
+from ..cells import dates_as_numbers
 from ..table_validation import check_dense
 from ..tasks import target_scale
 from ..tasks.column_types import refuse_date_objects
@@ -183,7 +184,7 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         check_dense(y)
         refuse_date_objects(y)
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
-        y = y.astype(np.float64)
+        y = dates_as_numbers(y).astype(np.float64)
         assert_all_finite(y, input_name="y")  # None has become NaN only now
         target = y.reshape(len(y), -1)
         vars(self).pop("_unit", None)  # of an earlier fit to counts
