@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.mixture import GaussianMixture
 from test_mixture import ALL_TYPES, LEARNER, double
@@ -368,3 +368,23 @@ def test_one_set_or_many_have_their_components_in_one_order():
     for points, mixture in zip(sets, many, strict=True):
         alone = AmortizedGMM(3, n_init=3).fit(points)
         assert_array_equal(alone.predict(points), mixture.predict(points))
+
+
+@ALL_TYPES
+def test_the_order_of_points_that_are_equally_far_does_not_matter(covariance_type):
+    """Of flags many are, and the first of them began a component."""
+    X = (load_digits().data[:100, [20, 28, 35, 43]] > 8).astype(float)
+    of = AmortizedGMM(3, covariance_type=covariance_type, dtype="float64")
+    expected = of.fit(X).score_samples(X)
+    for seed in range(6):
+        found = of.fit(np.random.default_rng(seed).permutation(X)).score_samples(X)
+        assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_nor_that_of_columns_nor_their_signs():
+    X = (load_digits().data[:100, [20, 28, 35, 43]] > 8).astype(float)
+    expected = AmortizedGMM(3, dtype="float64").fit(X).score_samples(X)
+    for places, signs in (((3, 1, 0, 2), (1, 1, 1, 1)), ((0, 1, 2, 3), (-1, 1, -1, 1))):
+        Z = X[:, places] * signs
+        found = AmortizedGMM(3, dtype="float64").fit(Z).score_samples(Z)
+        assert_allclose(found, expected, rtol=0, atol=1e-6)

@@ -140,8 +140,24 @@ def test_a_column_that_differs_by_rounding_is_constant():
     near = [np.hstack(pair) for pair in zip(SETS, squares)]
     exact = [np.hstack([x, np.ones_like(one)]) for x, one in zip(SETS, squares)]
     model = SetTransformerRegressor(**QUICK).fit(near, Y)
-    assert model.scale_[2] == 1
-    assert_allclose(model.predict(exact), model.predict(near), atol=1e-6)
+    assert model.scale_[2] == np.inf
+    assert_array_equal(model.predict(exact), model.predict(near))
+
+
+@pytest.mark.parametrize("later", [2021, -1e9, 1e308])
+def test_nothing_is_read_off_a_column_that_did_not_vary_in_fit(later):
+    """What untrained weights make of a year that is another one is noise."""
+    year, next_year = ([np.c_[x, np.full(len(x), y)] for x in SETS] for y in (2020, later))
+    model = SetTransformerRegressor(**QUICK).fit(year, Y)
+    assert_array_equal(model.predict(next_year), model.predict(year))
+
+
+def test_training_minds_no_mode_of_torch_that_a_caller_is_in():
+    expected = SetTransformerRegressor(**QUICK).fit(SETS, Y).predict(SETS)
+    for mode in (torch.inference_mode(), torch.no_grad(), torch.autocast("cpu", torch.bfloat16)):
+        with mode:
+            model = SetTransformerRegressor(**QUICK).fit(SETS, Y)
+        assert_array_equal(model.predict(SETS), expected)
 
 
 def test_a_batch_size_may_be_numpys():

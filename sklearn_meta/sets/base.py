@@ -17,7 +17,7 @@ from torch.utils.data import StackDataset
 from ..backbones.set_transformer import ENCODERS, NORMS, POOLINGS, SetTransformer
 from ..devices import autocast, usable_device
 from ..seeding import seeded
-from ..tasks import target_scale
+from ..tasks.regression_episodes import mean_and_deviation
 from .training import SetNetwork, pad, train
 from .validation import as_sets
 
@@ -100,6 +100,7 @@ class SetEstimator(BaseEstimator):
         check_consistent_length(sets, y)
         return sets, y
 
+    @torch.inference_mode(False)  # a caller's own
     def _fit(self, sets, target, n_outputs, criterion, stratify=None):
         """Train a new network: the end of every ``fit``.
 
@@ -116,7 +117,9 @@ class SetEstimator(BaseEstimator):
             None if chosen is None else StackDataset([sets[i] for i in chosen], target[chosen])
             for chosen in (rows, held_out)
         )
-        with seeded(rng.randint(np.iinfo(np.int32).max)):
+        device = self._device()
+        # Not in the precision of a caller's own autocast.
+        with seeded(rng.randint(np.iinfo(np.int32).max)), autocast(device, "float32"):
             module = self._network(sets[0], n_outputs)
             self.history_ = train(
                 module,
@@ -128,7 +131,7 @@ class SetEstimator(BaseEstimator):
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 patience=self.n_iter_no_change,
-                device=self._device(),
+                device=device,
                 verbose=self.verbose,
             )
         self.module_ = module
@@ -159,14 +162,16 @@ class SetEstimator(BaseEstimator):
                 f"Elements have shape {self._element_shape}: give an embedding, a module that "
                 "makes a vector of each, or reshape every set to (n_points, n_features)."
             )
-        self.mean_, self.scale_ = target_scale(np.concatenate(sets))
+        self.mean_, deviation = mean_and_deviation(np.concatenate(sets))
+        # Nothing is learned of what does not vary, and nothing is to be read off it later.
+        self.scale_ = np.where(deviation > 0, deviation, np.inf)
 
     def _prepare(self, sets):
         """Sets as tensors: standardised, or as they are for the embedding (bytes stay bytes)."""
         elements = np.concatenate(sets)
         if hasattr(self, "mean_"):  # there was no embedding in fit
             with np.errstate(over="ignore"):
-                elements = (elements - self.mean_) / self.scale_
+                elements = np.nan_to_num(elements - self.mean_) / self.scale_  # never inf / inf
             elements = np.clip(elements, -FARTHEST, FARTHEST)
         if elements.dtype == np.uint8:
             elements = torch.from_numpy(elements)
@@ -210,7 +215,7 @@ class SetEstimator(BaseEstimator):
         outputs, size = [], int(self.batch_size)  # numpy's small integers would overflow
         for start in range(0, len(sets), size):
             batch = pad(self._prepare(sets[start : start + size]))
-            with autocast(device, "float32"):  # not in the precision of a caller's own autocast
+            with autocast(device, "float32"):
                 outputs.append(module(**{name: part.to(device) for name, part in batch.items()}))
         return torch.cat(outputs).double().cpu()
 

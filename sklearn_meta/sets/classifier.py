@@ -69,7 +69,8 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
     n_iter_ : int
         Number of epochs.
     mean_, scale_ : ndarray of shape (n_features_in_,)
-        By which elements are standardised, unless there is an embedding.
+        By which elements are standardised, unless there is an embedding; the scale of what does
+        not vary is infinite.
     n_features_in_ : int
         Number of cells of an element: d of sets (n_points, d).
 

@@ -16,8 +16,7 @@ def target_scale(y_labelled):
     Parameters
     ----------
     y_labelled : array-like of shape (n_labelled,) or (n_labelled, n_targets)
-        Targets of the labelled rows alone, finite and at least one. Any magnitude that float64
-        holds will do: nothing overflows on the way.
+        Targets of the labelled rows alone, as :func:`mean_and_deviation` takes them.
 
     Returns
     -------
@@ -25,14 +24,32 @@ def target_scale(y_labelled):
         ``(y - mean) / scale`` has zero mean and unit variance over the labelled rows; the scale of
         a target that is the same in all of them, but for rounding, is 1.
     """
-    y = np.asarray(y_labelled, dtype=np.float64)
+    mean, deviation = mean_and_deviation(y_labelled)
+    return mean, np.where(deviation > 0, deviation, 1.0)[()]
+
+
+def mean_and_deviation(values):
+    """Mean and standard deviation of each column.
+
+    Parameters
+    ----------
+    values : array-like of shape (n_rows,) or (n_rows, n_columns)
+        Finite, and at least one row. Any magnitude that float64 holds will do: nothing overflows
+        on the way.
+
+    Returns
+    -------
+    mean, deviation : float64 or ndarray of shape (n_columns,)
+        The deviation of what is the same in all rows, but for rounding, is 0.
+    """
+    y = np.asarray(values, dtype=np.float64)
     largest = np.abs(y).max(axis=0)
     unit = np.where(largest > 0, largest, 1.0)
     mean = (y / unit).mean(axis=0)
     deviation = np.sqrt(((y / unit - mean) ** 2).mean(axis=0))
     # What differs by rounding only is equal.
     constant = (deviation <= 4 * np.finfo(float).eps * np.abs(mean)) | (deviation * unit == 0)
-    return np.where(constant, y[0], mean * unit)[()], np.where(constant, 1.0, deviation * unit)[()]
+    return np.where(constant, y[0], mean * unit)[()], np.where(constant, 0.0, deviation * unit)[()]
 
 
 def n_targets(y):
