@@ -9,6 +9,7 @@ from contextlib import redirect_stderr, suppress
 from . import __version__
 from .commands import COMMANDS
 from .commands.arguments import read_recipe
+from .commands.printing import in_one_line
 
 EPILOG = """\
 exit codes: 0 done, 1 an error that stderr tells of, 2 wrong arguments, 130 interrupted.
@@ -57,7 +58,7 @@ def main(argv=None):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except (ValueError, OSError, ImportError) as error:
-            message = " ".join(str(error).split()) or type(error).__name__
+            message = in_one_line(error) or type(error).__name__
             print(f"{args.parser.prog}: error: {message}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
@@ -100,7 +101,7 @@ def _parse(parser, argv):
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)
+    print(f"warning: {in_one_line(message)}", file=sys.stderr, flush=True)
 
 
 class _Beside:

@@ -16,6 +16,9 @@ from .distributed import is_first_process
 from .fingerprint import difference, tensors_digest
 from .folders import CHECKPOINT, checkpoint_file, locked
 
+#: Kinds of tensors that a checkpoint holds.
+_GROUPS = {"weights", "average", "best", "optimizer"}
+
 
 class Begun(NamedTuple):
     """A run in a folder that has left its weights, interrupted or not."""
@@ -180,7 +183,13 @@ class Checkpoint(Callback):
                     told = header.pop("sha256", None)  # None where an earlier version wrote it
                     if told not in (None, _digest(tensors, header)):
                         raise SafetensorError("its sha256 differs")
-        except SafetensorError as error:
+                    if strange := {name.split(".")[0] for name in tensors} - _GROUPS:
+                        raise SafetensorError(f"it holds {min(strange)!r}, which none has")
+            if type(json.loads(header["schedule"])) is not dict:
+                raise SafetensorError("it tells no settings")
+            if type(json.loads(header["history"])) is not list:
+                raise SafetensorError("it tells no history")
+        except (SafetensorError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{self.path} is damaged ({error}): remove it, or give another checkpoint_dir."
             ) from error
@@ -203,7 +212,7 @@ class Checkpoint(Callback):
                 f"{self.path} belongs to a run with other settings: {told}. "
                 "Give the same settings to go on with it, or another checkpoint_dir to start anew."
             )
-        group = {"weights": {}, "average": {}, "best": {}, "optimizer": {}}
+        group = {kind: {} for kind in _GROUPS}
         for name, tensor in tensors.items():
             kind, key = name.split(".", 1)
             group[kind][key] = tensor

@@ -1,6 +1,7 @@
 """Randomness that an int decides, whichever of this package's estimators are trained at a time."""
 
 import contextlib
+import math
 
 import torch
 from torch import nn
@@ -32,14 +33,29 @@ class undrawn(TorchFunctionMode):
 
     Nothing is drawn from torch's generator then, which belongs to the process: another thread
     that is training at the time would go on from other draws.
+
+    Parameters
+    ----------
+    most : int, default=None
+        Numbers that may be made, the same ones several times: where a module without end is asked
+        for, a ValueError ends it.
     """
+
+    def __init__(self, most=None):
+        super().__init__()
+        self.left = math.inf if most is None else most
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         """As it is called, but for what draws weights."""
         kwargs = kwargs or {}
         if function in _DRAW_WEIGHTS:
             return args[0] if args else kwargs["tensor"]
-        return function(*args, **kwargs)
+        made = function(*args, **kwargs)
+        if isinstance(made, torch.Tensor):
+            self.left -= made.numel()
+            if self.left < 0:
+                raise ValueError("it has many times the numbers that the file holds.")
+        return made
 
 
 _DRAW_WEIGHTS = {

@@ -469,6 +469,31 @@ def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata):
         t.train(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        *(
+            ({key: text}, None)
+            for key in ("schedule", "history")
+            for text in ("5", "{", "[" * 9**5)
+        ),
+        *((change, None) for change in ({"schedule": "[]"}, {"history": "{}"})),
+        ({}, "scaler.x"),  # as of a newer version
+    ],
+)
+def test_a_checkpoint_that_tells_other_things_is_damaged(tmp_path, change, name):
+    """Without a sha256, as an earlier version wrote it."""
+    t.train(tmp_path, max_steps=2)
+    with safe_open(tmp_path / CHECKPOINT, "pt") as file:
+        header = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+    del header["sha256"]
+    more = {} if name is None else {name: torch.ones(1)}
+    save_file(tensors | more, tmp_path / CHECKPOINT, header | change)
+    with pytest.raises(ValueError, match="is damaged .*remove it"):
+        t.train(tmp_path, max_steps=2)
+
+
 def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)

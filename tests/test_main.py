@@ -311,6 +311,7 @@ def test_an_output_that_cannot_be_written_is_told_before_training(capsys):
         ('{"help": true}', 2, "not known: --help=True"),
         ('{"max_steps": 0.5}', 2, "--max-steps"),
         ('{"exclude": ["a,b"]}', 2, "an item of exclude holds a comma"),
+        ("[" * 100_000, 1, "neither JSON nor"),
         (None, 1, "No such file"),
     ],
 )
@@ -465,6 +466,30 @@ def test_evaluate_tells_of_tables_that_weights_were_trained_on(here, capsys):
     assert (
         told.startswith("seen.safetensors was meta-trained on 1 of these tables") and "wine" in told
     )
+
+
+@pytest.mark.parametrize("datasets", [5, None, "wine", [["wine"], {}, 3]])
+def test_a_card_whose_datasets_are_no_names_tells_of_none(here, capsys, datasets):
+    save_learner(load_learner("tiny.safetensors"), "odd.safetensors", datasets=datasets)
+    few = (*QUICK, "--quiet", "--peers", "none", "--weights", "odd.safetensors")
+    assert call("evaluate", "tables", *few) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_what_strangers_write_moves_no_terminal(here, capsys):
+    """Their cards, and the names of their files."""
+    strange = "a\x1b[2J\x1b]0;b\x07\u202ec\rd"
+    shown = r"a\x1b[2J\x1b]0;b\x07\u202ec d"
+    learner = load_learner("tiny.safetensors")
+    save_learner(learner, "odd.safetensors", data=strange, **{strange: [1, {strange: 2}]})
+    assert call("info", "odd.safetensors") == 0
+    told = capsys.readouterr().out
+    assert f"  data: {shown}\n" in told and f"  {shown}: 1; {shown} 2\n" in told
+    (here / "odd").mkdir()
+    (here / "odd" / "a\x1b[2J.csv").write_text("x,y\n1,2\n")
+    assert call("evaluate", "odd", "--quiet") == 1
+    told += capsys.readouterr().err
+    assert r"a\x1b[2J" in told and all(c.isprintable() or c == "\n" for c in told)
 
 
 def test_evaluate_takes_splits_and_filters(here, capsys):

@@ -395,6 +395,7 @@ class Mirror:
 
     def __init__(self, files):
         self.files, self.asked, self.sent, self.faults, self.ranges = files, [], [], [], True
+        self.length = None  # of what is sent, if it is told otherwise
 
     def __enter__(self):
         mirror, self.stopped = self, threading.Event()
@@ -433,7 +434,7 @@ class Mirror:
         body = body[: len(body) // 2] if fault in ("cut", "stall") else body
         self.sent.append(len(body))
         request.send_response(status)
-        request.send_header("Content-Length", str(len(content) - start))
+        request.send_header("Content-Length", self.length or str(len(content) - start))
         request.end_headers()
         request.wfile.write(body)
         if fault == "stall":
@@ -461,6 +462,21 @@ def fetch(mirror, home, **options):
 
 def left(home):
     return sorted(path.name for path in home.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("length", ["abc", "-5", "1.5"])
+def test_a_length_that_is_none_is_not_minded(mirror, tmp_path, length):
+    mirror.length = length
+    folder = fetch(mirror, tmp_path)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()}[BACKGROUND]
+
+
+def test_what_is_too_long_is_not_read_to_its_end(mirror, tmp_path, monkeypatch):
+    monkeypatch.setattr(omniglot, "MOST_BYTES", 2**10)
+    mirror.files[BACKGROUND] = bytes(2**25)
+    with pytest.raises(OSError, match="is not Omniglot"):
+        fetch(mirror, tmp_path)
+    assert left(tmp_path) == []
 
 
 def test_both_files_are_fetched_once(mirror, tmp_path):

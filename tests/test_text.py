@@ -4,6 +4,7 @@ import copy
 import gzip
 import pickle
 import re
+import tracemalloc
 import unicodedata
 import warnings
 
@@ -886,6 +887,7 @@ def test_spelling_tells_words_apart_that_are_not_known():
     assert spelling("Anna")[0] == spelling("Ben")[0] != spelling("anna")[0]  # one shape
     assert spelling("Anna")[1:] == spelling("anna")[1:]  # the same letters
     assert spelling("walking")[-1] == spelling("Talking")[-1]
+    assert spelling("x" * 99 + "king")[-1] == spelling("talking")[-1]  # none is too long
     _, *ends = spelling("anna")
     assert len(set(ends)) == len(ends)  # a letter in front is none behind
 
@@ -1396,3 +1398,15 @@ def test_interrupted_in_its_training_it_began_as_nothing(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         classifier.fit(X, y)
     assert not hasattr(classifier, "begun_as_")
+
+
+def test_words_that_are_long_are_not_remembered():
+    """Of a stream of such, each its own, memory grew without end."""
+    words = [f"{n}{'x' * 10_000}" for n in range(2000)]
+    tracemalloc.start()
+    try:
+        told = spellings(words)
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert told.shape[0] == 2000 and held < 5e6

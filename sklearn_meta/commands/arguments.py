@@ -7,6 +7,7 @@ from argparse import ArgumentTypeError
 from typing import NamedTuple
 
 from ..folders import expanded
+from .printing import in_one_line
 
 #: Arguments that leave tables out.
 FILTERS = ("exclude", "n_columns", "n_classes", "n_rows", "min_class_size", "one_a_family")
@@ -17,6 +18,15 @@ collections:
   FOLDER#split=test      those of which its index.csv says so; also #split=test,task=regression
   openml:99              the tables of an OpenML suite, by number or alias
 """
+
+
+def tables_seen(learner):
+    """Names of the tables that the card of a learner says it was meta-trained on, a set.
+
+    A card is written by anybody: what is no list of names is none.
+    """
+    told = learner.card.get("datasets")
+    return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
 
 
 def integers(text):
@@ -185,7 +195,7 @@ def open_collection(spec, args, task="classification"):
             if name not in known and not name.isdecimal():  # a number may be a dataset's id
                 print(f"--exclude {name}: {spec.label} has nothing of that name", file=sys.stderr)
     for name, reason in chosen.rejected.items():
-        print(f"left out: {name}: {reason}", file=sys.stderr)
+        print(f"left out: {in_one_line(f'{name}: {reason}')}", file=sys.stderr)
     if not len(chosen):
         raise ValueError(f"None of the {len(collection)} tables of {spec.label} fits.")
     return chosen
@@ -217,7 +227,7 @@ def read_recipe(path, parser):
     try:
         text = path.read_text("utf-8-sig")
         settings = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is neither JSON nor, in .toml, TOML: {error}.") from error
     if not isinstance(settings, dict):
         raise ValueError(f"{path} must hold settings by name, got a {type(settings).__name__}.")

@@ -15,7 +15,9 @@ from .arguments import (
     names,
     open_collection,
     positive,
+    tables_seen,
 )
+from .printing import in_one_line
 
 SUMMARY = "accuracy of weights on a collection, beside scikit-learn's classifiers"
 
@@ -70,7 +72,7 @@ def run(args):
                 f"classification, such as {available_weights('classification')}."
             )
         estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
-        if seen := set(learner.card.get("datasets", ())) & set(collection):
+        if seen := tables_seen(learner) & set(collection):
             print(
                 f"{weights} was meta-trained on {len(seen)} of these tables, or others of the same "
                 f"names, such as {min(seen)!r}: of these its scores tell nothing of new ones",
@@ -92,7 +94,7 @@ def run(args):
             verbose=not args.quiet,
         )
     for line in found.describe_failures():
-        print(f"failed: {line}", file=sys.stderr)
+        print(f"failed: {in_one_line(line)}", file=sys.stderr)
     if not found.records:
         raise ValueError(f"Nothing in {args.collection.label} could be evaluated.")
     settings = {

@@ -8,6 +8,7 @@ import json
 import sys
 
 from .arguments import add_openml_arguments, given, integers, open_openml
+from .printing import in_one_line
 
 SUMMARY = "download the tables of OpenML suites into the cache"
 
@@ -44,7 +45,7 @@ def run(args):
         try:
             collection.fetch(refresh=args.refresh)  # warns of each table that it skips
         except (OSError, ValueError) as error:  # of one suite, which says nothing of the others
-            print(f"failed: {name}: {error}", file=sys.stderr)
+            print(f"failed: {name}: {in_one_line(error)}", file=sys.stderr)
             continue
         result[name] = {
             "folder": str(collection.folder),

@@ -6,6 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 
 import sklearn_meta
 
+from .printing import in_one_line
+
 SUMMARY = "cards of installed weights, versions, device"
 
 EXAMPLES = """\
@@ -46,13 +48,13 @@ def run(args):
         print(f"not installed: {', '.join(missing)}")
     print(", ".join(f"{name} {value}" for name, value in device.items()))
     for name, card in cards.items():
-        print(f"\n{name}: {n_parameters[name]:,} parameters")
+        print(f"\n{in_one_line(name)}: {n_parameters[name]:,} parameters")
         print(f"  sha256: {card['sha256']}, as the file's")
         config = card["config"]
         print(f"  architecture: {config['backbone']}, {config['head']}, for {config['task']}")
         for key, value in card.items():
             if key not in ("config", "n_parameters", "sha256"):
-                print(f"  {key}: {_as_text(value)}")
+                print(f"  {in_one_line(key)}: {in_one_line(_as_text(value))}")
     return 0
 
 

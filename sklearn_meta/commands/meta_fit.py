@@ -27,6 +27,7 @@ from .arguments import (
     mixed_collection,
     open_collection,
     positive,
+    tables_seen,
 )
 
 SUMMARY = "meta-train an estimator and save its weights"
@@ -137,7 +138,7 @@ def run(args):
         args.parser.error(f"{args.estimator} learns from texts, and collections are of tables")
     seen = set()
     if args.backbone not in kind._architectures:  # an error now, not after all tables are loaded
-        seen.update(load_learner(args.backbone).card.get("datasets", ()))
+        seen = tables_seen(load_learner(args.backbone))
     defaults = _defaults(kind)
     for name in SETTINGS:
         if getattr(args, name) is not None and name not in defaults:

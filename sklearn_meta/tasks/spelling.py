@@ -1,7 +1,7 @@
 """How a word is spelled, as numbers: what a tagger knows of words that it has never seen."""
 
 import zlib
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import groupby
 
 import numpy as np
@@ -16,7 +16,22 @@ N_FEATURES = 1 + len(PREFIXES) + len(SUFFIXES)
 N_NUMBERS = 2**13
 
 
-@lru_cache(2**16)
+#: Letters of a word whose spelling is remembered: what is longer is hardly met again.
+LONGEST = 64
+
+
+def _remembered(function):
+    """A function of a word that is asked for again and again, in bounded memory."""
+    known = lru_cache(2**16)(function)
+
+    @wraps(function)
+    def of(word):
+        return known(word) if len(word) <= LONGEST else function(word)
+
+    return of
+
+
+@_remembered
 def spelling_features(word):
     """Features of a word's spelling, those of Huang, Xu and Yu (2015) in the main.
 
@@ -41,7 +56,7 @@ def spelling_features(word):
     return (shape, *prefixes, *(f"{n}>{small[-n:]}" for n in SUFFIXES))
 
 
-@lru_cache(2**16)
+@_remembered
 def spelling(word):
     """The features of a word's spelling as numbers.
 

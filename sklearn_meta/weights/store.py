@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
@@ -18,6 +19,7 @@ from ..folders import CHECKPOINT, check_writable, expanded, locked
 from ..learner import build_learner
 from ..seeding import undrawn
 from . import hub
+from .validation import ROOM, check_numbers, check_sizes, no_json
 
 FOLDER = Path(__file__).parent
 
@@ -246,14 +248,17 @@ def _load(path):
     config = card["config"]
     try:
         state = load_tensors(raw)
-    except SafetensorError as error:
+    except (SafetensorError, RuntimeError) as error:  # torch's of a shape beyond its integers
         raise ValueError(
             f"{path} is not a safetensors file ({error}). Other formats, pickles above all, are "
             "not read."
         ) from error
     try:
-        with undrawn():
+        check_sizes(config, len(raw))
+        # Not where a caller's context would have new tensors: weights of the package are shared.
+        with torch.device("cpu"), undrawn(ROOM + 10 * len(raw)):
             learner = build_learner(config)
+        check_numbers(learner, state)
         learner.load_state_dict(state)
     except Exception as error:  # an edited card may ask an architecture for anything
         raise ValueError(
@@ -366,7 +371,7 @@ def read_card(path):
     """The card beside weights, a dict; a ValueError says why there is none."""
     path = path.with_suffix(".json")
     try:
-        card = json.loads(path.read_text(encoding="utf-8"))
+        card = json.loads(path.read_text(encoding="utf-8"), parse_constant=no_json)
         card["config"], card["sha256"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(
