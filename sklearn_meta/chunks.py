@@ -124,6 +124,40 @@ def batches_of(chunks, max_cells):
         yield [first, *islice(chunks, max(int(max_cells // max(cells, 1)) - 1, 0))]
 
 
+def read_first(rows, places):
+    """Which rows each chunk answers for: all that are the same have the answer of the first.
+
+    Of a distribution there is no mean, as of what :func:`same_of_equals` is for, and of which row
+    a chunk reads of those that are the same nothing depends.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_columns)
+        NaN where nothing is observed.
+    places : sequence of int arrays
+        Of the rows that each chunk reads.
+
+    Returns
+    -------
+    list of pairs of int arrays (places, among)
+        Places of the rows that are answered for, and where the chunk reads such a row.
+    """
+    if len(places) == 1:
+        return [(places[0], np.arange(len(places[0])))]
+    order, starts = np.concatenate(places), np.cumsum([0, *map(len, places)])
+    _, first, kinds = np.unique(_cells(rows[order]), axis=0, return_index=True, return_inverse=True)
+    read = first[kinds.reshape(-1)]  # numpy 2.0.0 has them in a column
+    chunk = np.searchsorted(starts, read, side="right") - 1
+    of_each = [np.flatnonzero(chunk == i) for i in range(len(places))]
+    return [(order[of], read[of] - start) for of, start in zip(of_each, starts, strict=False)]
+
+
+def _cells(rows):
+    """Rows in which gaps are numbers, too: NaN is like no other."""
+    observed = ~np.isnan(rows)
+    return rows if observed.all() else np.hstack([np.where(observed, rows, 0), observed])
+
+
 def same_of_equals(found, rows):
     """What was found of rows, where those that are the same have the mean of theirs.
 
@@ -138,9 +172,7 @@ def same_of_equals(found, rows):
     -------
     tensor of shape (n_rows, ...)
     """
-    observed = ~np.isnan(rows)
-    cells = rows if observed.all() else np.hstack([np.where(observed, rows, 0), observed])
-    _, kinds, counts = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
+    _, kinds, counts = np.unique(_cells(rows), axis=0, return_inverse=True, return_counts=True)
     if counts.max(initial=0) < 2:
         return found
     kinds = torch.from_numpy(kinds.reshape(-1)).to(found.device)  # numpy 2.0.0 has them in a column

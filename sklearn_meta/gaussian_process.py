@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from .cells import dates_as_numbers
-from .chunks import in_chunks, in_order
+from .chunks import in_chunks, in_order, read_first
 from .heads import HEADS
 from .sizes import check_integers
 from .table_validation import as_cells, labelled_targets, table_with_targets, without_gaps
@@ -86,9 +86,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
     in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.
 
-    To cross-validate where some targets are NaN take
-    :class:`sklearn_meta.model_selection.SemiSupervisedKFold`: other splitters put these rows into
-    test sets, too, which cannot be scored.
+    To cross-validate with NaN in y take :class:`sklearn_meta.model_selection.SemiSupervisedKFold`:
+    other splitters put such rows into test sets, too, which cannot be scored.
 
     References
     ----------
@@ -146,9 +145,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             If more than 5,000 rows, of unlabelled ones 1,000 at most, are to be read together.
         """
         self._forget()
-        X, y = table_with_targets(self, X, y)
-        self.y_ = y
-        self._scale = target_scale(labelled_targets(y))
+        X, self.y_ = table_with_targets(self, X, y)
+        self._scale = target_scale(labelled_targets(self.y_))
         self._warn_of_many_rows()
         self._store_context(X)
         return self
@@ -390,11 +388,13 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             z, places = self._read_as_encoded(X, EMBEDDINGS), torch.arange(len(X)).split(chunk_size)
             return [question(some, learner.head, z[None, some], state) for some in places], places
         learner, n_context, answers = self._module(self._learner()), len(self._rows), []
-        chunks = in_chunks(self._task_with(X, self._encoder_with(X)), n_context, chunk_size)
-        for chunk, some in zip(*chunks, strict=True):
+        task = self._task_with(X, self._encoder_with(X))
+        chunks, places = in_chunks(task, n_context, chunk_size)
+        asked = read_first(task.X[n_context:], places)
+        for chunk, (some, among) in zip(chunks, asked, strict=True):
             inputs = self._inputs([chunk])
             with self._autocast():
                 z, _ = learner.embed(**inputs)
             state = learner.adapt(z, *(inputs[k] for k in ("labels", "classes", "readable")))
-            answers.append(question(some, learner.head, z[:, n_context:], state))
-        return answers, chunks[1]
+            answers.append(question(some, learner.head, z[:, n_context + among], state))
+        return answers, [some for some, _ in asked]
