@@ -20,7 +20,6 @@ from sklearn_meta.heads.gaussian_mixture import (
     log_joint,
     log_likelihood,
     m_step,
-    seeded,
 )
 from sklearn_meta.mixture import AmortizedGMM
 
@@ -113,7 +112,7 @@ def seeding(n_steps, covariance_type, penalised=False):
                 r = log_joint(x, mixture).softmax(-1)
                 mixture = _penalised(x, mask, r, covariance_type, floor)
         else:
-            mixture = seeded(x, mask, k, covariance_type, floor)
+            mixture = m_step(x, mask, _hard(x, mask, k), covariance_type, floor)
             mixture = em(x, mask, mixture, n_steps, covariance_type, floor)
         squares = scale.mT * scale if covariance_type == "full" else scale.square()[:, 0]
         return Mixture(

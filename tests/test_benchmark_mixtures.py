@@ -20,7 +20,7 @@ import mixture_report as report
 import mixtures as benchmark
 from mixture_sets import draw_sets
 
-from sklearn_meta.heads.gaussian_mixture import em, log_likelihood, seeded
+from sklearn_meta.heads.gaussian_mixture import em, log_likelihood, m_step
 from sklearn_meta.weights import save_learner
 
 
@@ -90,7 +90,8 @@ def test_seeding_in_batches_is_seeding_one_by_one(sets, kind):
         X = s.X * [1, 100] + 7
         standard = torch.from_numpy((X - X.mean(0)) / X.std(0))[None]
         mask, floor = torch.ones(1, len(X), dtype=torch.bool), torch.full((1, 2), 1e-6).double()
-        expected = em(standard, mask, seeded(standard, mask, 3, kind, floor), 3, kind, floor)
+        seeds = m_step(standard, mask, methods._hard(standard, mask, 3), kind, floor)
+        expected = em(standard, mask, seeds, 3, kind, floor)
         means = expected.means[0].numpy() * X.std(0) + X.mean(0)
         assert_allclose(found.means[b], means, rtol=1e-8)
         own = methods.Mixture(*(value[b : b + 1] for value in found))

@@ -281,34 +281,6 @@ def _first_farthest(distances):
     return (distances >= largest * (1 - rounding)).int().argmax(1)
 
 
-def seeded(x, mask, n_components, covariance_type, floor, columns=None):
-    """A mixture without any network: points join the nearest of the farthest points.
-
-    Parameters
-    ----------
-    x : tensor of shape (B, N, D)
-    mask : bool tensor of shape (B, N)
-    n_components : int, or int tensor of shape (B,)
-        Components of each set; the largest is the K of the result.
-    covariance_type, floor, columns
-        As in :func:`m_step`.
-
-    Returns
-    -------
-    Mixture
-        A set with fewer distinct points than ``n_components`` has as many components as points.
-    """
-    x = _points(x, mask, columns)
-    chosen = farthest_points(x, mask, n_components, columns)
-    seeds = x.gather(1, chosen[..., None].expand(-1, -1, x.shape[2]))  # (B, K, D)
-    distances = _deviations(x, seeds).square().sum(2)  # (B, K, N)
-    n_components = torch.as_tensor(n_components, device=x.device).expand(len(x))
-    wanted = torch.arange(seeds.shape[1], device=x.device) < n_components[:, None]
-    nearest = distances.masked_fill(~wanted[..., None], math.inf).argmin(1)  # (B, N)
-    responsibilities = torch.nn.functional.one_hot(nearest, seeds.shape[1]).to(x.dtype)
-    return m_step(x, mask, responsibilities, covariance_type, floor, columns)
-
-
 def _all_columns(x):
     return torch.ones(x.shape[0], x.shape[2], dtype=torch.bool, device=x.device)
 
@@ -319,13 +291,12 @@ def _points(x, mask, columns):
     return x.masked_fill(~real, 0)
 
 
-def _deviations(x, means, columns=None):
+def _deviations(x, means, columns):
     """Points less means, (B, K, D, N): taken as they are, since x^2 - 2 x m + m^2 cancels.
 
     The points stand last, in memory too, because that is fast, whatever the number of columns.
     """
-    if columns is not None:
-        x, means = (values.masked_fill(~columns[:, None], 0) for values in (x, means))
+    x, means = (values.masked_fill(~columns[:, None], 0) for values in (x, means))
     return x.transpose(1, 2).contiguous()[:, None] - means[..., None]
 
 
