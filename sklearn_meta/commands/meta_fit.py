@@ -154,8 +154,6 @@ def run(args):
         args.parser.error(f"--output: {error}")
     for place in (args.output, args.output.with_suffix(".json")):
         check_writable(place, "--output", make=True)  # an error now, not after all training
-    if args.checkpoint_dir:
-        check_writable(checkpoint_file(args.checkpoint_dir), "--checkpoint-dir", make=True)
     estimator = kind(backbone=args.backbone, device=args.device, random_state=args.seed)
     settings = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     _check(estimator, settings)
