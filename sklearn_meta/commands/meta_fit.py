@@ -127,7 +127,6 @@ def run(args):
                 flag = name.replace("_", "-")
                 args.parser.error(f"--{flag} is of tables, and prior has none that could be named")
     from ..tasks import Mixture, Tables, names_in
-    from ..tasks.mixtures import as_point_sets
     from ..weights import load_learner, save_learner
     from ..weights.store import check_is_card
 
@@ -159,12 +158,10 @@ def run(args):
     _check(estimator, settings)
 
     def open_source(spec, **options):
-        collection = open_collection(spec, args, estimator._task)
-        if estimator._task == "mixture":
-            return as_point_sets(collection)
-        return estimator._source(collection, **options)
+        return estimator._source(open_collection(spec, args, estimator._task), **options)
 
-    sources = [open_source(spec, retarget=args.retarget) for spec in args.collection]
+    options = {"retarget": args.retarget} if args.retarget else {}  # mixtures have none
+    sources = [open_source(spec, **options) for spec in args.collection]
     validation = None if args.validation is None else open_source(args.validation)
     if len(args.n_unlabelled or []) == 1:
         settings["n_unlabelled"] = args.n_unlabelled[0]
