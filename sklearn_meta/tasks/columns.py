@@ -57,12 +57,11 @@ def add_columns(rng, X, n_columns):
 
 def warp(rng, X):
     """Change the columns' units: mostly monotone warps, some with loss of information."""
-    n_rows, n_columns = X.shape
     X = standardise(X)
     # Columns of one table tend to be alike, so a table uses few of the warps.
     kinds = rng.integers(len(_WARPS), size=1 + rng.integers(3))
-    kind = kinds[rng.integers(len(kinds), size=n_columns)]
-    kind[rng.random(n_columns) >= rng.uniform(0, 1)] = -1
+    kind = kinds[rng.integers(len(kinds), size=X.shape[1])]
+    kind[rng.random(X.shape[1]) >= rng.uniform(0, 1)] = -1
     for k in set(kind.tolist()) - {-1}:
         X[:, kind == k] = _WARPS[k](rng, X[:, kind == k])
     return X

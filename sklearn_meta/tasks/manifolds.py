@@ -14,14 +14,14 @@ def rings(rng, y, n_classes):
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
 
 
-def spirals(rng, y, n_classes, turn=4.0, start=0.2):
+def spirals(rng, y, n_classes, turn=4.0):
     """Spiral-shaped arms around the origin, one a class.
 
-    ``turn`` is the angle in radians that an arm sweeps from radius ``start`` to radius 1.
+    ``turn`` is the angle in radians that an arm sweeps from radius 0.2 to radius 1.
     """
     t = rng.uniform(0, 1, len(y))
     angle = 2 * np.pi * y / n_classes + turn * t
-    radius = start + (1 - start) * t
+    radius = 0.2 + 0.8 * t
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
 
 
@@ -44,12 +44,12 @@ def swiss_roll(rng, y, n_classes):
     return np.stack([t * np.cos(t) / 12, t * np.sin(t) / 12, height], axis=1)
 
 
-def curves(rng, y, n_classes, n_waves=3):
+def curves(rng, y, n_classes):
     """Random smooth curves, one a class: short Fourier series of falling amplitude in 3 axes."""
-    waves = np.arange(1, n_waves + 1)
+    waves = np.arange(1, 4)
     t = rng.uniform(0, np.pi, len(y))
-    amplitude = rng.standard_normal((n_classes, 3, n_waves)) / waves
-    phase = rng.uniform(0, 2 * np.pi, (n_classes, 3, n_waves))
+    amplitude = rng.standard_normal((n_classes, 3, len(waves))) / waves
+    phase = rng.uniform(0, 2 * np.pi, (n_classes, 3, len(waves)))
     offset = 0.7 * rng.standard_normal((n_classes, 3))
     wave = np.sin(t[:, None, None] * waves + phase[y])
     return offset[y] + (amplitude[y] * wave).sum(axis=2)
