@@ -44,6 +44,11 @@ def up_to(n, share, rng):
     return int(rng.integers(2, n + 1)) if n > 2 and rng.random() < share else n
 
 
+def log_uniform_int(low, high, rng):
+    """Integer from low to high, both inclusive, about uniform in its logarithm."""
+    return min(int(np.exp(rng.uniform(np.log(low), np.log(high + 1)))), high)
+
+
 def check_codes(dataset):
     """Refuse a table of one class, or whose codes leave one out; a ValueError says so."""
     if dataset.y.dtype.kind == "f":

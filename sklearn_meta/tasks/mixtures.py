@@ -12,7 +12,7 @@ from ..cells import is_missing, text_as_objects
 from ..sizes import check_integers, check_shares
 from .column_types import refuse_dates
 from .dataset import Dataset
-from .episodes import range_of
+from .episodes import log_uniform_int, range_of
 from .pairs import is_continuous
 from .sources import Mixture, Tables, check_source, usable
 
@@ -88,9 +88,9 @@ class MixturePrior:
 
     def draw(self, rng):
         """One set, a Dataset whose classes are the components."""
-        K = _log_uniform_int(rng, 1, self.max_components)
-        D = _log_uniform_int(rng, 1, self.max_columns)
-        n_points = _log_uniform_int(rng, *self.n_points)
+        K = log_uniform_int(1, self.max_components, rng)
+        D = log_uniform_int(1, self.max_columns, rng)
+        n_points = log_uniform_int(*self.n_points, rng)
         centres = rng.normal(0, 2.3, (K, D)) if rng.random() < 0.3 else rng.uniform(-4, 4, (K, D))
         concentration = rng.choice([1.0, 1.0, 1.0, 3.0, 30.0])
         labels = rng.choice(K, n_points, p=rng.dirichlet(np.full(K, concentration)))
@@ -225,8 +225,8 @@ class MixtureSampler:
         is_target = dataset.y.dtype.kind == "f"  # which is no component
         n_components = 1 if is_target else min(dataset.n_classes, self.max_components)
         if n_components == 1 or rng.random() < self.other_k:
-            n_components = _log_uniform_int(rng, 1, self.max_components)
-        most = _log_uniform_int(rng, *self.max_cells) // (n_components * X.shape[1])
+            n_components = log_uniform_int(1, self.max_components, rng)
+        most = log_uniform_int(*self.max_cells, rng) // (n_components * X.shape[1])
         most = max(most, 3 * n_components, 20)
         n_read = max(min(len(X) // 2, most), 1)
         covariance_type = self.covariance_types[rng.integers(len(self.covariance_types))]
@@ -351,8 +351,3 @@ def _point_set(name, item):
     scale = X.std()
     X = X / (scale if scale > 0 else 1)  # float32 holds it, and columns keep their proportions
     return Dataset(name, X.astype(np.float32), np.unique(y, return_inverse=True)[1])
-
-
-def _log_uniform_int(rng, low, high):
-    """Integer from low to high, both inclusive, about uniform in its logarithm."""
-    return min(int(np.exp(rng.uniform(np.log(low), np.log(high + 1)))), high)

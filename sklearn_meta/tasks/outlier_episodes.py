@@ -4,7 +4,7 @@ import numpy as np
 
 from ..sizes import check_shares
 from .dataset import Task
-from .episodes import RowSampler, check_codes
+from .episodes import RowSampler, check_codes, log_uniform_int
 
 #: A column of at most so many different values keeps them: others would give an outlier away.
 _FEW_VALUES = 10
@@ -154,8 +154,7 @@ class OutlierSampler(RowSampler):
     def _n_odd(self, n_rows, rng):
         if rng.random() < self.clean:
             return 0
-        most = max(int(self.max_share * n_rows), 1)
-        return int(np.exp(rng.uniform(0, np.log(most + 1))))
+        return log_uniform_int(1, max(int(self.max_share * n_rows), 1), rng)
 
     def _context(self, y, rng):
         """Rows that are read: all of them, or a fitted set beside which the others are asked."""
