@@ -245,10 +245,8 @@ class VSA(nn.Module):
         modes = ["examples"] * example_attention + ["attributes"] * attribute_attention
         if not modes:
             raise ValueError("example_attention and attribute_attention cannot both be False.")
-        check_integers(
-            **{"width": width, "n_layers": n_layers, "n_heads": n_heads},
-            **{"head_width": head_width, "last_width": last_width},
-        )
+        check_integers(width=width, n_layers=n_layers, n_heads=n_heads)
+        check_integers(head_width=head_width, last_width=last_width)
         self.config = {
             "width": width,
             "n_layers": n_layers,
