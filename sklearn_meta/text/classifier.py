@@ -210,7 +210,6 @@ class MetaLSTMClassifier(
         self._forget()  # a fit that fails leaves nothing of the one before
         y = self._checked_labels(X, y)
         self._fit(X, y, self._labels_of(y))
-        self.linear_ = None
         if self.wide:
             try:
                 tokens, scores = self._read_by_linear(X)
