@@ -77,10 +77,7 @@ class LearnedMoments(nn.Module):
     N_ADVICE = 8
     N_FEATURES = 16
     score_name = "nll"
-
-    def __init__(self):
-        super().__init__()
-        self.config = {}
+    config = {}
 
     @staticmethod
     def start(x, mask, columns, n_components, spherical, first):
