@@ -67,7 +67,7 @@ class Folder(Mapping):
                 if file.stem in self._files:
                     raise ValueError(f"{self.path} has two tables {file.stem!r}: rename one.")
                 self._files[file.stem] = file
-        wanted = {key: value for key, value in (("split", split), ("task", task))}
+        wanted = {"split": split, "task": task}
         wanted = {key: str(value) for key, value in wanted.items() if value is not None}
         self._metadata = self._read_index(wanted)
         if not self._metadata:

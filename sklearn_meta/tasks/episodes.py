@@ -113,7 +113,7 @@ class RowSampler:
         low, high = self.n_unlabelled
         if low == high:
             return low
-        return int(round(np.exp(rng.uniform(np.log(low), np.log(high)))))
+        return round(np.exp(rng.uniform(np.log(low), np.log(high))))
 
     @staticmethod
     def _n_held_out(n, dataset):

@@ -313,7 +313,7 @@ class TargetSequences(SequenceSampler):
         Sequence
         """
         low, high = np.log(self.n_rows)
-        length = min(int(round(np.exp(rng.uniform(low, high)))), len(dataset.y))
+        length = min(round(np.exp(rng.uniform(low, high))), len(dataset.y))
         rows = rng.permutation(len(dataset.y))[:length]
         y = dataset.y[rows].reshape(length, -1)
         chosen = rng.integers(y.shape[1]) if y.shape[1] > 1 else 0
