@@ -215,7 +215,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
-        module, rows = self._module(self.learner_), self._rows(X)
+        module, rows = self._module(self.learner_), self._asked_rows(X)
         with self._autocast():
             known, members = self._encoded(module, self.X_), self._members(module)
             probabilities = [

@@ -125,7 +125,7 @@ class RowEstimator(MetaEstimator):
         return TableEncoder(marks=True)
 
     def _rows_and_labels(self, X, y, *, reset):
-        """Rows of ``fit``, or of what goes on with it, and their labels; rows as ``_rows``."""
+        """Rows of ``fit``, or of what goes on with it, as of ``_asked_rows``, and their labels."""
         if reset:
             self._forget()  # what fails here leaves nothing of the task before
             self.learner_ = self._learner()
@@ -157,7 +157,7 @@ class RowEstimator(MetaEstimator):
             )
         return encoded, y
 
-    def _rows(self, X):
+    def _asked_rows(self, X):
         """Rows to be answered for, float64, in columns that the network can be given."""
         if self.learner_.inputs != "tables":
             X = validate_data(self, as_cells(X), reset=False, dtype=np.float64)

@@ -238,7 +238,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             If X has other columns than there, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
-        outputs = self._ask(self._rows(X))
+        outputs = self._ask(self._asked_rows(X))
         return self._probabilities(outputs, np.full(outputs.shape[1], len(self._slots)))
 
     def predict(self, X):

@@ -189,7 +189,7 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
             If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
-        outputs = self._ask(self._rows(X))
+        outputs = self._ask(self._asked_rows(X))
         units = Moments(*(part[: len(outputs), None] for part in self._reading.targets))
         mean, std = _together(self._in_units(outputs, units))
         return (mean, std) if return_std else mean
