@@ -14,6 +14,7 @@ from sklearn.datasets import load_wine
 from sklearn_meta import (
     AmortizedOutlierDetector,
     FewShotTransformerClassifier,
+    MANNClassifier,
     MetaSemiSupervisedClassifier,
 )
 from sklearn_meta.fingerprint import described
@@ -90,6 +91,7 @@ class OneClass(SomeRows):
         lambda: AmortizedOutlierDetector("deep_sets"),
         lambda: FewShotTransformerClassifier("transformer"),
         lambda: MetaSemiSupervisedClassifier("deep_sets"),
+        lambda: MANNClassifier("lstm"),
     ],
 )
 def test_where_a_class_is_missing_another_table_is_drawn(make):

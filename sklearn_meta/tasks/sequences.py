@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..sizes import check_integers, check_limits, check_shares
-from .episodes import counts_of, cut_into_classes, range_of, up_to
+from .episodes import check_codes, counts_of, cut_into_classes, range_of, up_to
 from .running import (
     Moments,
     moments_as_they_are,
@@ -190,6 +190,8 @@ class ClassSequences(SequenceSampler):
         self.max_rows = max_rows
         self.few_words = few_words
 
+    check_dataset = staticmethod(check_codes)
+
     def draw(self, dataset, rng):
         """One sequence.
 
@@ -367,6 +369,7 @@ class Curriculum:
         self.n_first = n_first
         self.stratum = sampler.stratum
         self.strata = sampler.strata
+        self.check_dataset = sampler.check_dataset
 
     def at(self, n_drawn):
         """The sampler to be used after a number of sequences, a ClassSequences."""
