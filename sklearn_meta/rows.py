@@ -110,7 +110,9 @@ class RowEstimator(MetaEstimator):
                 f"{type(self).__name__} is meta-trained on "
                 + self._draws_none_of.format(" and ".join(sorted(refused)))
             )
-        taken = signature(meta_train).parameters.keys() - {"device", "random_state", "start"}
+        own = {"learner", "source", "sampler", "validation_source"}
+        own |= {"device", "random_state", "start"}
+        taken = signature(meta_train).parameters.keys() - own
         for unknown in settings.keys() - taken:
             raise TypeError(
                 f"{type(self).__name__}.meta_fit() got an unexpected keyword argument {unknown!r}"

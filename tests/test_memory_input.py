@@ -247,7 +247,7 @@ def test_pixels_are_no_bytes():
 
 
 @pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
-@pytest.mark.parametrize("name", ["max_step", "random_state", "device"])
+@pytest.mark.parametrize("name", ["max_step", "random_state", "device", "sampler"])
 def test_a_setting_that_meta_fit_does_not_have_is_told_by_name(kind, name):
     message = rf"{kind.__name__}.meta_fit\(\) got an unexpected keyword argument '{name}'"
     with pytest.raises(TypeError, match=message):
