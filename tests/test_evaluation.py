@@ -1,11 +1,8 @@
 """Evaluation over a collection: the same episodes for all, and no failure without its name."""
 
-import subprocess
-import sys
 import time
 import warnings
 from decimal import Decimal
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -463,14 +460,6 @@ def test_names_may_be_numbers_and_numbers_are_checked_by_their_names():
         evaluate(NEAREST, {"iris": IRIS}, n_episodes=1.5)
     with pytest.raises(ValueError, match="n_shots is empty"):
         evaluate(NEAREST, {"iris": IRIS}, n_shots=())
-
-
-def test_importing_does_not_import_torch():
-    modules = "sys, sklearn_meta.evaluation, sklearn_meta.inspection"
-    code = f"import {modules}; print('torch' in sys.modules)"
-    root = Path(__file__).parents[1]
-    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
-    assert run.stdout == "False\n", run.stderr
 
 
 def test_estimators_that_are_compared_stay_as_they_are():
