@@ -438,9 +438,7 @@ def test_a_gpu_reads_eight_tasks_at_a_time_or_more(batch_size, n_groups):
     assert groups_for("cuda", batch_size) == n_groups
 
 
-@pytest.mark.parametrize("ema_decay", [None, 0.5])
-def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole, ema_decay):
-    """Interrupted or not; the loss of the beginning is that of an epoch which changes nothing."""
+def test_the_loss_of_the_beginning_is_that_of_an_epoch_which_changes_nothing(whole):
     begun = copy.deepcopy(whole[0])
     same = {"learning_rate": 0.0, "validate_start": True}
     with pytest.warns(UserWarning, match="No validation loss was lower than .*began with"):
@@ -449,6 +447,12 @@ def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole,
     for seed in range(1, 5):
         with pytest.warns(UserWarning, match="No validation loss was lower"):
             train(learner=copy.deepcopy(begun), random_state=seed, max_steps=2, **same)
+
+
+@pytest.mark.parametrize("ema_decay", [None, 0.5])
+def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole, ema_decay):
+    """Interrupted or not."""
+    begun = copy.deepcopy(whole[0])
     worse = {"learning_rate": 1.0, "n_warmup": 0, "validate_start": True, "ema_decay": ema_decay}
     with pytest.warns(UserWarning, match="No validation loss was lower"):
         learner, history = train(learner=copy.deepcopy(begun), **worse)
