@@ -101,8 +101,9 @@ class MetaEstimator(BaseEstimator):
         batch_size : int, default=8
             Tasks a step.
         learning_rate : float, default=1e-3
-            Its peak; it warms up and falls along a cosine. A head's kernels and penalties learn
-            at thirty times this rate where weights begin at random, but with "muon".
+            Its peak; it warms up and falls along a cosine. Weights that were trained before may
+            want less, such as 1e-4. Kernels and penalties of heads that begin at random learn at
+            thirty times this rate, but with "muon".
         optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
             "muon", at 5e-3, made the default weights for regression; see
             :class:`sklearn_meta.optimizers.MuonAdamW`.
@@ -162,6 +163,7 @@ class MetaEstimator(BaseEstimator):
             return None
         return as_source(datasets, task=self._expected_targets, **options)
 
+    @torch.inference_mode(False)  # a caller's own
     def _meta_train(self, datasets, sampler, validation_datasets, read=None, /, **settings):
         """Train a copy of the learner in use, with ``settings`` of the engine, and take it.
 
@@ -348,11 +350,9 @@ class MetaEstimator(BaseEstimator):
         return learner
 
     def _head(self):
-        """Name of the head that is asked for, or None."""
         return getattr(self, self._head_parameter, None)
 
     def _weights_name(self):
-        """The weights that ``backbone`` names."""
         return self._default_weights if self.backbone == "default" else self.backbone
 
     def _module(self, learner):

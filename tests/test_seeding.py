@@ -16,6 +16,8 @@ from sklearn_meta import (
     AmortizedGMM,
     FewShotTransformerClassifier,
     MANNClassifier,
+    MetaLSTMClassifier,
+    MetaLSTMTagger,
     MetaSemiSupervisedClassifier,
 )
 from sklearn_meta.backbones import BACKBONES, FEW_SHOT_BACKBONES
@@ -157,3 +159,32 @@ def test_weights_do_not_depend_on_threads_that_leave_an_autocast():
         is_over.set()
         other.join()
     assert all(torch.equal(alone[name], beside[name]) for name in alone)
+
+
+SENTENCES = [["Ada", "lives", "in", "Paris"], ["Bob", "left", "Rome"]] * 4
+TAGS = [["P", "O", "O", "L"], ["P", "O", "L"]] * 4
+OF_TEXTS = {"width": 4, "embedding_size": 4, "max_epochs": 1, "wide": False, "random_state": 0}
+TRAINED = {
+    "rows": lambda: (
+        MANNClassifier("mann", random_state=0)
+        .meta_fit(TablePrior(), max_steps=1, batch_size=1, verbose=False)
+        .learner_
+    ),
+    "texts": lambda: (
+        MetaLSTMClassifier(**OF_TEXTS)
+        .meta_fit({"a": (["a b", "c d"] * 4, [0, 1] * 4)}, verbose=False)
+        .fit(["a b", "c d"] * 4, [0, 1] * 4)
+        .module_
+    ),
+    "sentences": lambda: MetaLSTMTagger(**OF_TEXTS).fit(SENTENCES, TAGS).module_,
+}
+
+
+@pytest.mark.parametrize("train", TRAINED.values(), ids=TRAINED)
+def test_training_minds_no_gradient_mode_of_a_caller(train):
+    """torch's own error had come out of ``inference_mode``."""
+    expected = train().state_dict()
+    for mode in (torch.inference_mode(), torch.no_grad()):
+        with mode:
+            found = train().state_dict()
+        assert all(torch.equal(found[name], expected[name]) for name in expected)

@@ -113,6 +113,7 @@ class TextEstimator(MetaEstimator):
     dtype = "float32"  # not a parameter
     spelling_size = 0  # a parameter of the tagger alone
 
+    @torch.inference_mode(False)  # a caller's own
     def meta_fit(
         self,
         tasks,
@@ -193,15 +194,8 @@ class TextEstimator(MetaEstimator):
             if unknown := [name for name in held_out if name not in read]:
                 raise ValueError(f"validation_tasks has {unknown[0]!r}, which is not in tasks.")
             validation = self._prepared(learner, held_out, "Validation task")
-        history = self._train(
-            learner,
-            prepared,
-            n_steps,
-            validation=validation,
-            start=weights_digest(learner),
-            verbose=verbose,
-            **settings,
-        )
+        settings |= {"start": weights_digest(learner), "verbose": verbose}
+        history = self._train(learner, prepared, n_steps, validation=validation, **settings)
         n_done = eval_every * sum("train_loss" in epoch for epoch in history)
         stopped = Patience(validation and patience).is_over(history)
         if fine_tune_epochs and (n_done >= n_steps or stopped):  # otherwise it was interrupted
@@ -216,6 +210,7 @@ class TextEstimator(MetaEstimator):
         self.history_, self.learner_, self.estimators_ = history, learner, estimators
         return self
 
+    @torch.inference_mode(False)  # a caller's own
     def _fit(self, X, y, labels):
         """Train the private part of one task, or everything if nothing was learned before."""
         self._seed = self._seed_of_all()
@@ -228,9 +223,10 @@ class TextEstimator(MetaEstimator):
         else:
             learner = self._build(*self._words(tokens), {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
-        begun_as = None
-        if hasattr(self, "learner_"):
-            begun_as = begin_as_nearest(learner, self.learner_, *prepared, self._seed)
+        known = vars(self).get("learner_")
+        begun_as = (
+            None if known is None else begin_as_nearest(learner, known, *prepared, self._seed)
+        )
         rate = self.learning_rate * (1.0 if begun_as is None else TRANSFER)
         n_steps, verbose = self._n_steps(prepared, self.max_epochs), bool(self.verbose)
         self.fit_history_ = self._train(learner, prepared, n_steps, rate=rate, verbose=verbose)
