@@ -411,6 +411,17 @@ def test_a_csv_without_its_columns_is_an_error(tmp_path, text):
         load_mini_imagenet(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["../secret.png", "a/../../secret.png", "{folder}/secret.png"])
+def test_a_csv_names_no_file_outside_of_its_images(tmp_path, name):
+    """It is a stranger's."""
+    write_listed(tmp_path, {"train": {"a": [plain(RED)]}})
+    (tmp_path / "secret.png").write_bytes(next((tmp_path / "images").iterdir()).read_bytes())
+    name = name.format(folder=tmp_path)
+    (tmp_path / "train.csv").write_text(f"filename,label\n{name},a\n")
+    with pytest.raises(ValueError, match="which is no file of images/"):
+        load_mini_imagenet(tmp_path)
+
+
 def test_a_listed_file_that_is_missing_is_an_error(tmp_path):
     write_listed(tmp_path, {"train": {"a": [plain(RED), plain(RED)]}})
     (tmp_path / "images" / "a001.png").unlink()

@@ -321,3 +321,9 @@ def test_a_column_of_two_values_is_not_all_that_tells_what_is_near():
     mask, columns = torch.ones(1, 40) > 0, torch.ones(1, 2) > 0
     (width,) = near_pairs_width(x, mask, columns, torch.tensor([2]))
     assert 0 < width[0] < width[1] < 100 * width[0]
+
+
+@pytest.mark.parametrize("max_cells", ["x", (0, 5), (9, 3), 0, (1, 2, 3)])
+def test_numbers_of_cells_are_checked_as_others_are(max_cells):
+    with pytest.raises(ValueError, match="max_cells"):
+        MixtureSampler(max_cells=max_cells)

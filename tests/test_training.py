@@ -283,9 +283,11 @@ def test_the_tasks_of_a_step_are_the_same_however_long_epochs_are():
 def test_an_interrupt_is_not_for_workers():
     """A terminal sends Ctrl-C to all processes: training fails where it ends a worker."""
 
+    others = set(multiprocessing.active_children())  # joblib's, of tests before
+
     class Interrupts(Callback):
         def on_batch_end(self, net, **kwargs):
-            for worker in multiprocessing.active_children():
+            for worker in set(multiprocessing.active_children()) - others:
                 os.kill(worker.pid, signal.SIGINT)
 
     settings = {"n_workers": 1, "max_steps": 12, "eval_every": 12, "n_pooled": 1}
@@ -317,10 +319,12 @@ def test_ctrl_c_waits_until_workers_have_begun(monkeypatch):
 def test_a_worker_that_was_killed_is_told_of(tmp_path, within_a_step):
     """As a system does that is short of memory; the run goes on from its checkpoint."""
 
+    others = set(multiprocessing.active_children())  # joblib's, of tests before
+
     class Kill(Callback):
         def on_batch_end(self, net, **kwargs):
             if len(net.history) == 3:
-                for worker in multiprocessing.active_children():
+                for worker in set(multiprocessing.active_children()) - others:
                     worker.kill()
                     worker.join()
                     if within_a_step:  # torch tells of it by a signal, wherever its parent is

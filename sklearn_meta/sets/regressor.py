@@ -29,18 +29,21 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
     loss : {"squared_error", "absolute_error", "poisson"}, default="squared_error"
         The last is for counts: a Poisson distribution whose rate is predicted.
     encoder : {"isab", "sab", "rff", "rffp_mean", "rffp_max"}, default="isab"
-        How elements read each other: through ``n_inducing`` learned points, in time linear in
-        the size of a set; directly; not at all; or through the mean or maximum of all.
+        How elements read each other. "isab": through ``n_inducing`` learned points, in time linear
+        in the size of a set; "sab": directly; "rff": not at all; "rffp_mean" and "rffp_max":
+        through the mean or maximum of all.
     pooling : {"pma", "mean", "sum", "max", "dotprod"}, default="pma"
         How they become one vector; "pma" is attention. Copies of an element are told from one, and
         so how many there are, by "sum" alone, beside ``encoder="rff"`` and ``norm="none"``; or
         give the number as a column of every element.
     width, n_heads, n_layers, n_inducing : int, default=64, 4, 2 and 16
-        Of the network; ``n_heads`` divides ``width``.
+        Length of an element's vector, attention heads, of which each has a part of it, blocks of
+        the encoder, and learned points of "isab". Change ``max_epochs`` and ``width`` first.
     norm : {"pre", "post", "none"}, default="pre"
         Where a block normalises; "post" is the paper's. "none" is for targets that are to be told
         to several digits, such as the largest number of a set.
     dropout : float, default=0.0
+        Share of the hidden units that are left out of each step of training.
     embedding : torch.nn.Module, default=None
         Applied to each element first, and trained with the rest: makes (n, n_numbers) of elements
         (n, ...), such as a convolutional network of images. Elements may then have any shape, and
@@ -57,7 +60,9 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         Whether to hold out ``validation_fraction`` of the sets, to stop when ``n_iter_no_change``
         epochs have not lowered their loss, and to keep the weights of the lowest.
     validation_fraction : float, default=0.1
+        Share of the sets that are held out.
     n_iter_no_change : int, default=10
+        Epochs.
     device : str, default="auto"
         Torch device; "auto" is the GPU if there is one.
     random_state : int, RandomState instance or None, default=None

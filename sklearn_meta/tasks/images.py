@@ -7,6 +7,7 @@ downloads them, as a source of episodes; :class:`Pictures` turns those of an epi
 import csv
 from collections import defaultdict
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -264,7 +265,10 @@ def _labelled(table):
         for row in _rows_of(csv.DictReader(lines), table):
             if not (row.get("filename") and row.get("label")):
                 raise ValueError(f"{table} must give filename,label, by that header: correct it.")
-            path = table.parent / "images" / row["filename"]
+            name = Path(row["filename"])
+            if name.is_absolute() or ".." in name.parts:
+                raise ValueError(f"{table} names {row['filename']!r}, which is no file of images/.")
+            path = table.parent / "images" / name
             if not path.is_file():
                 raise FileNotFoundError(f"There is no {path}: put it there or edit {table}.")
             members[row["label"]].add(path)

@@ -189,7 +189,7 @@ class MixtureSampler:
         self.covariance_types = covariance_types
         self.other_k = other_k
         self.max_components = max_components
-        self.max_cells = max_cells
+        self.max_cells = range_of(max_cells, "max_cells")
         self.max_columns = max_columns
 
     @staticmethod

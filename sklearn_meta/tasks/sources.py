@@ -41,7 +41,9 @@ class Tables(Mapping):
         if not 0 <= retarget <= 1:
             raise ValueError(f"retarget is a probability, from 0 to 1; got {retarget!r}.")
         if not self.datasets:
-            raise ValueError("A collection needs at least one dataset; got none.")
+            raise ValueError(
+                "A collection needs at least one dataset, to train on or to validate by; got none."
+            )
         self._names = list(self.datasets)
 
     def __getitem__(self, name):

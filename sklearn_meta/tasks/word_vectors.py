@@ -67,7 +67,7 @@ def _of_lines(path):
             fields = line.rstrip().split(" ")
             if fields == [""]:
                 continue
-            if i == 1 and len(fields) == 2 and all(map(str.isdigit, fields)):
+            if i == 1 and len(fields) == 2 and all(map(str.isdecimal, fields)):
                 counts = tuple(map(int, fields))
                 continue
             size = size or len(fields) - 1
