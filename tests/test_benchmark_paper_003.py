@@ -359,7 +359,9 @@ def test_all_data_have_episodes_of_five_ways():
 def long_run(tmp_path, folder, *more):
     places = ["--omniglot", str(folder), "--output", str(tmp_path), "--device", "cpu"]
     places += ["--cache", str(tmp_path / "cache")]
-    paper_003_long.main(["--quick", *places, *more])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paper_003_long, "BATCH_SIZE", 4)  # most of the time is that of the pictures
+        paper_003_long.main(["--quick", *places, *more])
     return pd.read_csv(tmp_path / "long.csv")
 
 
