@@ -196,7 +196,7 @@ def test_classifier_with_another_head(backbone, head):
     X, y = load_iris(return_X_y=True)
     classifier = MetaSemiSupervisedClassifier(backbone=backbone, head=head, random_state=0)
     classifier.meta_fit(
-        [(X, y)], max_steps=40, learning_rate=1e-2, n_shots=(2,), n_unlabelled=5, verbose=False
+        [(X, y)], max_steps=15, learning_rate=1e-2, n_shots=(2,), n_unlabelled=5, verbose=False
     )
     assert classifier.learner_.names == {"backbone": backbone, "head": head}
     few = np.full(len(y), -1)
