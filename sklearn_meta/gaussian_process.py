@@ -7,13 +7,13 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from .cells import dates_as_numbers
 from .chunks import in_chunks, in_order, read_first
 from .heads import HEADS
 from .sizes import check_integers
 from .table_validation import as_cells, labelled_targets, table_with_targets, without_gaps
 from .tables import EMBEDDINGS, TableEstimator
 from .tasks import n_targets, target_scale
+from .tasks.column_types import targets_as_numbers
 
 #: In units of the labelled ones': the square of what lies beyond is no float64.
 FURTHEST_TARGET = 1e150
@@ -253,7 +253,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             As in ``predict``; or if targets are missing, infinite, or not as many as in ``fit``.
         """
         check_is_fitted(self)
-        y = check_array(dates_as_numbers(y), ensure_2d=False, dtype=np.float64, input_name="y")
+        y = check_array(targets_as_numbers(y), ensure_2d=False, dtype=np.float64, input_name="y")
         if self.y_.ndim == 1 and y.shape[1:] == (1,):  # a frame of one column
             y = y[:, 0]
         shape = (_num_samples(X), *self.y_.shape[1:])

@@ -10,7 +10,7 @@ from torch import nn
 
 from .base import MetaEstimator
 from .fitted_mixture import FittedMixture
-from .mixture_jobs import Job, Units, fit_jobs, in_own_order
+from .mixture_jobs import Job, Units, fit_jobs, own_order
 from .mixture_learner import MixtureLearner
 from .table_validation import as_cells
 from .tasks import MixtureSampler
@@ -337,8 +337,10 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
                 "Expected n_samples >= n_components but got "
                 f"n_components = {self.n_components}, n_samples = {len(X)}"
             )
-        units = Units.of(X, common=self.covariance_type == "spherical")
-        return in_own_order(units.standardise(X, exactly=True)), units
+        common = self.covariance_type == "spherical"
+        X = X[own_order(Units.of(X, common).standardise(X, exactly=True))]
+        units = Units.of(X, common)  # once more: sums are rounded otherwise in another order
+        return units.standardise(X, exactly=True), units
 
     def _fit_sets(self, learner, estimators, sets):
         """Give each estimator the mixture of its points."""

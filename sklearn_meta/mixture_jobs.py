@@ -312,17 +312,17 @@ def decorrelation(x, mask, varied):
     return vectors / root @ vectors.mT, vectors * root @ vectors.mT
 
 
-def in_own_order(X):
-    """Standardised points in an order that is theirs, however they came.
+def own_order(X):
+    """Places of standardised points in an order that is theirs, however they came.
 
     Where several are the farthest from the others the first of them begins a component. Points
-    that are there more often come first, and what tells others apart is the same if a column
-    changes its sign or its place, as far as the points are not the same then.
+    that are there more often come first; the others are told apart by what a column that changes
+    its sign or its place leaves as it is, as far as that goes.
     """
     _, kinds, counts = np.unique(X, axis=0, return_inverse=True, return_counts=True)
     kinds = kinds.reshape(-1)  # numpy 2.0.0 has them in a column
     sizes = np.round(np.abs(X), 9)  # means are rounded otherwise in another order
-    return X[np.lexsort((*X.T, *sizes.T, *np.sort(sizes, axis=1).T, -counts[kinds]))]
+    return np.lexsort((*X.T, *sizes.T, *np.sort(sizes, axis=1).T, -counts[kinds]))
 
 
 def groups_of_like_size(jobs, max_cells):

@@ -1,5 +1,7 @@
 """Dates and durations where numbers are wanted: targets, points of mixtures."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,13 +74,26 @@ def test_a_date_that_is_missing_is_a_missing_target(kind, unit):
     y[3] = "NaT"
     rows, sets = X[:, None], SetTransformerRegressor(max_epochs=1)
     for told in (y, pd.Series(y)):
-        for ask in (MANNRegressor().fit, MANNRegressor().partial_fit, known.log_predictive_density):
-            with pytest.raises(ValueError, match="Input y contains NaN"):
+        fits = MANNRegressor().fit, MANNRegressor().partial_fit, known.log_predictive_density
+        scores = MANNRegressor().fit(X, X[:, 0]).score, sets.fit(rows, X[:, 0]).score
+        for ask in (*fits, scores[0], lambda _, y: scores[1](rows, y)):  # noqa: B023
+            with pytest.raises(ValueError, match="Input (y )?contains NaN"):
                 ask(X, told)
         with pytest.raises(ValueError, match="Input y contains NaN"):
             sets.fit(rows, told)
         with pytest.raises(ValueError, match="must be finite: leave unlabelled rows out"):
             IntervalCalibrationDisplay.from_estimator(known, X, told)
+
+
+@pytest.mark.parametrize("y", DATES.values(), ids=DATES)
+def test_targets_that_are_asked_about_are_no_objects_of_dates_either(y):
+    known = MetaGPRegressor().fit(X, X[:, 0])
+    for ask in (
+        known.log_predictive_density,
+        partial(IntervalCalibrationDisplay.from_estimator, known),
+    ):
+        with pytest.raises(ValueError, match="y holds dates or durations"):
+            ask(X, y)
 
 
 @pytest.mark.parametrize("kind", ["zone", "objects", "periods", "columns"])

@@ -128,7 +128,7 @@ def test_grid_points_are_no_rows_whichever_mode_a_search_chooses(moons, step):
         assert_array_equal(getattr(found, region), getattr(expected, region))
 
 
-@pytest.mark.parametrize("wrap", [lambda frozen: frozen, Transductive])
+@pytest.mark.parametrize("wrap", [lambda frozen: frozen, Transductive, make_pipeline])
 def test_what_is_frozen_cannot_be_fitted_to_show_an_effect(moons, wrap):
     frozen = wrap(FrozenEstimator(semi_supervised().fit(*moons)))
     with pytest.raises(TypeError, match="FrozenEstimator never is: give its estimator"):

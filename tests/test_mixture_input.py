@@ -370,10 +370,15 @@ def test_one_set_or_many_have_their_components_in_one_order():
         assert_array_equal(alone.predict(points), mixture.predict(points))
 
 
+#: Points of which many are as far from each other as others.
+FLAGS = (load_digits().data[:150, [12, 20, 27, 28, 35, 36, 43, 51]] > 8).astype(float)
+GRID = np.stack(np.meshgrid(*[np.arange(8.0)] * 2), -1).reshape(-1, 2)
+
+
 @ALL_TYPES
-def test_the_order_of_points_that_are_equally_far_does_not_matter(covariance_type):
+@pytest.mark.parametrize("X", [FLAGS[:, [1, 3, 4, 6]], FLAGS, GRID], ids=["four", "eight", "grid"])
+def test_the_order_of_points_that_are_equally_far_does_not_matter(covariance_type, X):
     """Of flags many are, and the first of them began a component."""
-    X = (load_digits().data[:100, [20, 28, 35, 43]] > 8).astype(float)
     of = AmortizedGMM(3, covariance_type=covariance_type, dtype="float64")
     expected = of.fit(X).score_samples(X)
     for seed in range(6):
@@ -382,7 +387,7 @@ def test_the_order_of_points_that_are_equally_far_does_not_matter(covariance_typ
 
 
 def test_nor_that_of_columns_nor_their_signs():
-    X = (load_digits().data[:100, [20, 28, 35, 43]] > 8).astype(float)
+    X = FLAGS[:, [1, 3, 4, 6]]
     expected = AmortizedGMM(3, dtype="float64").fit(X).score_samples(X)
     for places, signs in (((3, 1, 0, 2), (1, 1, 1, 1)), ((0, 1, 2, 3), (-1, 1, -1, 1))):
         Z = X[:, places] * signs

@@ -20,6 +20,8 @@ from sklearn_meta import (
 from sklearn_meta.fingerprint import described
 from sklearn_meta.tasks import (
     CircleSpiral,
+    ClassSequences,
+    Curriculum,
     Dataset,
     EpisodeSampler,
     Folder,
@@ -99,6 +101,12 @@ def test_where_a_class_is_missing_another_table_is_drawn(make):
     assert make().set_params(random_state=0).meta_fit(SomeRows(6), **settings).history_
     with pytest.raises(ValueError, match="has rows of 1 of [123] classes"):
         make().meta_fit(OneClass(), **settings)
+
+
+def test_a_curriculum_asks_for_another_table_as_its_sampler_does():
+    source = suited(OneClass(), Curriculum(ClassSequences(None, None)))
+    with pytest.raises(ValueError, match="has rows of 1 of [123] classes"):
+        source.draw(np.random.default_rng(0))
 
 
 def test_another_is_drawn_in_place_of_what_makes_no_task():

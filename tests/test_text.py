@@ -1404,10 +1404,9 @@ def test_interrupted_in_its_training_it_began_as_nothing(monkeypatch):
 
 def test_words_that_are_long_are_not_remembered():
     """Of a stream of such, each its own, memory grew without end."""
-    words = [f"{n}{'x' * 10_000}" for n in range(2000)]
     tracemalloc.start()
-    try:
-        told = spellings(words)
+    try:  # words are made here, since it is they that were held
+        told = spellings([f"{n}{'x' * 10_000}" for n in range(2000)])
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from test_weights import rewrite_card, small_learner
 
-from sklearn_meta import MANNClassifier
+from sklearn_meta import MANNClassifier, MetaLSTMTagger
 from sklearn_meta.weights import load_learner, save_learner
 
 
@@ -52,6 +52,15 @@ def test_weights_that_are_no_finite_numbers_are_refused(saved, change, message):
     rewrite_card(saved, sha256=hashlib.sha256(saved.read_bytes()).hexdigest())
     with pytest.raises(ValueError, match=f"does not fit the architecture.*{message}"):
         load_learner(saved)
+
+
+def test_a_score_that_forbids_is_a_number(tmp_path):
+    tagger = MetaLSTMTagger(width=4, embedding_size=4, max_epochs=1, wide=False, random_state=0)
+    learner = tagger.meta_fit({"a": ([["a", "b"]] * 4, [["O", "X"]] * 4)}, verbose=False).learner_
+    with torch.no_grad():
+        learner.heads[0].crf.transitions[0, 1] = -torch.inf
+    again = load_learner(save_learner(learner, tmp_path / "tags.safetensors"))
+    assert again.heads[0].crf.transitions[0, 1] == -torch.inf
 
 
 def test_half_precision_is_read(saved):

@@ -235,7 +235,7 @@ def read_recipe(path, parser):
     known = vars(parser.parse_args([])).keys() - {"recipe"}
     if unknown := settings.keys() - known:
         told = (f"--{key.replace('_', '-')}={settings[key]}" for key in sorted(unknown))
-        parser.error(f"{path} has settings that are not known: {' '.join(told)}")
+        parser.error(in_one_line(f"{path} has settings that are not known: {' '.join(told)}"))
     flags, collections = [], []
     for key, value in settings.items():
         values = [_as_argument(item) for item in (value if isinstance(value, list) else [value])]
@@ -244,7 +244,8 @@ def read_recipe(path, parser):
         elif value is not False and value is not None and values:
             flag = f"--{key.replace('_', '-')}"
             if isinstance(value, list) and any("," in item for item in values):
-                parser.error(f"{path}: an item of {key} holds a comma, which parts items: {value}")
+                commas = f"{path}: an item of {key} holds a comma, which parts items: {value}"
+                parser.error(in_one_line(commas))
             flags.append(flag if value is True else f"{flag}={','.join(values)}")
     parsed = parser.parse_args([*flags, *collections])
     return {key: value for key, value in vars(parsed).items() if key in settings}

@@ -4,7 +4,6 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-from ..cells import dates_as_numbers
 from .drawing import axes_of, check_matplotlib_support, line_style
 
 DIAGONAL = "perfectly calibrated"
@@ -112,7 +111,8 @@ class IntervalCalibrationDisplay:
                 "fit an instance, and give that."
             )
         name = type(estimator).__name__ if name is None else name
-        estimator = getattr(estimator, "best_estimator_", estimator)  # of a search
+        while hasattr(estimator, "best_estimator_"):  # of a search
+            estimator = estimator.best_estimator_
         nominal = _sorted_levels(levels)
         # Never as many as rows, so that their shape says which way round they are.
         between = [0.5] * (2 * len(nominal) == np.shape(y)[0])
@@ -170,7 +170,9 @@ class IntervalCalibrationDisplay:
         """The display of ends of intervals, (n_levels, n_rows) or (n_levels, n_rows, n_targets)."""
         if hasattr(y_true, "iloc") and low.ndim == 2 and y_true.shape[1:] == (1,):
             y_true = y_true.iloc[:, 0]
-        y_true = np.asarray(dates_as_numbers(y_true), dtype=float)
+        from ..tasks.column_types import targets_as_numbers  # with torch, which is slow to import
+
+        y_true = np.asarray(targets_as_numbers(y_true), dtype=float)
         if y_true.shape != low.shape[1:]:
             raise ValueError(
                 "y_true and what is predicted must have one shape, got "

@@ -232,7 +232,7 @@ def _inductive(estimator):
     """A clone to which the rows of ``predict`` are no unlabelled rows."""
     if isinstance(estimator, Transductive):
         return _inductive(estimator.estimator)
-    if isinstance(estimator, FrozenEstimator):
+    if isinstance(innermost(estimator), FrozenEstimator):
         raise TypeError("Clones are fitted, which a FrozenEstimator never is: give its estimator.")
     inductive = clone(estimator)
     for name, value in inductive.get_params().items():

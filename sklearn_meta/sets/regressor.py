@@ -8,10 +8,9 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from torch import nn
 
-from ..cells import dates_as_numbers
 from ..table_validation import check_dense
 from ..tasks import target_scale
-from ..tasks.column_types import refuse_date_objects
+from ..tasks.column_types import targets_as_numbers
 from .base import SetEstimator
 from .training import PoissonLoss, poisson_rate
 
@@ -188,9 +187,9 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         check_dense(y)
-        refuse_date_objects(y)
+        y = targets_as_numbers(y)
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
-        y = dates_as_numbers(y).astype(np.float64)
+        y = y.astype(np.float64)
         assert_all_finite(y, input_name="y")  # None has become NaN only now
         target = y.reshape(len(y), -1)
         vars(self).pop("_unit", None)  # of an earlier fit to counts
@@ -210,6 +209,29 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         self._target_shape = y.shape[1:]
         target = torch.from_numpy(target).to(torch.get_default_dtype())
         return self._fit(sets, target, target.shape[1], criterion)
+
+    def score(self, X, y, sample_weight=None):
+        """R² of the predictions, as :meth:`sklearn.base.RegressorMixin.score` has it.
+
+        Parameters
+        ----------
+        X : list of array-likes, or array-like
+            As in ``predict``.
+        y : array-like of shape (n_sets,) or (n_sets, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_sets,), default=None
+
+        Returns
+        -------
+        float
+            1 is the best, and below 0 the targets' mean is better.
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            If a target is missing, dates among them, and as in ``predict``.
+        """
+        return super().score(X, targets_as_numbers(y), sample_weight)
 
     def predict(self, X):
         """Predict the target of each set: of counts the rate, which is their mean.

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 import numpy as np
 
-from ..cells import in_seconds, is_missing, is_missing_value, text_as_objects
+from ..cells import dates_as_numbers, in_seconds, is_missing, is_missing_value, text_as_objects
 
 #: Dates, times of day and durations as objects; datetime and pandas' Timestamp are dates.
 _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
@@ -182,6 +182,27 @@ def refuse_dates(values, name):
         values = values.reshape(len(values), -1)
     if any(is_of_times(dtype) for _, dtype in columns_of(values)):
         raise ValueError(f"{name} holds dates or durations: make numbers of them, such as seconds.")
+
+
+def targets_as_numbers(y):
+    """Targets of which those that are NumPy's dates are numbers in their own unit, NaN for NaT.
+
+    Parameters
+    ----------
+    y : array-like or DataFrame
+
+    Returns
+    -------
+    array-like or DataFrame
+        As it came, if it holds no dates.
+
+    Raises
+    ------
+    ValueError
+        If it holds other dates.
+    """
+    refuse_date_objects(y)
+    return dates_as_numbers(y)
 
 
 def refuse_date_objects(y):

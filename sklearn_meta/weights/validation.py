@@ -28,6 +28,8 @@ def check_sizes(config, n_bytes):
 def check_numbers(learner, state):
     """Refuse tensors that are no finite numbers of the kind that a learner has.
 
+    But that -inf is one: a score of it forbids two tags one after the other.
+
     Parameters
     ----------
     learner : Module
@@ -43,7 +45,8 @@ def check_numbers(learner, state):
         kinds = [(t.is_floating_point(), t.is_complex()) for t in (own, given)]
         if kinds[0] != kinds[1]:
             raise ValueError(f"{name} holds {given.dtype} in place of {own.dtype}.")
-        if given is not own and not given.to(own.dtype).isfinite().all():
+        cast = given.to(own.dtype)
+        if given is not own and (cast.isnan() | cast.isposinf()).any():
             raise ValueError(f"{name} holds numbers that are not finite.")
 
 
