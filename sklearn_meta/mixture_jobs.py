@@ -315,14 +315,11 @@ def decorrelation(x, mask, varied):
 def own_order(X):
     """Places of standardised points in an order that is theirs, however they came.
 
-    Where several are the farthest from the others the first of them begins a component. Points
-    that are there more often come first; the others are told apart by what a column that changes
-    its sign or its place leaves as it is, as far as that goes.
+    Where several are the farthest from the others the first of them begins a component. They are
+    told apart first by what is the same if a column changes its sign or its place.
     """
-    _, kinds, counts = np.unique(X, axis=0, return_inverse=True, return_counts=True)
-    kinds = kinds.reshape(-1)  # numpy 2.0.0 has them in a column
-    sizes = np.round(np.abs(X), 9)  # means are rounded otherwise in another order
-    return np.lexsort((*X.T, *sizes.T, *np.sort(sizes, axis=1).T, -counts[kinds]))
+    sizes = np.sort(np.round(np.abs(X), 9), axis=1)  # sums are rounded otherwise in another order
+    return np.lexsort((*X.T, *sizes.T))
 
 
 def groups_of_like_size(jobs, max_cells):
