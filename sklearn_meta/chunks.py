@@ -144,18 +144,21 @@ def read_first(rows, places):
     """
     if len(places) == 1:
         return [(places[0], np.arange(len(places[0])))]
-    order, starts = np.concatenate(places), np.cumsum([0, *map(len, places)])
-    _, first, kinds = np.unique(_cells(rows[order]), axis=0, return_index=True, return_inverse=True)
-    read = first[kinds.reshape(-1)]  # numpy 2.0.0 has them in a column
+    order, starts = np.concatenate(places), np.cumsum([0, *map(len, places[:-1])])
+    first, kinds, _ = _distinct(rows[order])
+    read = first[kinds]
     chunk = np.searchsorted(starts, read, side="right") - 1
     of_each = [np.flatnonzero(chunk == i) for i in range(len(places))]
-    return [(order[of], read[of] - start) for of, start in zip(of_each, starts, strict=False)]
+    return [(order[of], read[of] - start) for of, start in zip(of_each, starts, strict=True)]
 
 
-def _cells(rows):
-    """Rows in which gaps are numbers, too: NaN is like no other."""
-    observed = ~np.isnan(rows)
-    return rows if observed.all() else np.hstack([np.where(observed, rows, 0), observed])
+def _distinct(rows):
+    """Places of the first of each kind of rows, the kind of each row, and how many there are."""
+    observed = ~np.isnan(rows)  # NaN is like no other
+    cells = rows if observed.all() else np.hstack([np.where(observed, rows, 0), observed])
+    told = {"return_index": True, "return_inverse": True, "return_counts": True}
+    _, first, kinds, counts = np.unique(cells, axis=0, **told)
+    return first, kinds.reshape(-1), counts  # numpy 2.0.0 has kinds in a column
 
 
 def same_of_equals(found, rows):
@@ -172,10 +175,10 @@ def same_of_equals(found, rows):
     -------
     tensor of shape (n_rows, ...)
     """
-    _, kinds, counts = np.unique(_cells(rows), axis=0, return_inverse=True, return_counts=True)
+    _, kinds, counts = _distinct(rows)
     if counts.max(initial=0) < 2:
         return found
-    kinds = torch.from_numpy(kinds.reshape(-1)).to(found.device)  # numpy 2.0.0 has them in a column
+    kinds = torch.from_numpy(kinds).to(found.device)
     shape = len(counts), *found.shape[1:]
     sums = torch.zeros(shape, dtype=found.dtype, device=found.device).index_add_(0, kinds, found)
     counts = torch.from_numpy(counts).to(sums).view(-1, *[1] * (found.ndim - 1))

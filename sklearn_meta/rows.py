@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from torch import nn
 
 from .base import MetaEstimator
-from .cells import dates_as_numbers, whole_labels
+from .cells import whole_labels
 from .learner import as_text
 from .table_validation import (
     as_cells,
@@ -22,7 +22,7 @@ from .table_validation import (
     warn_of_strangers,
 )
 from .tasks import TableEncoder, Tables, as_dataset, rows_as_they_are
-from .tasks.column_types import refuse_date_objects
+from .tasks.column_types import targets_as_numbers
 from .tasks.sources import parts_of
 from .training import meta_train
 from .user_warnings import warn
@@ -32,6 +32,9 @@ PICTURES = ("images", "pixels")
 
 #: Of bytes that are 0 and 1 in place of 0 and 255, a picture has no more than 1 / 255.
 FAINTEST = 2 / 255
+
+#: Arguments of the engine that estimators give it, and no user.
+_OWN = {"learner", "source", "sampler", "validation_source", "device", "random_state", "start"}
 
 
 class RowEstimator(MetaEstimator):
@@ -110,9 +113,7 @@ class RowEstimator(MetaEstimator):
                 f"{type(self).__name__} is meta-trained on "
                 + self._draws_none_of.format(" and ".join(sorted(refused)))
             )
-        own = {"learner", "source", "sampler", "validation_source"}
-        own |= {"device", "random_state", "start"}
-        taken = signature(meta_train).parameters.keys() - own
+        taken = signature(meta_train).parameters.keys() - _OWN
         for unknown in settings.keys() - taken:
             raise TypeError(
                 f"{type(self).__name__}.meta_fit() got an unexpected keyword argument {unknown!r}"
@@ -133,9 +134,11 @@ class RowEstimator(MetaEstimator):
             self.learner_ = self._learner()
             self._drawn = self._seed_of_all()
         is_numeric = not is_classifier(self)
-        y = y if is_numeric else whole_labels(y)
-        if y is not None:
-            refuse_date_objects(y) if is_numeric else check_labels(y)
+        if is_numeric:
+            y = targets_as_numbers(y)
+        elif y is not None:
+            y = whole_labels(y)
+            check_labels(y)
         checks = {"reset": reset, "y_numeric": is_numeric}
         table = self.learner_.inputs == "tables"
         if table:
@@ -264,7 +267,7 @@ def _check_rendered(dataset, vectors, learner):
 
 def _as_numbers(y):
     try:
-        y = dates_as_numbers(y).astype(np.float64)
+        y = y.astype(np.float64)
     except ValueError as error:
         raise ValueError(f"Targets must be numbers: {error}.") from error
     assert_all_finite(y, input_name="y")  # None has become NaN only now

@@ -7,7 +7,7 @@ from sklearn.utils import assert_all_finite, check_array, check_X_y, column_or_1
 from sklearn.utils.validation import validate_data
 
 from .cells import in_pandas, is_missing, text_as_objects
-from .tasks.column_types import refuse_date_objects
+from .tasks.column_types import targets_as_numbers
 from .user_warnings import warn
 
 
@@ -37,8 +37,7 @@ def check_dense(y):
 
 def without_gaps(y):
     """A copy of targets, with zeros in place of those that are missing, and where these are."""
-    refuse_date_objects(y)
-    y = np.asarray(y).copy()  # as it is it may be read-only
+    y = np.asarray(targets_as_numbers(y)).copy()  # as it is it may be read-only
     if y.dtype.kind in "fc":
         unlabelled = np.isnan(y)
     else:

@@ -20,15 +20,6 @@ collections:
 """
 
 
-def tables_seen(learner):
-    """Names of the tables that the card of a learner says it was meta-trained on, a set.
-
-    A card is written by anybody: what is no list of names is none.
-    """
-    told = learner.card.get("datasets")
-    return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
-
-
 def integers(text):
     """Type of an argument such as ``1,3,5``."""
     try:

@@ -15,7 +15,6 @@ from .arguments import (
     names,
     open_collection,
     positive,
-    tables_seen,
 )
 from .printing import in_one_line
 
@@ -59,6 +58,7 @@ def run(args):
     from .. import MetaSemiSupervisedClassifier
     from ..devices import usable_device
     from ..weights import available_weights, load_learner
+    from ..weights.validation import tables_seen
 
     usable_device(args.device)
     collection, estimators = open_collection(args.collection, args), {}
@@ -72,7 +72,7 @@ def run(args):
                 f"classification, such as {available_weights('classification')}."
             )
         estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
-        if seen := tables_seen(learner) & set(collection):
+        if seen := tables_seen(learner.card) & set(collection):
             print(
                 f"{weights} was meta-trained on {len(seen)} of these tables, or others of the same "
                 f"names, such as {min(seen)!r}: of these its scores tell nothing of new ones",

@@ -27,7 +27,6 @@ from .arguments import (
     mixed_collection,
     open_collection,
     positive,
-    tables_seen,
 )
 
 SUMMARY = "meta-train an estimator and save its weights"
@@ -129,6 +128,7 @@ def run(args):
     from ..tasks import Mixture, Tables, names_in
     from ..weights import load_learner, save_learner
     from ..weights.store import check_is_card
+    from ..weights.validation import tables_seen
 
     kind = getattr(sklearn_meta, args.estimator)
     if not hasattr(kind, "meta_fit"):
@@ -137,7 +137,7 @@ def run(args):
         args.parser.error(f"{args.estimator} learns from texts, and collections are of tables")
     seen = set()
     if args.backbone not in kind._architectures:  # an error now, not after all tables are loaded
-        seen = tables_seen(load_learner(args.backbone))
+        seen = tables_seen(load_learner(args.backbone).card)
     defaults = _defaults(kind)
     for name in SETTINGS:
         if getattr(args, name) is not None and name not in defaults:

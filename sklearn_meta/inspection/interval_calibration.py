@@ -168,10 +168,10 @@ class IntervalCalibrationDisplay:
     @classmethod
     def _of_intervals(cls, y_true, low, high, nominal, *, name):
         """The display of ends of intervals, (n_levels, n_rows) or (n_levels, n_rows, n_targets)."""
-        if hasattr(y_true, "iloc") and low.ndim == 2 and y_true.shape[1:] == (1,):
-            y_true = y_true.iloc[:, 0]
         from ..tasks.column_types import targets_as_numbers  # with torch, which is slow to import
 
+        if hasattr(y_true, "iloc") and low.ndim == 2 and y_true.shape[1:] == (1,):
+            y_true = y_true.iloc[:, 0]
         y_true = np.asarray(targets_as_numbers(y_true), dtype=float)
         if y_true.shape != low.shape[1:]:
             raise ValueError(

@@ -2,16 +2,16 @@
 
 import numpy as np
 import torch
-from sklearn.base import RegressorMixin, _fit_context
+from sklearn.base import _fit_context
 from sklearn.utils.validation import check_is_fitted
 
+from ..targets_mixin import TargetsMixin
 from ..tasks import ProjectedColumns, TargetSequences, Vectors
-from ..tasks.column_types import targets_as_numbers
 from ..tasks.running import Moments, moments_as_they_are, power_of_two, standardise
 from .base import OnlineEstimator
 
 
-class MANNRegressor(RegressorMixin, OnlineEstimator):
+class MANNRegressor(TargetsMixin, OnlineEstimator):
     """Regressor that learns from one row at a time, without a gradient step.
 
     The counterpart of :class:`MANNClassifier`: the network answers with a Gaussian, so every
@@ -194,29 +194,6 @@ class MANNRegressor(RegressorMixin, OnlineEstimator):
         units = Moments(*(part[: len(outputs), None] for part in self._reading.targets))
         mean, std = _together(self._in_units(outputs, units))
         return (mean, std) if return_std else mean
-
-    def score(self, X, y, sample_weight=None):
-        """R² of the predictions, as :meth:`sklearn.base.RegressorMixin.score` has it.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_rows, n_features)
-            As in ``predict``.
-        y : array-like of shape (n_rows,)
-            Targets.
-        sample_weight : array-like of shape (n_rows,), default=None
-
-        Returns
-        -------
-        float
-            1 is the best, and below 0 the targets' mean is better.
-
-        Raises
-        ------
-        NotFittedError, ValueError, TypeError
-            If a target is missing, dates among them, and as in ``predict``.
-        """
-        return super().score(X, targets_as_numbers(y), sample_weight)
 
     def meta_fit(
         self,

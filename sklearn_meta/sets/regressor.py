@@ -2,20 +2,21 @@
 
 import numpy as np
 import torch
-from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.base import MultiOutputMixin, _fit_context
 from sklearn.utils import assert_all_finite
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import available_if
 from torch import nn
 
 from ..table_validation import check_dense
+from ..targets_mixin import TargetsMixin
 from ..tasks import target_scale
 from ..tasks.column_types import targets_as_numbers
 from .base import SetEstimator
 from .training import PoissonLoss, poisson_rate
 
 
-class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
+class SetTransformerRegressor(MultiOutputMixin, TargetsMixin, SetEstimator):
     """Regressor of sets: one sample is a set of vectors, and the order of these is no matter.
 
     A network of attention blocks reads a set of any size and pools it to a prediction. Unlike the
@@ -209,29 +210,6 @@ class SetTransformerRegressor(MultiOutputMixin, RegressorMixin, SetEstimator):
         self._target_shape = y.shape[1:]
         target = torch.from_numpy(target).to(torch.get_default_dtype())
         return self._fit(sets, target, target.shape[1], criterion)
-
-    def score(self, X, y, sample_weight=None):
-        """R² of the predictions, as :meth:`sklearn.base.RegressorMixin.score` has it.
-
-        Parameters
-        ----------
-        X : list of array-likes, or array-like
-            As in ``predict``.
-        y : array-like of shape (n_sets,) or (n_sets, n_targets)
-            Targets.
-        sample_weight : array-like of shape (n_sets,), default=None
-
-        Returns
-        -------
-        float
-            1 is the best, and below 0 the targets' mean is better.
-
-        Raises
-        ------
-        NotFittedError, ValueError, TypeError
-            If a target is missing, dates among them, and as in ``predict``.
-        """
-        return super().score(X, targets_as_numbers(y), sample_weight)
 
     def predict(self, X):
         """Predict the target of each set: of counts the rate, which is their mean.

@@ -201,24 +201,10 @@ def targets_as_numbers(y):
     ValueError
         If it holds other dates.
     """
-    refuse_date_objects(y)
-    return dates_as_numbers(y)
-
-
-def refuse_date_objects(y):
-    """Refuse targets that are dates, but NumPy's, which are numbers in their own unit.
-
-    Parameters
-    ----------
-    y : array-like or DataFrame
-
-    Raises
-    ------
-    ValueError
-    """
     try:
-        y = np.asarray(y)
+        values = np.asarray(y)
     except ValueError:  # rows of different length
-        return
-    if y.dtype.kind == "O":
-        refuse_dates(y, "y")
+        return y
+    if values.dtype.kind == "O":
+        refuse_dates(values, "y")
+    return dates_as_numbers(y)

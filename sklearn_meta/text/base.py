@@ -223,10 +223,9 @@ class TextEstimator(MetaEstimator):
         else:
             learner = self._build(*self._words(tokens), {OWN: labels})
         prepared = self._prepared(learner, {OWN: (tokens, y)})
-        known = vars(self).get("learner_")
-        begun_as = (
-            None if known is None else begin_as_nearest(learner, known, *prepared, self._seed)
-        )
+        begun_as = None
+        if hasattr(self, "learner_"):
+            begun_as = begin_as_nearest(learner, self.learner_, *prepared, self._seed)
         rate = self.learning_rate * (1.0 if begun_as is None else TRANSFER)
         n_steps, verbose = self._n_steps(prepared, self.max_epochs), bool(self.verbose)
         self.fit_history_ = self._train(learner, prepared, n_steps, rate=rate, verbose=verbose)

@@ -53,3 +53,19 @@ def check_numbers(learner, state):
 def no_json(constant):
     """Refuse NaN and infinities of a card, which Python reads and no other program does."""
     raise ValueError(f"{constant} is no json")
+
+
+def tables_seen(card):
+    """Names of the tables that a card says its weights were meta-trained on.
+
+    Parameters
+    ----------
+    card : dict
+
+    Returns
+    -------
+    set of str
+        What is no list of names tells of none.
+    """
+    told = card.get("datasets")
+    return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()

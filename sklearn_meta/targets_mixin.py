@@ -1,0 +1,32 @@
+"""R² of targets as regressors take them in ``fit``, NumPy's dates among them."""
+
+from sklearn.base import RegressorMixin
+
+from .tasks.column_types import targets_as_numbers
+
+
+class TargetsMixin(RegressorMixin):
+    """scikit-learn's mixin of regressors, to which a date that is missing is no number."""
+
+    def score(self, X, y, sample_weight=None):
+        """R² of the predictions, as :meth:`sklearn.base.RegressorMixin.score` has it.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or list of sets, n_samples of them
+            As in ``predict``.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+            1 is the best, and below 0 the targets' mean is better.
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            If a target is missing, dates among them, and as in ``predict``.
+        """
+        return super().score(X, targets_as_numbers(y), sample_weight)
