@@ -289,6 +289,23 @@ def test_of_points_equally_far_the_first_is_taken_however_many_are_padded(dtype)
             assert farthest_points(points, mask, 2).tolist() == [[0, 1]]
 
 
+@given(drawn_sets(n_sets=2))
+def test_seeds_take_the_points_nearest_to_them(sets):
+    points, mask, columns, floor, k = batched(sets)
+    mixture = seeded(points, mask, k, "diag", floor, columns)
+    chosen = farthest_points(points, mask, k, columns)
+    for b, (x, n) in enumerate(sets):
+        seeds = x[chosen[b, :n]]
+        labels = ((x[:, None] - seeds) ** 2).sum(-1).argmin(1)
+        weights = np.bincount(labels, minlength=n) / len(x)
+        found = mixture.log_weights[b].exp()
+        np.testing.assert_allclose(found[:n], weights, rtol=1e-12)
+        assert not found[n:].any()
+        for j in np.flatnonzero(weights):
+            mean = x[labels == j].mean(0)
+            np.testing.assert_allclose(mixture.means[b, j, : x.shape[1]], mean, atol=1e-12)
+
+
 # -- padding, batches, order ----------------------------------------------------------------------
 
 
