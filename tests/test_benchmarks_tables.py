@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch.nn.modules.transformer
 from scipy.stats import ttest_rel, wilcoxon
 
 pytest.importorskip("matplotlib")
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import few_shot_report
 import few_shot_tables
 import peers
+import tabpfn_1
 from few_shot_tables import draw_episode, draw_natural_episode, score
 
 
@@ -198,7 +200,7 @@ def test_prepare_imputes_encodes_and_standardises():
     assert X[:, 4].tolist() == [1, 0, 1, 1]
 
 
-@pytest.mark.parametrize("name", [name for name, peer in peers.PEERS.items() if not peer.raw])
+@pytest.mark.parametrize("name", [name for name, peer in peers.PEERS.items() if not peer.package])
 def test_peers_learn_an_easy_task(name):
     rng = np.random.default_rng(0)
     y = np.arange(100) % 2
@@ -232,9 +234,53 @@ def test_raw_peer_that_is_not_here_says_why(monkeypatch):
     def no_weights(n, d):
         raise FileNotFoundError("no checkpoint")
 
-    monkeypatch.setitem(peers.PEERS, "TabPFN", peers.Peer(no_weights, raw=True))
+    monkeypatch.setitem(peers.PEERS, "TabPFN", peers.Peer(no_weights, raw=True, package="tabpfn"))
     assert peers.unavailable("TabPFN") == "FileNotFoundError: no checkpoint"
     assert peers.unavailable("1-NN") is None
+
+
+#: What TabPFN 1 takes from PyTorch and scikit-learn, which have other names for it today.
+OLD_PACKAGE = """
+from torch.nn.modules.transformer import Optional
+from torch.utils.checkpoint import checkpoint
+from sklearn.utils.validation import check_array, check_X_y
+
+class TabPFNClassifier:
+    def __init__(self, N_ensemble_configurations, subsample_features):
+        self.n = N_ensemble_configurations
+
+    def fit(self, X, y):
+        _, self.y = check_X_y(X, y, force_all_finite=False)
+        return self
+
+    def predict_proba(self, X):
+        assert checkpoint.keywords == {"use_reentrant": False}  # without, newer ones are to raise
+        return [[self.n, self.y.sum()]] * len(check_array(X, force_all_finite=False))
+"""
+
+
+def test_tabpfn_1_runs_beside_newer_packages_and_downloads_nothing(tmp_path, monkeypatch):
+    package = tmp_path / "tabpfn"
+    (package / "scripts").mkdir(parents=True)
+    for folder in (package, package / "scripts"):
+        (folder / "__init__.py").touch()
+    (package / "scripts" / "transformer_prediction_interface.py").write_text(OLD_PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path)
+    # Neither the package itself, where it is installed, nor what is made of this one is kept.
+    for name in ("tabpfn", "tabpfn.scripts", "tabpfn.scripts.transformer_prediction_interface"):
+        monkeypatch.setitem(sys.modules, name, None)  # what was there is back afterwards
+        del sys.modules[name]
+    monkeypatch.setattr(tabpfn_1, "_interface", tabpfn_1._interface.__wrapped__)
+    monkeypatch.setattr(peers, "_tabpfn_1", peers._tabpfn_1.__wrapped__)
+    monkeypatch.delattr(torch.nn.modules.transformer, "Optional", raising=False)
+    assert peers.unavailable("TabPFN-1").startswith("FileNotFoundError: no models_diff/prior_diff")
+
+    weights = package / tabpfn_1.WEIGHTS
+    weights.parent.mkdir()
+    weights.touch()
+    X = np.array([[np.nan], [1.0]])
+    proba = peers.predict_proba("TabPFN-1", X, np.array([0, 1]), X)
+    np.testing.assert_array_equal(proba, [[32, 1]] * 2)
 
 
 def test_cache_computes_only_what_is_missing(tmp_path, monkeypatch):
