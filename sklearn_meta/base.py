@@ -18,10 +18,11 @@ from .folders import checkpoint_file
 from .learner import Learner, as_text
 from .seeding import seeded
 from .settings import check_settings
-from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
+from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source, names_in
 from .training import meta_train
 from .user_warnings import warn
 from .weights import available_weights, load_learner, save_pretrained
+from .weights.validation import tables_seen
 
 #: How tasks are drawn while meta-training.
 SAMPLERS = {
@@ -112,8 +113,7 @@ class MetaEstimator(BaseEstimator):
         patience : int, default=10
             Validations, 1 or more, without a better loss after which training stops; None never.
         ema_decay : float, default=None
-            Decay of a moving average of the weights, such as 0.999, which is validated and kept
-            in place of the weights.
+            Decay of a moving average, such as 0.999, validated and kept in place of the weights.
         n_workers : int, default=0
             Processes that prepare batches meanwhile; what is drawn is the same for any number.
         callbacks : list of skorch callbacks, default=None
@@ -184,16 +184,11 @@ class MetaEstimator(BaseEstimator):
         begun = vars(self).get("_begun")
         if begun and Begun(*begun).goes_on(run, start):
             settings |= begun[2]
-        self.history_ = meta_train(
-            learner,
-            source,
-            sampler,
-            validation_source=validation_source,
-            device=device,
-            random_state=seed,
-            **settings,
-        )
-        learner.card = None  # no longer the weights of any card
+        settings |= {"validation_source": validation_source, "device": device, "random_state": seed}
+        self.history_ = meta_train(learner, source, sampler, **settings)
+        # No longer the weights of its card, but what they have seen they have; a list has no names.
+        names = () if isinstance(datasets, list | tuple) else names_in(source)
+        learner.card = {"datasets": sorted(tables_seen(learner).union(names))}
         self.learner_ = learner.cpu().requires_grad_(False)
         if run is not None:
             as_begun = {name: settings.get(name) for name in ("start", "rate_factors")}
@@ -209,8 +204,8 @@ class MetaEstimator(BaseEstimator):
             Folder, made if need be, for ``model.safetensors`` and its card ``model.json``; or
             ``"hub:owner/name"``, a repository of the Hugging Face hub that exists.
         **card : json values
-            What is to be told of the weights: data, recipe, seed, scores; ``datasets``, names of
-            tables they have seen, is what ``sklearn-meta evaluate`` warns by.
+            What is to be told of the weights: data, recipe, seed, scores. Names of the tables they
+            have seen, by which :func:`~sklearn_meta.evaluation.evaluate` warns, are there already.
 
         Returns
         -------
@@ -349,6 +344,10 @@ class MetaEstimator(BaseEstimator):
             )
         return learner
 
+    def _tables_seen(self):
+        """Names of the tables that the weights in use have read, as far as is known, a set."""
+        return tables_seen(self._learner())
+
     def _head(self):
         return getattr(self, self._head_parameter, None)
 
@@ -380,9 +379,9 @@ class MetaEstimator(BaseEstimator):
     def __getstate__(self):
         """Weights of the package are named, not copied, and looked up again when loaded."""
         state = dict(super().__getstate__())
-        card = getattr(state.get("learner_"), "card", None)
+        card = getattr(state.get("learner_"), "card", None) or {}
         shipped = isinstance(self.backbone, str) and self._weights_name() in available_weights()
-        if card is not None and shipped:
+        if "sha256" in card and shipped:
             del state["learner_"]
             state["_sha256"] = card["sha256"]
         return state

@@ -10,7 +10,7 @@ import warnings
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from numbers import Integral
 from typing import NamedTuple
 
@@ -147,7 +147,7 @@ def evaluate(
     and asked for the probabilities of the unlabelled ones in a single call, so that transductive
     estimators can use them. An episode depends on the dataset's name and `random_state`, not on
     what else the collection holds. Whatever cannot be evaluated is among the failures, and a
-    warning tells of it.
+    warning tells of it; another, of weights that were meta-trained on tables of these names.
 
     Parameters
     ----------
@@ -218,6 +218,11 @@ def evaluate(
                 f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "
                 "in sklearn.calibration.CalibratedClassifierCV, or leave it out."
             )
+        if seen := _tables_seen(estimator) & {str(table) for table in collection}:
+            warn(
+                f"{name} was meta-trained on {len(seen)} of these tables, or others of the same "
+                f"names, such as {min(seen)!r}: of these its scores tell nothing of new ones."
+            )
     check_scalar(n_episodes, "n_episodes", Integral, min_val=1)
     n_shots = dict.fromkeys(n_shots) if np.iterable(n_shots) else (n_shots,)
     if not n_shots:
@@ -237,6 +242,16 @@ def evaluate(
         lines = found.describe_failures()
         warn(f"{len(lines)} failures. " + " | ".join(lines))
     return found
+
+
+def _tables_seen(estimator):
+    """Names of tables on which weights in an estimator were meta-trained, as far as is known."""
+    seen = set()
+    for part in (estimator, *estimator.get_params().values()):  # a pipeline's, a search's
+        if hasattr(part, "_tables_seen"):
+            with suppress(ValueError, OSError, ImportError):  # no weights, which fit will tell
+                seen |= part._tables_seen()
+    return seen
 
 
 def _episodes(collection, splits, random_state, failures, bar):

@@ -1,5 +1,6 @@
 """Evaluation over a collection: the same episodes for all, and no failure without its name."""
 
+import pickle
 import time
 import warnings
 from decimal import Decimal
@@ -9,17 +10,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.evaluation import Evaluation, evaluate, peers, preparation
-from sklearn_meta.tasks import Dataset, Folder, RawTable
+from sklearn_meta.tasks import Dataset, Folder, Mixture, RawTable, TablePrior
 
 IRIS, WINE = load_iris(return_X_y=True), load_wine(return_X_y=True)
 NEAREST = {"1-NN": KNeighborsClassifier(1)}
@@ -460,6 +464,43 @@ def test_names_may_be_numbers_and_numbers_are_checked_by_their_names():
         evaluate(NEAREST, {"iris": IRIS}, n_episodes=1.5)
     with pytest.raises(ValueError, match="n_shots is empty"):
         evaluate(NEAREST, {"iris": IRIS}, n_shots=())
+
+
+def test_weights_know_what_they_have_seen(tmp_path, recwarn):
+    """Scores on such tables tell nothing of new ones: a warning says so, wherever weights are."""
+    iris, wine = load_iris(return_X_y=True), load_wine(return_X_y=True)
+    ours = MetaSemiSupervisedClassifier("deep_sets", random_state=0)
+    few = {"max_steps": 1, "batch_size": 1, "n_shots": 1, "n_unlabelled": 2, "verbose": False}
+    ours.meta_fit([iris], **few)  # a list has no names
+    assert ours.learner_.card == {"datasets": []}
+    ours.meta_fit({"wine": wine}, **few).meta_fit(Mixture([{"iris": iris}, TablePrior()]), **few)
+    assert ours.learner_.card == {"datasets": ["TablePrior", "iris", "wine"]}
+    path = ours.save_pretrained(tmp_path, note="of a test")
+    saved = MetaSemiSupervisedClassifier(path).meta_fit({"again": iris}, **few)
+    assert saved.learner_.card == {"datasets": ["TablePrior", "again", "iris", "wine"]}
+
+    quick = {"n_shots": 1, "n_unlabelled": 2, "n_episodes": 1}
+    known = {
+        "itself": ours,
+        "copied": pickle.loads(pickle.dumps(clone(ours))),
+        "saved": MetaSemiSupervisedClassifier(path),
+        "in a pipeline": make_pipeline(StandardScaler(), ours),
+        "not trained": MetaSemiSupervisedClassifier("deep_sets"),
+        "1-NN": peers()["1-NN"],
+    }
+    recwarn.clear()
+    evaluate({"1-NN": known["1-NN"]}, {"iris": iris}, **quick)
+    evaluate({"ours": ours}, {"another": iris}, **quick)
+    assert not recwarn
+    found = evaluate(known, {"iris": iris, "another": iris}, **quick)
+    told = [str(w.message) for w in recwarn]
+    assert len(told) == 5 and "2 failures. iris, not trained" in told[-1]
+    for message, name in zip(told[:-1], known, strict=False):
+        assert (
+            message.startswith(f"{name} was meta-trained on 1 of these tables")
+            and "'iris'" in message
+        )
+    assert len(found.records) == 10
 
 
 def test_estimators_that_are_compared_stay_as_they_are():

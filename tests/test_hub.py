@@ -149,7 +149,8 @@ def test_weights_of_the_package_and_meta_fitted_ones_can_be_shared(tmp_path):
     )
     estimator.save_pretrained(tmp_path, recipe="one step")
     again = MetaSemiSupervisedClassifier.from_pretrained(tmp_path).learner_
-    assert again.card.keys() == {"config", "n_parameters", "sha256", "recipe"}
+    assert again.card.keys() == {"config", "n_parameters", "sha256", "recipe", "datasets"}
+    assert again.card["datasets"] == ["a"]
     expected = estimator.learner_.state_dict()
     assert all(torch.equal(t, expected[name]) for name, t in again.state_dict().items())
 

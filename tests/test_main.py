@@ -234,7 +234,9 @@ def test_meta_fit_saves_weights_with_a_card(here, capsys):
     assert any(not torch.equal(changed[name], started[name]) for name in started)
     assert call("evaluate", "tables", *QUICK, "--weights", "mine.safetensors", "--quiet") == 0
     captured = capsys.readouterr()
-    assert captured.err.startswith("mine.safetensors was meta-trained on 1 of these tables")
+    assert captured.err.startswith(
+        "warning: mine.safetensors was meta-trained on 1 of these tables"
+    )
     assert captured.err.count("\n") == 1 and "'wine'" in captured.err
     assert captured.out.count("mine.safetensors ") == 2 == captured.out.count("GaussianProcess ")
 
@@ -463,9 +465,8 @@ def test_evaluate_tells_of_tables_that_weights_were_trained_on(here, capsys):
     assert capsys.readouterr().err == ""
     assert call("evaluate", "tables", *few, "--weights", "seen.safetensors") == 0
     (told,) = capsys.readouterr().err.splitlines()
-    assert (
-        told.startswith("seen.safetensors was meta-trained on 1 of these tables") and "wine" in told
-    )
+    assert told.startswith("warning: seen.safetensors was meta-trained on 1 of these tables")
+    assert "'wine'" in told
 
 
 @pytest.mark.parametrize("datasets", [5, None, "wine", [["wine"], {}, 3]])

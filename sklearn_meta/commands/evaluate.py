@@ -58,7 +58,6 @@ def run(args):
     from .. import MetaSemiSupervisedClassifier
     from ..devices import usable_device
     from ..weights import available_weights, load_learner
-    from ..weights.validation import tables_seen
 
     usable_device(args.device)
     collection, estimators = open_collection(args.collection, args), {}
@@ -72,12 +71,6 @@ def run(args):
                 f"classification, such as {available_weights('classification')}."
             )
         estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
-        if seen := tables_seen(learner.card) & set(collection):
-            print(
-                f"{weights} was meta-trained on {len(seen)} of these tables, or others of the same "
-                f"names, such as {min(seen)!r}: of these its scores tell nothing of new ones",
-                file=sys.stderr,
-            )
     if twice := estimators.keys() & set(chosen):
         args.parser.error(f"weights and peers of one name, {sorted(twice)}: rename the weights")
     estimators |= {name: known[name] for name in chosen}

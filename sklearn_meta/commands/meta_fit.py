@@ -125,19 +125,17 @@ def run(args):
             if getattr(args, name):
                 flag = name.replace("_", "-")
                 args.parser.error(f"--{flag} is of tables, and prior has none that could be named")
-    from ..tasks import Mixture, Tables, names_in
+    from ..tasks import Mixture, Tables
     from ..weights import load_learner, save_learner
     from ..weights.store import check_is_card
-    from ..weights.validation import tables_seen
 
     kind = getattr(sklearn_meta, args.estimator)
     if not hasattr(kind, "meta_fit"):
         args.parser.error(f"{args.estimator} is trained by fit and has nothing to meta-train")
     if "datasets" not in signature(kind.meta_fit).parameters:
         args.parser.error(f"{args.estimator} learns from texts, and collections are of tables")
-    seen = set()
     if args.backbone not in kind._architectures:  # an error now, not after all tables are loaded
-        seen = tables_seen(load_learner(args.backbone).card)
+        load_learner(args.backbone)
     defaults = _defaults(kind)
     for name in SETTINGS:
         if getattr(args, name) is not None and name not in defaults:
@@ -181,7 +179,7 @@ def run(args):
             | ({"datasets": list(source)} if isinstance(source, Tables) else {})
             for spec, source in zip(args.collection, sources)
         ],
-        "datasets": sorted(seen.union(*map(names_in, sources))),
+        "datasets": estimator.learner_.card["datasets"],
         "recipe": _recipe(args, defaults | settings),
         "seed": args.seed,
         "validation": _validation(args, estimator.history_),

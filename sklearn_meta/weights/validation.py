@@ -55,17 +55,17 @@ def no_json(constant):
     raise ValueError(f"{constant} is no json")
 
 
-def tables_seen(card):
-    """Names of the tables that a card says its weights were meta-trained on.
+def tables_seen(learner):
+    """Names of the tables that a learner was meta-trained on, as far as its card says.
 
     Parameters
     ----------
-    card : dict
+    learner : Learner
 
     Returns
     -------
     set of str
         What is no list of names tells of none.
     """
-    told = card.get("datasets")
+    told = (getattr(learner, "card", None) or {}).get("datasets")
     return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
