@@ -5,7 +5,14 @@ from datetime import UTC, date, datetime, time, timedelta
 
 import numpy as np
 
-from ..cells import dates_as_numbers, in_seconds, is_missing, is_missing_value, text_as_objects
+from ..cells import (
+    dates_as_numbers,
+    in_pandas,
+    in_seconds,
+    is_missing,
+    is_missing_value,
+    text_as_objects,
+)
 
 #: Dates, times of day and durations as objects; datetime and pandas' Timestamp are dates.
 _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
@@ -16,7 +23,8 @@ _NESTED = (list, dict, set, np.ndarray)
 
 def columns_of(X):
     """The columns of a table, each an array of its values and its dtype."""
-    if hasattr(X, "columns"):
+    X = in_pandas(X)
+    if hasattr(X, "iloc"):
         return [_values(column, column.dtype) for _, column in X.items()]
     X = np.asarray(text_as_objects(X))
     if X.dtype.kind in "US":  # an array of which numpy has made text

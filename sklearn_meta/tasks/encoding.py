@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from ..cells import concat_frames, warn_of_marks, warn_of_numbers
+from ..cells import concat_frames, in_pandas, warn_of_marks, warn_of_numbers
 from .column_types import (
     as_text,
     columns_of,
@@ -103,6 +103,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             and most look like numbers or dates: a single "?" makes text of a column of numbers.
             If ``marks`` are sought and found.
         """
+        X = in_pandas(X)
         cells = list(columns_of(X)) if categorical or not _is_matrix(X) else []
         for j, (column, dtype) in enumerate(cells):
             if self.declared and str(dtype) == "category":
@@ -168,6 +169,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             If there was no ``fit``.
         """
         check_is_fitted(self)
+        X = in_pandas(X)
         n_columns = np.shape(X)[1]
         if n_columns != vars(self).get("n_features_in_", n_columns):  # an old pickle has none
             raise ValueError(

@@ -315,8 +315,9 @@ def as_point_sets(datasets):
 
 def refuse_one_set(sets, name):
     """Refuse an array of points, a DataFrame or a pair (X, y), where many such are wanted."""
-    pair = isinstance(sets, tuple) and [getattr(part, "ndim", None) for part in sets] == [2, 1]
-    if pair or getattr(sets, "ndim", None) == 2:
+    # Frames of some libraries have no ndim.
+    pair = isinstance(sets, tuple) and [len(getattr(s, "shape", ())) for s in sets] == [2, 1]
+    if pair or len(getattr(sets, "shape", ())) == 2:
         one = "[(X, y)]" if pair else "[X]"
         raise ValueError(f"{name} are many sets of points: of a single one give a list, {one}.")
 

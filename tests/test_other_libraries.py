@@ -1,0 +1,47 @@
+"""Tables, labels and sets as polars, pyarrow and other libraries have them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from sklearn_meta import AmortizedGMM
+from sklearn_meta.peers import preparation
+from sklearn_meta.tasks import TableEncoder
+from sklearn_meta.tasks.mixtures import as_point_sets
+
+KINDS = ["pyarrow", "polars"]
+RNG = np.random.default_rng(0)
+Y = np.arange(40) % 2
+NUMBERS = pd.DataFrame(RNG.normal(size=(40, 2)) + Y[:, None], columns=["a", "b"])
+#: Codes and days, of which an array would know no more what they are.
+TABLE = NUMBERS.assign(
+    code=pd.Categorical((7 * Y + 1).astype(str)), day=pd.date_range("2020", periods=40)
+)
+
+
+def other(kind, frame):
+    """A DataFrame of pandas' as one of another library."""
+    library, _ = pytest.importorskip(kind), pytest.importorskip("pyarrow")
+    if kind == "polars":
+        return library.from_pandas(frame)
+    return library.Table.from_pandas(frame, preserve_index=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_encoders_and_preparation_read_their_columns(kind):
+    for make in (TableEncoder, preparation):
+        expected = make().fit(TABLE)
+        found = make().fit(other(kind, TABLE))
+        for table in (TABLE, other(kind, TABLE)):
+            assert_array_equal(found.transform(table), expected.transform(TABLE))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sets_of_points_to_meta_train_on(kind):
+    expected = as_point_sets([NUMBERS])["0"].X
+    assert_array_equal(as_point_sets([other(kind, NUMBERS)])["0"].X, expected)
+    with pytest.raises(ValueError, match="'0' is no set of points.*holds dates"):
+        as_point_sets([other(kind, TABLE[["day"]])])
+    with pytest.raises(ValueError, match="are many sets of points: of a single one"):
+        AmortizedGMM().fit_batch(other(kind, NUMBERS))
