@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from sklearn_meta import AmortizedGMM
+from sklearn_meta import AmortizedGMM, MetaSemiSupervisedClassifier
+from sklearn_meta.model_selection import Transductive
 from sklearn_meta.peers import preparation
 from sklearn_meta.tasks import TableEncoder
 from sklearn_meta.tasks.mixtures import as_point_sets
@@ -45,3 +46,14 @@ def test_sets_of_points_to_meta_train_on(kind):
         as_point_sets([other(kind, TABLE[["day"]])])
     with pytest.raises(ValueError, match="are many sets of points: of a single one"):
         AmortizedGMM().fit_batch(other(kind, NUMBERS))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_transductive_estimator_is_given_their_columns(kind):
+    estimator = Transductive(MetaSemiSupervisedClassifier("prototypes"))
+    rows, more = TABLE[:20], TABLE[20:]
+    expected = estimator.fit(rows, Y[:20]).predict_proba(more)
+    assert_array_equal(estimator.predict_proba(other(kind, more)), expected)
+    estimator.fit(other(kind, rows), Y[:20])
+    for asked in (more, other(kind, more), more.astype({"code": object})):
+        assert_array_equal(estimator.predict_proba(asked), expected)

@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..cells import concat_frames, text_as_objects, whole_labels
+from ..cells import concat_frames, in_pandas, text_as_objects, whole_labels
 from .splitters import encode_labels
 
 
@@ -198,7 +198,8 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _validate(self, *X_y, reset):
         """Check X (and y) as far as the wrapped estimator asks; of a DataFrame only the columns."""
-        X, in_frames = X_y[0], hasattr(X_y[0] if reset else self.X_, "iloc")
+        X, *y = in_pandas(X_y[0]), *X_y[1:]  # of other frames an array would have one dtype
+        in_frames = hasattr(X if reset else self.X_, "iloc")
         if in_frames and (sp.issparse(X) or hasattr(X, "iloc") and X.ndim != 2):
             check_array(X, dtype=None, estimator=self, input_name="X")  # which refuses it
         tags = get_tags(self).input_tags
@@ -206,7 +207,8 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         composite = hasattr(self.estimator, "steps") or hasattr(self.estimator, "estimator")
         return validate_data(
             self,
-            *X_y,
+            X,
+            *y,
             reset=reset,
             skip_check_array=in_frames,
             accept_sparse=["csr", "csc"] if tags.sparse else False,
