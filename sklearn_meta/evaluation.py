@@ -20,7 +20,7 @@ from scipy.stats import rankdata
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
-from sklearn.utils import check_consistent_length, check_scalar, column_or_1d
+from sklearn.utils import _safe_indexing, check_consistent_length, check_scalar, column_or_1d
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
@@ -272,7 +272,8 @@ def _episodes(collection, splits, random_state, failures, bar):
             try:
                 for episode, (train, test) in enumerate(split.split(X, y)):
                     where = _where(name, split.n_shots, episode)
-                    yield where, _rows(X, train), y[train], _rows(X, test), y[test]
+                    rows, asked = (_safe_indexing(X, part) for part in (train, test))
+                    yield where, rows, y[train], asked, y[test]
             except Exception as error:  # a MemoryError, say, or an OverflowError
                 failures.append(_failure(_where(name, split.n_shots), error, _if_quantity(y)))
         bar.update()
@@ -310,11 +311,8 @@ def _labelled_rows(table):
     # Estimators take -1 for no label, and fractions for a target.
     if fractions or are_unlabelled(y).any():
         y = np.unique(y, return_inverse=True)[1]
-    return _rows(X if hasattr(X, "shape") else np.asarray(text_as_objects(X)), rows), y
-
-
-def _rows(X, rows):
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+    X = X if hasattr(X, "shape") else np.asarray(text_as_objects(X))
+    return _safe_indexing(X, rows), y
 
 
 @contextmanager

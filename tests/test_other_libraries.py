@@ -6,8 +6,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from sklearn_meta import AmortizedGMM, MetaSemiSupervisedClassifier
+from sklearn_meta.evaluation import evaluate
 from sklearn_meta.model_selection import Transductive
-from sklearn_meta.peers import preparation
+from sklearn_meta.peers import peers, preparation
 from sklearn_meta.tasks import TableEncoder
 from sklearn_meta.tasks.mixtures import as_point_sets
 
@@ -57,3 +58,15 @@ def test_a_transductive_estimator_is_given_their_columns(kind):
     estimator.fit(other(kind, rows), Y[:20])
     for asked in (more, other(kind, more), more.astype({"code": object})):
         assert_array_equal(estimator.predict_proba(asked), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_their_tables_are_evaluated(kind):
+    estimators = {
+        "ours": MetaSemiSupervisedClassifier("prototypes"),
+        "1-NN": peers()["1-NN"],
+    }
+    few = {"n_shots": 2, "n_unlabelled": 5, "n_episodes": 1}
+    expected = evaluate(estimators, {"table": (TABLE, Y)}, **few)
+    found = evaluate(estimators, {"table": (other(kind, TABLE), Y)}, **few)
+    assert found.records == expected.records and not found.failures
