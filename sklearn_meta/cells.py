@@ -82,12 +82,16 @@ def text_as_objects(values):
 def in_pandas(X):
     """Frames of other libraries, as polars and pyarrow have them, as pandas'.
 
-    Anything else is returned as it is, and so is a frame for which pyarrow or pandas is missing.
+    Anything else is returned as it is, and so is a frame for which pyarrow or pandas is missing, or
+    of a type that pyarrow does not have, as polars' integers of 128 bits. One that is not computed
+    yet is refused: scikit-learn would take it for a single cell.
     """
+    if hasattr(type(X), "collect_schema") and hasattr(type(X), "collect"):
+        raise TypeError(f"A {type(X).__name__} has no rows yet: give what its collect() returns.")
     if hasattr(X, "columns") and hasattr(X, "to_pandas"):
         try:
             return X.to_pandas()
-        except ImportError:
+        except (ImportError, ValueError):  # ArrowInvalid is one
             return X
     return X
 

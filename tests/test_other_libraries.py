@@ -5,7 +5,12 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from sklearn_meta import AmortizedGMM, MetaSemiSupervisedClassifier
+from sklearn_meta import (
+    AmortizedGMM,
+    AmortizedOutlierDetector,
+    MetaGPRegressor,
+    MetaSemiSupervisedClassifier,
+)
 from sklearn_meta.evaluation import evaluate
 from sklearn_meta.model_selection import Transductive
 from sklearn_meta.peers import peers, preparation
@@ -70,3 +75,20 @@ def test_their_tables_are_evaluated(kind):
     expected = evaluate(estimators, {"table": (TABLE, Y)}, **few)
     found = evaluate(estimators, {"table": (other(kind, TABLE), Y)}, **few)
     assert found.records == expected.records and not found.failures
+
+
+def test_what_is_not_computed_yet_is_refused():
+    lazy = other("polars", NUMBERS).lazy()
+    for estimator in (AmortizedGMM(), AmortizedOutlierDetector(), MetaGPRegressor()):
+        with pytest.raises(TypeError, match=r"LazyFrame has no rows yet.* collect\(\)"):
+            estimator.fit(lazy, Y)
+        fitted = estimator.fit(NUMBERS, Y)
+        with pytest.raises(TypeError, match=r"LazyFrame has no rows yet.* collect\(\)"):
+            fitted.predict(lazy)
+
+
+def test_integers_of_128_bits_are_numbers():
+    polars = pytest.importorskip("polars")
+    table = other("polars", NUMBERS).with_columns(c=polars.Series(Y).cast(polars.Int128))
+    expected = MetaGPRegressor().fit(NUMBERS.assign(c=Y), Y).predict(NUMBERS.assign(c=Y))
+    assert_array_equal(MetaGPRegressor().fit(table, Y).predict(table), expected)
