@@ -79,6 +79,18 @@ def text_as_objects(values):
     return values
 
 
+def in_numpy(values):
+    """Tensors, and arrays of other libraries, as NumPy's: scikit-learn may leave them as they are.
+
+    Anything else is returned as it is.
+    """
+    if hasattr(type(values), "requires_grad"):  # torch's, which need not be there to ask
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+        return values.numpy(force=True)
+    is_array = hasattr(values, "__array_namespace__")
+    return np.asarray(values) if is_array and not isinstance(values, np.ndarray) else values
+
+
 def in_pandas(X):
     """Frames of other libraries, as polars and pyarrow have them, as pandas'.
 
@@ -101,6 +113,7 @@ def whole_labels(y):
 
     Anything else is returned as it is.
     """
+    y = in_numpy(y)
     values = np.asarray(y) if hasattr(y, "__array__") else np.empty(0)
     return values if values.dtype.kind in "iub" else y
 

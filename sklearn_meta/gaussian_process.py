@@ -224,7 +224,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         NotFittedError, ValueError, TypeError
             If a target is missing, and as in ``predict``.
         """
-        if n_unlabelled := without_gaps(as_cells(y))[1].sum():
+        if n_unlabelled := without_gaps(y := as_cells(y))[1].sum():
             raise ValueError(
                 f"{n_unlabelled} of the targets to be scored are missing (NaN): leave them out, or "
                 "cross-validate with cv=SemiSupervisedKFold() of sklearn_meta.model_selection. "

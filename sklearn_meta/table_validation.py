@@ -1,12 +1,11 @@
 """Tables as users give them: validated in scikit-learn's words, missing cells left as they are."""
 
 import numpy as np
-import torch
 from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, check_X_y, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from .cells import in_pandas, is_missing, text_as_objects
+from .cells import in_numpy, in_pandas, is_missing, text_as_objects
 from .tasks.column_types import targets_as_numbers
 from .user_warnings import warn
 
@@ -16,7 +15,7 @@ def check_labels(y):
 
     Of a list of both numpy makes text, "nan" of NaN: a class of its own, without a word.
     """
-    labels = column_or_1d(text_as_objects(y))
+    labels = column_or_1d(in_numpy(text_as_objects(y)))
     if is_missing(labels).any():
         raise ValueError(
             "Input y contains NaN or None, and each row wants a label: leave rows without one out, "
@@ -118,9 +117,7 @@ def as_cells(X):
     array API dispatch. Anything else is returned as it is, a Series as an array: scikit-learn says
     what is wrong.
     """
-    if isinstance(X, torch.Tensor):
-        return X.numpy(force=True)
-    X = in_pandas(X)
+    X = in_pandas(in_numpy(X))
     if hasattr(X, "iloc") and X.ndim != 2:
         return np.asarray(X)
     return text_as_objects(X)

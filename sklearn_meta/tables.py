@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .base import MetaEstimator
-from .cells import in_pandas
+from .cells import in_numpy, in_pandas
 from .chunks import are_without_label, batches_of, in_chunks, in_order, rows_read, same_of_equals
 from .table_validation import (
     check_dense,
@@ -303,6 +303,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
                     raise ValueError(
                         "give a list of triples (X_labelled, y_labelled, X_unlabelled), one a task."
                     )
+                triple = [in_numpy(part) for part in triple]
                 labels, task = self._small_task(*triple)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"Task {position}: {error}") from error

@@ -19,6 +19,7 @@ from sklearn_meta import (
     AmortizedOutlierDetector,
     FewShotTransformerClassifier,
     MANNClassifier,
+    MANNRegressor,
     MetaGPRegressor,
     MetaLSTMClassifier,
     MetaSemiSupervisedClassifier,
@@ -101,6 +102,7 @@ def answers_of_tensors():
     yield MetaSemiSupervisedClassifier().fit(rows, labels.to(float)).predict(rows)
     yield MetaSemiSupervisedClassifier().predict_proba_batch([(rows, labels, rows)])[0]
     yield MetaGPRegressor().fit(rows, labels).predict(rows)
+    yield MANNRegressor().fit(rows, labels.to(float)).predict(rows)
     yield AmortizedGMM(2).fit(rows).predict_proba(rows)
     yield AmortizedOutlierDetector().fit(rows).score_samples(rows)
     regressor = SetTransformerRegressor(width=4, max_epochs=1, random_state=0)
@@ -118,6 +120,44 @@ def test_tensors_are_read_as_arrays_though_scikit_learn_would_leave_them(monkeyp
         for one, other in zip(expected, answers_of_tensors(), strict=True):
             assert isinstance(other, np.ndarray)
             np.testing.assert_array_equal(other, one)
+
+
+def scores(rows, targets):
+    for kind in (MetaGPRegressor, MANNRegressor):
+        yield kind().fit(rows, targets).score(rows, targets)
+    network = SetTransformerRegressor(width=4, max_epochs=1, random_state=0)
+    yield network.fit(rows, targets).score(rows, targets)
+    yield MetaGPRegressor().predict_batch([(rows, targets, rows)])[0]
+    yield AmortizedGMM(2).fit(rows).score(rows)
+
+
+def test_tensors_may_have_gradients_and_be_of_bfloat16():
+    half = torch.as_tensor(X[::10]).bfloat16()
+    rows = half.double()
+    expected = list(scores(rows.numpy(), rows[:, 0].numpy()))
+    for tensor in (rows.clone().requires_grad_(), half):
+        for one, other in zip(expected, scores(tensor, tensor[:, 0]), strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-5)
+
+
+@pytest.mark.skipif(
+    tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 14), reason="scikit-learn wants 1.14"
+)
+@pytest.mark.parametrize("dispatch", [False, True])
+def test_arrays_of_other_libraries_are_read_as_numpys(dispatch, monkeypatch):
+    strict = pytest.importorskip("array_api_strict")
+    rows, labels, own = X[::10], Y[::10], strict.asarray
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    with config_context(array_api_dispatch=dispatch):
+        for one, other in zip(
+            scores(rows, rows[:, 0]), scores(own(rows), own(rows[:, 0])), strict=True
+        ):
+            np.testing.assert_array_equal(other, one)
+        for kind in (MetaSemiSupervisedClassifier, FewShotTransformerClassifier, MANNClassifier):
+            expected = kind().fit(rows, labels).predict_proba(rows)
+            found = kind().fit(own(rows), own(labels)).predict_proba(own(rows))
+            np.testing.assert_array_equal(found, expected)
+        MANNClassifier().predict_online(own(rows), own(labels))
 
 
 @pytest.fixture

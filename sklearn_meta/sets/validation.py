@@ -1,8 +1,9 @@
 """Sets as users have them: lists of arrays, or one array with padding."""
 
 import numpy as np
-import torch
 from sklearn.utils import check_array
+
+from ..cells import in_numpy
 
 
 def as_sets(X):
@@ -25,8 +26,7 @@ def as_sets(X):
     ValueError
         If there is no set, a set is empty or unlike the others, or a cell is missing or infinite.
     """
-    if isinstance(X, torch.Tensor):  # which stays one by array API dispatch
-        X = X.numpy(force=True)
+    X = in_numpy(X)  # by array API dispatch a tensor stays one
     if isinstance(X, list | tuple) or _holds_objects(X):
         sets = [_as_set(elements, i) for i, elements in enumerate(X)]
     else:
@@ -65,8 +65,7 @@ def _as_set(elements, i):
     try:
         if _holds_objects(elements):  # arrays of one element each, as lists are read from parquet
             elements = list(elements)
-        if isinstance(elements, torch.Tensor):
-            elements = elements.numpy(force=True)
+        elements = in_numpy(elements)
         # Of a list check_array leaves None as it is, of an array it makes NaN.
         elements = elements if hasattr(elements, "dtype") else np.asarray(elements)
         if not _is_plain(elements):

@@ -7,6 +7,7 @@ import numpy as np
 
 from ..cells import (
     dates_as_numbers,
+    in_numpy,
     in_pandas,
     in_seconds,
     is_missing,
@@ -209,6 +210,7 @@ def targets_as_numbers(y):
     ValueError
         If it holds other dates.
     """
+    y = in_numpy(y)
     try:
         values = np.asarray(y)
     except ValueError:  # rows of different length
