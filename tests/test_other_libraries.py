@@ -14,6 +14,7 @@ from sklearn_meta import (
 from sklearn_meta.evaluation import evaluate
 from sklearn_meta.model_selection import Transductive
 from sklearn_meta.peers import peers, preparation
+from sklearn_meta.sets.validation import as_sets
 from sklearn_meta.tasks import TableEncoder
 from sklearn_meta.tasks.mixtures import as_point_sets
 
@@ -92,3 +93,32 @@ def test_integers_of_128_bits_are_numbers():
     table = other("polars", NUMBERS).with_columns(c=polars.Series(Y).cast(polars.Int128))
     expected = MetaGPRegressor().fit(NUMBERS.assign(c=Y), Y).predict(NUMBERS.assign(c=Y))
     assert_array_equal(MetaGPRegressor().fit(table, Y).predict(table), expected)
+
+
+SETS = np.split(RNG.normal(size=(20, 2)), [3, 4, 9])
+
+
+def test_a_column_of_lists_holds_sets():
+    polars = pytest.importorskip("polars")
+    column = polars.Series([elements.tolist() for elements in SETS])
+    pairs = column.cast(polars.List(polars.Array(polars.Float64, 2)))
+    for form in (
+        column,
+        pairs,
+        [other("polars", pd.DataFrame(e, columns=["a", "b"])) for e in SETS],
+    ):
+        for found, elements in zip(as_sets(form), SETS, strict=True):
+            assert_array_equal(found, elements)
+    first, second = as_sets(polars.Series([[1, 2], [3]]))
+    assert_array_equal(first, [[1], [2]])
+    with pytest.raises(ValueError, match=r"X\[1\] is a number and no set|X\[1\] is no set"):
+        as_sets(polars.Series([[1, 2], None]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dates_beside_numbers_are_no_elements(kind):
+    dated = TABLE[["a", "day"]]
+    with pytest.raises((TypeError, ValueError), match=r"X\[0\]"):
+        as_sets([dated])
+    with pytest.raises((TypeError, ValueError), match=r"X\[0\]"):
+        as_sets([other(kind, dated)])

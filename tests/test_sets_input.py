@@ -100,7 +100,9 @@ def test_sets_of_a_parquet_file():
     pa = pytest.importorskip("pyarrow")
     lists = pa.array([elements.tolist() for elements in SETS])
     arrow = pd.Series(lists, dtype=pd.ArrowDtype(lists.type))
-    for form in (lists.to_pandas(), arrow):  # an array of arrays is what the former has in a cell
+    columns = [lists.to_pandas(), arrow]  # an array of arrays is what the former has in a cell
+    columns += [lists, pa.chunked_array([lists[:3], lists[3:]])]
+    for form in columns:
         for found, elements in zip(as_sets(form), SETS, strict=True):
             assert_array_equal(found, elements)
 
