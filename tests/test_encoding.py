@@ -471,3 +471,11 @@ def test_the_rarest_of_many_categories_share_the_last_column(n):
     names = objects(*sorted(set(cells)))
     np.testing.assert_array_equal(encoder.transform(names), expected.transform(names))
     assert encoder.n_columns_out_ == min(n, 5)
+
+
+@pytest.mark.parametrize("gap", [nan, None, pd.NA], ids=str)
+def test_gaps_among_numbers_of_numpys_own_text(gap):
+    text = np.dtypes.StringDType(na_object=gap)
+    table = np.array([["1.5", "u"], [gap, "v"], ["3", gap]], dtype=text)
+    found = encode(table)
+    np.testing.assert_array_equal(found, [[1.5, 0], [nan, 1], [3, nan]])

@@ -28,7 +28,7 @@ def columns_of(X):
     if hasattr(X, "iloc"):
         return [_values(column, column.dtype) for _, column in X.items()]
     X = np.asarray(text_as_objects(X))
-    if X.dtype.kind in "US":  # an array of which numpy has made text
+    if X.dtype.kind in "UST":  # an array of which numpy has made text, or of StringDType
         X = X.astype(object)
     return [_values(X[:, j], X.dtype) for j in range(X.shape[1])]
 
