@@ -142,8 +142,6 @@ def read_first(rows, places):
     list of pairs of int arrays (places, among)
         Places of the rows that are answered for, and where the chunk reads such a row.
     """
-    if len(places) == 1:
-        return [(places[0], np.arange(len(places[0])))]
     order, starts = np.concatenate(places), np.cumsum([0, *map(len, places[:-1])])
     first, kinds, _ = _distinct(rows[order])
     read = first[kinds]
@@ -183,6 +181,31 @@ def same_of_equals(found, rows):
     sums = torch.zeros(shape, dtype=found.dtype, device=found.device).index_add_(0, kinds, found)
     counts = torch.from_numpy(counts).to(sums).view(-1, *[1] * (found.ndim - 1))
     return (sums / counts)[kinds]
+
+
+def asked_once(*parts):
+    """Rows of tensors, each once however often it is there, and which of these each row is.
+
+    What is computed of rows that are the same may differ by rounding from place to place.
+
+    Parameters
+    ----------
+    *parts : finite tensors of as many rows each
+        A row is what all of them have at one place.
+
+    Returns
+    -------
+    distinct : list of tensors
+        As ``parts``, of fewer rows.
+    which : int tensor of shape (n_rows,)
+    """
+    flat = [part.flatten(1).double() for part in parts]
+    distinct, which = torch.cat(flat, 1).unique(dim=0, return_inverse=True)
+    pieces = distinct.split([piece.shape[1] for piece in flat], 1)
+    return [
+        piece.to(part.dtype).view(-1, *part.shape[1:])
+        for piece, part in zip(pieces, parts, strict=True)
+    ], which
 
 
 def in_order(parts, places, dim=0):

@@ -7,7 +7,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from .chunks import in_chunks, in_order, read_first
+from .chunks import asked_once, in_chunks, in_order, read_first
 from .heads import HEADS
 from .sizes import check_integers
 from .table_validation import as_cells, labelled_targets, table_with_targets, without_gaps
@@ -209,9 +209,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            As in ``predict``.
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
-            Their targets.
         sample_weight : array-like of shape (n_rows,), default=None
 
         Returns
@@ -266,8 +264,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             targets = np.clip((y - mean) / scale, -FURTHEST_TARGET, FURTHEST_TARGET)
         targets = torch.from_numpy(targets.reshape(len(y), -1)).to(self._device())
 
-        def of_rows(places, head, *rows):
-            return head.distribution(*rows).log_density(targets[places][None])[0]
+        def of_rows(places, head, z, state):
+            (z, known), which = asked_once(z[0], targets[places])
+            return head.distribution(z[None], state).log_density(known[None])[0, which]
 
         found = in_order(*self._ask_head(X, self.chunk_size, of_rows)).cpu().numpy()
         return found.reshape(shape) - np.log(scale)
@@ -371,9 +370,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return mean, cov if self.y_.ndim == 2 else cov[..., 0]
 
     def _quantiles(self, X, levels):
-        def of_rows(_, head, *rows):
-            distribution = head.distribution(*rows)
-            return torch.stack([distribution.quantiles(level)[0] for level in levels])
+        def of_rows(_, head, z, state):
+            (z,), which = asked_once(z[0])
+            distribution = head.distribution(z[None], state)
+            return torch.stack([distribution.quantiles(level)[0, which] for level in levels])
 
         return self._unstandardised(in_order(*self._ask_head(X, self.chunk_size, of_rows), dim=1))
 

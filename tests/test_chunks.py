@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits, load_wine, make_blobs, make_moons
 from sklearn_meta import MetaSemiSupervisedClassifier, tables
 from sklearn_meta.chunks import (
     _kinds,
+    asked_once,
     batches_of,
     chunks_of,
     in_chunks,
@@ -273,6 +274,18 @@ def test_what_is_found_of_equal_rows_is_their_mean(n_rows, n_columns, seed):
     equal = ((rows[:, None] == rows) | (np.isnan(rows[:, None]) & np.isnan(rows))).all(2)
     expected = equal @ found / equal.sum(1, keepdims=True)
     assert_allclose(same_of_equals(torch.from_numpy(found), rows), expected, atol=1e-12)
+
+
+@given(st.integers(1, 12), st.integers(0, 2**16))
+def test_rows_are_asked_about_once_and_all_have_the_answer(n_rows, seed):
+    rng = np.random.default_rng(seed)
+    embedded = torch.from_numpy(rng.choice([0.1, 0.7, 3], (n_rows, 2, 1))).float()
+    targets = torch.from_numpy(rng.choice([0.1, 0.3], (n_rows, 1)))
+    (once, theirs), which = asked_once(embedded, targets)
+    assert once.dtype == torch.float32 and theirs.dtype == torch.float64
+    assert torch.equal(once[which], embedded) and torch.equal(theirs[which], targets)
+    kinds = {(*row.flatten().tolist(), *t.tolist()) for row, t in zip(embedded, targets)}
+    assert len(once) == len(theirs) == len(kinds)
 
 
 def test_a_gap_counts_as_a_cell_in_the_middle():

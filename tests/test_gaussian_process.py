@@ -485,7 +485,7 @@ def test_set_output_and_feature_names():
     assert_array_equal(embedded.columns, names)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 3, 7])
+@pytest.mark.parametrize("chunk_size", [1, 3, 7, 21])
 def test_rows_that_are_the_same_have_one_distribution_whichever_chunk_reads_them(chunk_size):
     X, y = load_diabetes(return_X_y=True)
     rows = X[30:40].repeat([1, 4, 2, 1, 3, 1, 1, 6, 1, 1], axis=0)
