@@ -2,9 +2,14 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+# What pytest makes of asserts, Hypothesis's own among them, is kept (in __pycache__): to make it
+# anew took each process ten seconds and more, wherever Python is set to keep no bytecode.
+sys.dont_write_bytecode = False
 
 
 def pytest_collection():
@@ -12,6 +17,8 @@ def pytest_collection():
 
     Two that run them are started by one that does not, and need not wait until it has torch.
     """
+    gc.disable()  # until all is collected: next to nothing is garbage
+
     import torch
     from hypothesis import settings
 
@@ -31,6 +38,7 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
