@@ -3,6 +3,8 @@
 import multiprocessing
 
 import torch
+from joblib import parallel_config
+from joblib.parallel import MultiprocessingBackend
 
 CONTEXT = multiprocessing.get_context("forkserver")
 #: Optimisers import the second when they are first used.
@@ -14,6 +16,16 @@ def started(function, *arguments):
     process = CONTEXT.Process(target=_alone, args=(function, *arguments), daemon=True)
     process.start()
     return process
+
+
+class _Forked(MultiprocessingBackend):
+    def configure(self, *args, **settings):
+        return super().configure(*args, **settings | {"context": CONTEXT})
+
+
+def joblib_forks():
+    """A context in which joblib's processes are such ones, too: its usual ones import it all."""
+    return parallel_config(_Forked())
 
 
 def ended(process):

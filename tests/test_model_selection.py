@@ -10,6 +10,7 @@ import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import joblib_forks
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import (
@@ -686,10 +687,11 @@ def test_clone_pickle_and_two_jobs(wine):
     assert_array_equal(pickle.loads(pickle.dumps(ours)).predict(X_query), ours.predict(X_query))
     everything, labels = load_wine(return_X_y=True)
     cv = FewShotSplit(4, n_unlabelled=20, random_state=0)
-    one, two = (
-        cross_val_score(Transductive(knn_spreading()), everything, labels, cv=cv, n_jobs=n)
-        for n in (1, 2)
-    )
+    with joblib_forks():
+        one, two = (
+            cross_val_score(Transductive(knn_spreading()), everything, labels, cv=cv, n_jobs=n)
+            for n in (1, 2)
+        )
     assert_array_equal(one, two)
 
 

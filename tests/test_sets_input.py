@@ -10,6 +10,7 @@ import pytest
 import torch
 from joblib import parallel_config
 from numpy.testing import assert_allclose, assert_array_equal
+from processes import joblib_forks
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -366,10 +367,11 @@ def test_tools_take_any_form(model, y, X):
 @BOTH
 def test_two_processes(model, y):
     grid = {"embedding": [None, nn.Linear(2, 2)]}
-    searches = [
-        GridSearchCV(model, grid, cv=2, n_jobs=n_jobs).fit(X, y)
-        for n_jobs, X in ((None, SETS), (2, SETS), (2, PADDED))
-    ]
+    with joblib_forks():
+        searches = [
+            GridSearchCV(model, grid, cv=2, n_jobs=n_jobs).fit(X, y)
+            for n_jobs, X in ((None, SETS), (2, SETS), (2, PADDED))
+        ]
     for search in searches:
         expected = searches[0].cv_results_["mean_test_score"]
         assert_allclose(search.cv_results_["mean_test_score"], expected, atol=1e-6)
