@@ -533,20 +533,33 @@ def test_nobody_need_read_what_is_said(monkeypatch):
     assert load_learner("unseen.safetensors").card
 
 
+def call_with_stderr_closed(folder, arguments):
+    """As Python has it where it begins so: the next file that is opened takes its number."""
+    os.chdir(folder)
+    os.close(2)
+    sys.stderr = None
+    with open("stdout", "w") as sys.stdout:
+        sys.exit(call(*arguments))
+
+
 def test_stdout_has_the_result_alone_whoever_reads_stderr(here):
     """It is closed, as under some daemons, or a pipe whose reader has gone."""
-    command = [sys.executable, "-m", "sklearn_meta", "evaluate", "tables", *QUICK]
-    command += ["--json", "--peers", "1-NN", "--exclude", "no such"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    how = {"cwd": here, "env": environment, "stdout": subprocess.PIPE}
-    closed = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], **how)
+    arguments = ["evaluate", "tables", *QUICK]
+    arguments += ["--json", "--peers", "1-NN", "--exclude", "no such"]
+    assert ended(started(call_with_stderr_closed, here, arguments)) == 0
+    closed = (here / "stdout").read_bytes()
     reader, writer = os.pipe()
     os.close(reader)
-    unread = subprocess.run(command, stderr=writer, **how)
+    unread = subprocess.run(
+        [sys.executable, "-m", "sklearn_meta", *arguments],
+        cwd=here,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        **{"stdout": subprocess.PIPE, "stderr": writer},
+    )
     os.close(writer)
-    for run in (closed, unread):
-        assert run.returncode == 0
-        assert len(json.loads(run.stdout)["records"]) == 2 * 2 * 2
+    assert unread.returncode == 0
+    for stdout in (closed, unread.stdout):
+        assert len(json.loads(stdout)["records"]) == 2 * 2 * 2
 
 
 def test_names_that_stdout_has_no_signs_for_are_told(monkeypatch):

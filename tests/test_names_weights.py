@@ -145,8 +145,9 @@ def test_few_sentences_of_a_domain_that_was_left_out(folder, glove, tmp_path, mo
     parse = meta_train_names.parse_arguments
     quick = ["--max-steps", "2", "--n-words", "6"]
     monkeypatch.setattr(meta_train_names, "parse_arguments", lambda given: parse(given + quick))
+    small = {"max_epochs": 1, "width": 8, "meta_width": 4, "rank": 4}
     monkeypatch.setattr(
-        few_sentences, "MetaLSTMTagger", lambda **given: MetaLSTMTagger(max_epochs=1, **given)
+        few_sentences, "MetaLSTMTagger", lambda **given: MetaLSTMTagger(**small, **given)
     )
     out = tmp_path / "out"
     arguments = ["--texts", str(folder), "--output", str(out), "--cache", str(tmp_path / "cache")]
