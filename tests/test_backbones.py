@@ -111,6 +111,7 @@ def fixed_task(n_rows=14, n_columns=4):
 
 @every
 @given(inputs=drawn_tasks(), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=10)
 def test_equivariance_over_rows_and_attributes_and_invariance_over_label_columns(
     name, inputs, seed
 ):
@@ -150,7 +151,7 @@ def test_what_is_read(name):
 
 
 @every
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     inputs=drawn_tasks(),
     rows=st.integers(0, 4),
@@ -229,7 +230,7 @@ def test_rows_outside_the_context_are_read_by_nobody(name, inputs):
 
 
 @every
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     inputs=drawn_tasks(),
     value=st.sampled_from([0.0, 1e9 + 0.1, math.nan]),

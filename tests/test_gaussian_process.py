@@ -97,6 +97,7 @@ def answers(regressor, new):
 
 
 @given(task=few_shot(), transductive=st.booleans(), seed=st.integers(0, 1000))
+@settings(max_examples=10)
 def test_permutations_of_rows_columns_and_targets(task, transductive, seed):
     X, y, new = task
     mean, cov = double(transductive).fit(X, y).predict(new, return_cov=True)
@@ -135,6 +136,7 @@ def test_unit_of_the_target(task, transductive, exponent, shift):
 
 
 @given(task=few_shot(), transductive=st.booleans())
+@settings(max_examples=10)
 def test_units_of_columns_do_not_matter(task, transductive):
     X, y, new = task
     expected = double(transductive).fit(X, y).predict(new, return_std=True)
@@ -202,6 +204,7 @@ def test_batched_tasks_equal_one_by_one(tasks, transductive, chunk_size):
 
 
 @given(task=few_shot(), transductive=st.booleans())
+@settings(max_examples=10)
 def test_what_predict_says_hangs_together(task, transductive):
     X, y, new = task
     regressor = double(transductive).fit(X, y)

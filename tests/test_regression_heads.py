@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from labels import label_matrix
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -314,6 +314,7 @@ def test_the_head_that_reads_attributes_is_given_them():
 
 @pytest.mark.parametrize(("task", "name"), ALL)
 @given(st.data())
+@settings(max_examples=10)
 def test_padding_and_batch_change_nothing_and_state_serves_later_rows(task, name, data):
     head = shaken(HEADS[task][name]())
     z, labels, classes, readable = data.draw(drawn_contexts(task))

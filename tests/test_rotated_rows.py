@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
@@ -26,6 +26,7 @@ def test_they_have_the_products_they_had(X):
 
 @pytest.mark.parametrize("sparse", [csr_array, csr_matrix])
 @given(ROWS, st.integers(3, 5), st.sampled_from([0.1, 10.0]))
+@settings(max_examples=10)
 def test_a_model_is_what_it_is_of_all_columns(sparse, X, n_labels, C):
     assume(np.abs(X).max() > 0.1)
     y = np.arange(7) % n_labels

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from labels import label_matrix
 
@@ -182,6 +182,7 @@ def test_equivariance_over_classes(task, random):
 
 
 @given(st.lists(drawn_tasks(inductive=True), min_size=2, max_size=4))
+@settings(max_examples=10)
 def test_batched_tasks_of_any_size_equal_one_by_one(tasks):
     z = embed(tensors(*tasks))
     with torch.no_grad():
@@ -200,6 +201,7 @@ def test_batched_tasks_of_any_size_equal_one_by_one(tasks):
 
 
 @given(drawn_tasks(inductive=True), st.integers(1, 7))
+@settings(max_examples=10)
 def test_memory_equals_the_full_pass(task, n_chunk):
     """In one go, in chunks and row by row: what reads the context only needs the context only."""
     context, new = task.context, ~task.context

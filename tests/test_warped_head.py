@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm, yeojohnson
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -136,6 +136,7 @@ def mixed(head, z, labels):
 
 
 @given(drawn_contexts(), st.integers(0, 99))
+@settings(max_examples=10)
 def test_it_mixes_processes_of_warped_targets(context, seed):
     """All sets of hyperparameters and powers, by scikit-learn's marginal likelihood."""
     z, labels, classes, readable = with_attributes(context)
@@ -154,6 +155,7 @@ def test_it_mixes_processes_of_warped_targets(context, seed):
 
 
 @given(drawn_contexts(), st.integers(0, 99))
+@settings(max_examples=10)
 def test_quantiles_and_density_are_those_of_the_mixture(context, seed):
     """The same processes of scikit-learn's, mixed by scipy's normal distribution."""
     z, labels, classes, readable = with_attributes(context)

@@ -2,13 +2,14 @@
 
 import copy
 import pickle
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from seqeval.metrics import f1_score
@@ -91,6 +92,7 @@ def test_no_weights_near_by_have_a_lower_loss(lengths, n_tags, has_begun, seed):
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=6), seeds)
+@settings(max_examples=10)
 def test_neither_order_nor_batches_nor_sentences_of_no_words_matter(lengths, seed):
     X, tags = random_sentences([3, *lengths], 2, seed)
     linear = fit_own(X, tags, 2)
@@ -134,6 +136,7 @@ def masked_loss(shared, tasks):
 
 
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=5), seeds)
+@settings(max_examples=10)
 def test_no_weights_near_by_are_better_for_all_tasks(lengths, seed):
     tasks = {
         "a": (*random_sentences(lengths, 2, seed), ["O", "PER"]),
@@ -162,10 +165,16 @@ def test_what_is_read_of_a_word():
 words = st.sampled_from([*NAMES, *WORDS, "ann", "1=a", "always"]) | st.text(max_size=3)
 
 
+@cache
+def learned(has_begun):
+    """A linear model, and another one that it began with, or None."""
+    begun = fit_own(*sentences(30, seed=1), 2) if has_begun else None
+    return fit_own(*sentences(20), 2, begun), begun
+
+
 @given(st.lists(st.lists(words, max_size=7), max_size=6), st.booleans())
 def test_scores_are_sums_over_what_is_read_of_a_word(read, has_begun):
-    begun = fit_own(*sentences(30, seed=1), 2) if has_begun else None
-    linear = fit_own(*sentences(20), 2, begun)
+    linear, begun = learned(has_begun)
     found = linear.scores(read)
     for sentence, of_words in zip(read, found, strict=bool(read)):
         assert of_words.shape == (len(sentence), 2)
