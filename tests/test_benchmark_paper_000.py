@@ -3,6 +3,7 @@
 import json
 import sys
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,15 @@ from paper_000_grid import ABLATIONS, CLASSIFICATION, OURS, PAPER, REGRESSION, T
 
 from sklearn_meta.backbones import BACKBONES
 from sklearn_meta.heads import HEADS
+from sklearn_meta.inspection import embedding
 
 N_TABLES = 40
+
+
+@pytest.fixture(autouse=True)
+def few_steps_of_tsne(monkeypatch):
+    """The fewest: what is drawn matters, not how well it is laid out."""
+    monkeypatch.setattr(embedding, "TSNE", partial(embedding.TSNE, max_iter=250))
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 
 from sklearn_meta import AmortizedGMM, MANNRegressor, MetaGPRegressor, SetTransformerRegressor
 from sklearn_meta.inspection import IntervalCalibrationDisplay
@@ -72,11 +73,11 @@ def test_a_date_that_is_missing_is_a_missing_target(kind, unit):
     y = np.arange(20, dtype="i8").astype(f"{kind}[{unit}]")
     known = MetaGPRegressor().fit(X, y)
     y[3] = "NaT"
-    rows, sets = X[:, None], SetTransformerRegressor(max_epochs=1)
+    rows, sets = X[:, None], SetTransformerRegressor(max_epochs=1, width=8)
+    scores = MANNRegressor().fit(X, X[:, 0]).score, clone(sets).fit(rows, X[:, 0]).score
     for told in (y, pd.Series(y)):
         fits = MANNRegressor().fit, MANNRegressor().partial_fit, known.log_predictive_density
-        scores = MANNRegressor().fit(X, X[:, 0]).score, sets.fit(rows, X[:, 0]).score
-        for ask in (*fits, scores[0], lambda _, y: scores[1](rows, y)):  # noqa: B023
+        for ask in (*fits, scores[0], lambda _, y: scores[1](rows, y)):
             with pytest.raises(ValueError, match="Input (y )?contains NaN"):
                 ask(X, told)
         with pytest.raises(ValueError, match="Input y contains NaN"):

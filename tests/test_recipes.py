@@ -380,7 +380,11 @@ def test_drawings_are_distorted_alike_in_part_and_paired_with_the_next_character
 @pytest.mark.skipif(not (OMNIGLOT / "omniglot.npz").is_file(), reason="Omniglot is not here")
 def test_an_image_encoder_is_trained_and_taken_by_the_few_shot_recipe(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folder = str(OMNIGLOT.resolve())
+    with np.load(OMNIGLOT / "omniglot.npz") as file:
+        split = file["split"]
+        kept = (split == "valid") | (np.cumsum(split == "train") <= 150)  # all would take seconds
+        np.savez("omniglot.npz", **{name: file[name][kept] for name in file})
+    folder = str(tmp_path)
     small = ["--n-filters", "4", "--max-steps", "1", "--output", "encoder.safetensors"]
     meta_train_encoder.main(["--omniglot", folder, *small])
     found = load_learner("encoder.safetensors")
