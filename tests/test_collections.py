@@ -325,6 +325,22 @@ def test_rows_with_names_and_lines_that_end_in_a_comma(tmp_path):
     assert X["a"].tolist() == [1, 3] and y.tolist() == ["u", "None"]
 
 
+@pytest.mark.parametrize("cell", ["{0},5", "{0},5,{1},5", "{1},{0},0"])
+def test_lines_of_more_cells_than_names_are_refused_where_the_first_name_no_rows(tmp_path, cell):
+    """Read as pandas does, what stands before a comma of 1,5 would be left out without a word."""
+    rows = [f"{cell.format(i % 3, i % 4)},{i},{i % 2}" for i in range(24)]
+    (tmp_path / "prices.csv").write_text("\n".join(["price,size,y", *rows]))
+    with pytest.raises(ValueError, match="'prices': .*more cells than there are names.*in quotes"):
+        Folder(tmp_path)["prices"]
+
+
+def test_one_line_of_more_cells_than_names_names_no_rows(tmp_path):
+    rows = [f"{i},{i % 3},{i % 2}" for i in range(9)]
+    (tmp_path / "first.csv").write_text("\n".join(["a,b,y", "1,2,3,0", *rows]))
+    with pytest.raises(ValueError, match="more cells than there are names"):
+        Folder(tmp_path)["first"]
+
+
 @pytest.mark.parametrize("start", [0, 1])
 def test_numbers_of_rows_without_a_name_are_no_column(tmp_path, start):
     frame = frame_of()

@@ -28,6 +28,12 @@ def _read_csv(file):
     if frame.iloc[:, -1].isna().all():
         options |= {"index_col": False}
         frame = pd.read_csv(file, **options)
+    # Names of rows are all different. Where they are not, a comma may have parted 1,5 in two cells.
+    if frame.index.nlevels > 1 or frame.index.hasnans or not frame.index.is_unique:
+        raise ValueError(
+            "lines have more cells than there are names of columns: give each column a name, and "
+            "put cells that hold a comma, such as 1,5, in quotes"
+        )
     columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
     text = [j for j, c in enumerate(columns) if any(isinstance(v, str) for v in c.dropna()[:1000])]
     if any(columns[j].isna().any() for j in text):
