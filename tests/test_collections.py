@@ -366,6 +366,18 @@ def test_numbers_of_rows_that_were_chosen_shuffled_or_written_twice_are_none_eit
         assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
 
 
+def test_numbers_of_rows_in_parquet_are_no_column_and_no_target_either(tmp_path):
+    frame, file = frame_of(), tmp_path / "one.parquet"
+    frame.to_csv(tmp_path / "numbered.txt")
+    pd.read_csv(tmp_path / "numbered.txt").to_parquet(file)  # the first is called Unnamed: 0
+    assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
+    numbers = frame.sample(frac=1, random_state=0).index
+    # As polars writes again what pandas had written of shuffled rows.
+    frame.assign(__index_level_0__=numbers).to_parquet(file)
+    X, y, _ = Folder(tmp_path)["one"]
+    assert list(X) == ["a", "b", "c"] and y.name == "target"
+
+
 @pytest.mark.parametrize("classes", [[-1, 0, 1], [-1, 1], [-1.0, 2.0]])
 @pytest.mark.parametrize("task", [None, "classification"])
 def test_in_a_file_minus_one_is_a_class_and_a_gap_is_none(tmp_path, classes, task):

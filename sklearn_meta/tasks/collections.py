@@ -25,10 +25,11 @@ class Folder(Mapping):
     Where a row's target is a gap it has no label, as in :func:`as_dataset`; -1 is a class like any.
 
     Of CSV, the first line names the columns, cells are separated by commas, and "None" and "null"
-    are text in a column of text: empty cells and "NA", "N/A" or "NaN" are its gaps; a first column
-    without a name, of whole numbers that are all different, numbers the rows and is left out. Needs
-    pandas, and pyarrow for parquet: ``pip install 'sklearn_meta[tables]'``; and for ARFF liac-arff,
-    which comes with ``'sklearn_meta[openml]'``.
+    are text in a column of text: empty cells and "NA", "N/A" or "NaN" are its gaps. A first column
+    without a name ("Unnamed: 0" where pandas has given it one), of whole numbers that are all
+    different, numbers the rows and is left out. Needs pandas, and pyarrow for parquet:
+    ``pip install 'sklearn_meta[tables]'``; and for ARFF liac-arff, which comes with
+    ``'sklearn_meta[openml]'``.
 
     Parameters
     ----------

@@ -8,7 +8,10 @@ from ..user_warnings import warn
 def _read_parquet(file):
     import pandas as pd
 
-    return pd.read_parquet(file)
+    frame = pd.read_parquet(file)
+    # What pandas calls its index in a file, and other libraries write again as a column, the last.
+    index = [j for j, name in enumerate(frame.columns) if _INDEX.fullmatch(str(name))]
+    return _without_row_numbers(frame.drop(columns=frame.columns[index]))
 
 
 #: What is a gap in a column of text: "None" and "null" are names of classes, too.
@@ -16,6 +19,8 @@ _GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
 
 #: Of equal names pandas numbers the second, 0.2.1, and it names a gap by its place.
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?(\.\d+)?|Unnamed: \d+", re.IGNORECASE)
+
+_INDEX = re.compile(r"__index_level_\d+__")
 
 
 def _read_csv(file):
@@ -41,16 +46,23 @@ def _read_csv(file):
         again = pd.read_csv(file, **options)
         for j in text:
             frame.isetitem(j, again.iloc[:, j].array)
-    # As pandas and R write the numbers of rows, twice if read and written again. Of sorted rows
-    # they tell the class, however the rows were chosen or shuffled since.
-    while frame.shape[1] and _numbers_rows(frame.iloc[:, 0]):
-        frame = frame.iloc[:, 1:]
+    frame = _without_row_numbers(frame)
     if frame.shape[1] > 1 and _begins_with_a_row(frame):
         names = ", ".join(map(str, frame.columns[:3]))
         warn(
             f"{file} begins with numbers, {names} ..., which were taken for names "
             "of its columns: if they are a row, put a line of names before it.",
         )
+    return frame
+
+
+def _without_row_numbers(frame):
+    """A table without the numbers of rows that pandas and R write, twice if written again.
+
+    Of sorted rows they tell the class, however the rows were chosen or shuffled since.
+    """
+    while frame.shape[1] and _numbers_rows(frame.iloc[:, 0]):
+        frame = frame.iloc[:, 1:]
     return frame
 
 
