@@ -378,6 +378,20 @@ def test_numbers_of_rows_in_parquet_are_no_column_and_no_target_either(tmp_path)
     assert list(X) == ["a", "b", "c"] and y.name == "target"
 
 
+def test_categories_that_are_numbers_are_categories_in_parquet(tmp_path):
+    """As of the frame itself; pandas reads them as the numbers that they are called by."""
+    frame = frame_of(60)
+    frame["codes"] = pd.Categorical(np.resize([5, 7, 9], 60))
+    frame["gaps"] = pd.Categorical(np.resize(np.array([5, 7, 9, None], dtype=object), 60))
+    frame = frame[["codes", "gaps", "a", "target"]]
+    frame.to_parquet(tmp_path / "one.parquet")
+    X, y, _ = Folder(tmp_path)["one"]
+    assert X.dtypes.astype(str).tolist() == ["category", "category", "float64"]
+    expected = as_dataset(frame.iloc[:, :-1], frame["target"]).X
+    np.testing.assert_array_equal(as_dataset(X, y).X, expected)
+    assert expected.shape == (60, 7)
+
+
 @pytest.mark.parametrize("classes", [[-1, 0, 1], [-1, 1], [-1.0, 2.0]])
 @pytest.mark.parametrize("task", [None, "classification"])
 def test_in_a_file_minus_one_is_a_class_and_a_gap_is_none(tmp_path, classes, task):
