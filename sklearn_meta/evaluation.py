@@ -290,6 +290,8 @@ def _labelled_rows(table):
     check_consistent_length(X, column)
     metadata = metadata or {}
     task = metadata.get("task")
+    if task not in (None, "classification", "regression"):
+        raise ValueError(f"task must be 'classification' or 'regression', got {task!r}.")
     marks = task != "classification" and bool(metadata.get("marked", True))
     rows = np.flatnonzero(~is_missing(column))
     marked = are_unlabelled(column[rows]) & marks

@@ -313,6 +313,16 @@ def test_minus_one_and_fractions_are_classes_where_the_metadata_say_so(labels):
     assert found.records == evaluate(estimators, {"iris": (X, y)}, **settings).records
 
 
+def test_a_task_that_is_none_is_no_classification(tmp_path):
+    """Quantities of few values were scored as classes, where meta_fit leaves the table out."""
+    frame = pd.DataFrame({"a": range(60), "stars": np.arange(60) % 5})
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    (tmp_path / "index.csv").write_text("name,task\none,Regression\n")
+    with pytest.warns(UserWarning, match="task must be .* got 'Regression'"):
+        found = evaluate(NEAREST, Folder(tmp_path), **QUICK)
+    assert not found.records
+
+
 def test_gaps_of_pandas_among_labels_are_left_out():
     y = pd.Series(["a"] * 20 + [None] * 10, dtype="string")
     tables = {"a": (np.zeros((30, 1)), y), "iris": load_iris(return_X_y=True)}
