@@ -310,6 +310,11 @@ def test_an_output_that_cannot_be_written_is_told_before_training(capsys):
         ('{"collection": "prior", "note": "my run"}', 2, "not known: --note=my run"),
         ('{"training": {"max_steps": 3}}', 2, "not known: --training={'max_steps': 3}"),
         ('{"recipe": "other.json"}', 2, "not known: --recipe=other.json"),
+        (
+            '{"collection": ["tables", "prior"], "checkpoint_dir": true}',
+            2,
+            "--checkpoint-dir: expected one argument",
+        ),
         ('{"help": true}', 2, "not known: --help=True"),
         ('{"max_steps": 0.5}', 2, "--max-steps"),
         ('{"exclude": ["a,b"]}', 2, "an item of exclude holds a comma"),

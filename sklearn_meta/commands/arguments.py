@@ -238,7 +238,8 @@ def read_recipe(path, parser):
                 commas = f"{path}: an item of {key} holds a comma, which parts items: {value}"
                 parser.error(in_one_line(commas))
             flags.append(flag if value is True else f"{flag}={','.join(values)}")
-    parsed = parser.parse_args([*flags, *collections])
+    # Behind them: a flag of `true` that needs a value would take a collection for it.
+    parsed = parser.parse_args([*collections, *flags])
     return {key: value for key, value in vars(parsed).items() if key in settings}
 
 
