@@ -129,6 +129,17 @@ def test_an_outlier_detector_reads_a_gap_too():
     np.testing.assert_allclose(found, expected)
 
 
+@pytest.mark.parametrize("dtype", [object, "str"])
+def test_codes_of_digits_with_underscores_are_names(dtype):
+    """Python reads 1_10 and 11_0 both as 110."""
+    wards = pd.DataFrame({"ward": pd.Series(["11_0", "1_10", "2_5", None] * 3, dtype=dtype)})
+    encoder = TableEncoder().fit(wards)
+    rows = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [nan] * 3]
+    np.testing.assert_array_equal(encoder.transform(wards), rows * 3)
+    numbers = TableEncoder().fit(pd.DataFrame({"ward": ["1", "2"]}))
+    assert numbers.unseen_categories(pd.DataFrame({"ward": ["1_2", "2"]})) == ["ward"]
+
+
 def test_a_stream_goes_on():
     table, y = rooms()
     stream = MANNClassifier(n_estimators=1).partial_fit(table[:12], y[:12])

@@ -137,6 +137,11 @@ def to_float(column):
     column = np.asarray(column)
     if column.dtype == object:
         column = np.where(is_missing(column), np.nan, column)
+    if column.dtype.kind in "OUT":
+        # To Python "11_0" is 110, as is "1_10"; in tables, and to pandas, it is a name.
+        code = next((v for v in column.flat if isinstance(v, str) and "_" in v), None)
+        if code is not None:
+            raise ValueError(f"could not convert string to float: {code!r}")
     return column.astype(np.float64)
 
 
