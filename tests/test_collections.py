@@ -153,6 +153,21 @@ def test_a_folder_that_cannot_be_used_says_why(tmp_path, files, settings, error,
         Folder(tmp_path if files is not None else tmp_path / "none", **settings)
 
 
+def test_what_to_do_is_told_of_encodings_names_with_ends_and_an_index_of_no_row(tmp_path):
+    for form, text in (("csv", "größe,y\n1,2\n"), ("arff", ARFF + "4,y,nö\n")):
+        (tmp_path / f"western {form}.{form}").write_text(text, encoding="latin-1")
+        with pytest.raises(ValueError, match=rf"western {form}.{form} .*: save it as UTF-8\."):
+            Folder(tmp_path)[f"western {form}"]
+    (tmp_path / "index.csv").write_text("name\nwestern csv.csv\nnone.csv\n")
+    with pytest.raises(FileNotFoundError, match="call it 'western csv' in index.csv"):
+        Folder(tmp_path)["western csv.csv"]
+    with pytest.raises(FileNotFoundError, match=f"no file of that name in {tmp_path}.$"):
+        Folder(tmp_path)["none.csv"]
+    (tmp_path / "index.csv").write_text("name,split\n")
+    with pytest.raises(FileNotFoundError, match="it needs a row in its index.csv"):
+        Folder(tmp_path)
+
+
 @pytest.mark.parametrize("missing", [-1, None, "-1", np.nan])
 def test_a_selection_counts_classes_as_meta_fit_does(missing):
     X, y = np.random.default_rng(0).standard_normal((30, 3)), np.arange(30) % 2

@@ -9,6 +9,7 @@ the name of that original.
 import hashlib
 from collections.abc import Mapping
 from numbers import Integral
+from pathlib import PurePath
 
 import numpy as np
 from sklearn.utils import check_consistent_length
@@ -72,9 +73,8 @@ class Folder(Mapping):
         wanted = {key: str(value) for key, value in wanted.items() if value is not None}
         self._metadata = self._read_index(wanted)
         if not self._metadata:
-            raise FileNotFoundError(
-                f"No tables in {self.path}: it needs .parquet, .csv or .arff files."
-            )
+            needed = "a row in its index.csv" if self._files else ".parquet, .csv or .arff files"
+            raise FileNotFoundError(f"No tables in {self.path}: it needs {needed}.")
         self.families = {
             name: str(row["family"]) for name, row in self._metadata.items() if "family" in row
         }
@@ -120,14 +120,17 @@ class Folder(Mapping):
     def __getitem__(self, name):
         metadata = self._metadata[name]
         if name not in self._files:
-            raise FileNotFoundError(f"Dataset {name!r}: no file of that name in {self.path}.")
+            stem = PurePath(name).stem
+            hint = f": call it {stem!r} in index.csv" if stem in self._files else ""
+            raise FileNotFoundError(f"Dataset {name!r}: no file of that name in {self.path}{hint}.")
         file = self._files[name]
         try:
             frame = READERS[file.suffix.lower()](file)
         except ImportError as error:
             raise to_install(file, error) from error
         except Exception as error:  # each reader has errors of its own
-            raise ValueError(f"Dataset {name!r}: cannot read {file} ({error}).") from error
+            hint = ": save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+            raise ValueError(f"Dataset {name!r}: cannot read {file} ({error}){hint}.") from error
         if frame.shape[1] < 2:
             raise ValueError(
                 f"Dataset {name!r}: {file} has no column beside the target. Of CSV, commas must "
