@@ -451,6 +451,17 @@ def test_a_file_without_names_of_columns_is_told_of(tmp_path):
             assert len(Folder(tmp_path)["one"].y) == 9
 
 
+def test_rows_of_empty_cells_at_the_end_are_none(tmp_path):
+    """As a spreadsheet leaves them; beside them numbers of rows would be an attribute."""
+    frame_of().assign(target=[0] * 4 + [1] * 5).to_csv(tmp_path / "one.csv")
+    with (tmp_path / "one.csv").open("a") as file:
+        file.write(",,,,\n" * 2)
+    X, y, _ = Folder(tmp_path)["one"]
+    assert list(X) == ["a", "b", "c"] and len(X) == 9 and y.tolist() == [0] * 4 + [1] * 5
+    dataset = as_source(Folder(tmp_path))["one"]
+    assert dataset.n_classes == 2 and dataset.unlabelled is None
+
+
 def test_a_file_of_nothing_but_numbers_of_rows_has_no_table(tmp_path):
     pd.DataFrame(index=range(9)).to_csv(tmp_path / "one.csv")
     with pytest.raises(ValueError, match="no column beside the target"):

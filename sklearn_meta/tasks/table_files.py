@@ -53,7 +53,7 @@ def _read_csv(file):
         again = pd.read_csv(file, **options)
         for j in text:
             frame.isetitem(j, again.iloc[:, j].array)
-    frame = _without_row_numbers(frame)
+    frame = _without_row_numbers(frame.dropna(how="all"))  # a spreadsheet ends in such rows
     if frame.shape[1] > 1 and _begins_with_a_row(frame):
         names = ", ".join(map(str, frame.columns[:3]))
         warn(
@@ -76,7 +76,9 @@ def _without_row_numbers(frame):
 def _numbers_rows(column):
     """Whether a first column has no name and whole numbers that are all different."""
     is_unnamed = re.fullmatch(r"Unnamed: 0(\.\d+)?", str(column.name))
-    return is_unnamed and column.dtype.kind == "i" and column.is_unique
+    if not is_unnamed or column.dtype.kind not in "if":
+        return False
+    return column.is_unique and bool((column % 1 == 0).all())  # floats beside an empty row
 
 
 def _begins_with_a_row(frame):
