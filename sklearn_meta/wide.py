@@ -24,6 +24,7 @@ from sklearn.preprocessing import normalize
 from torch import nn
 
 from .rotated_rows import fit_linear, rotated
+from .tasks.texts import first_of_copies
 
 #: Words, pairs and triples that are read, the most frequent ones.
 MAX_NGRAMS = 100_000
@@ -323,7 +324,8 @@ class OwnLinear:
     Attributes
     ----------
     relevance : float in [0, 1]
-        Posterior probability that scores tell something, to three digits; 0 without scores.
+        Posterior probability that scores tell something, to three digits; 0 without scores. Each
+        text speaks once: of a copy words alone tell the label, whether it is theirs or not.
     """
 
     def __init__(self, tokens, y, scores=None):
@@ -334,7 +336,10 @@ class OwnLinear:
         self.vectorizer.idf_ *= less
         words = normalize(weighed @ diags_array(less))  # as it reads texts from now on
         beside = None if scores is None else _beside(words, scores)
-        self.relevance = 0.0 if beside is None else _relevance(words, beside, np.asarray(y))
+        self.relevance = 0.0
+        if beside is not None:
+            first = first_of_copies(tokens, scores)
+            self.relevance = _relevance(words[first], beside[first], np.asarray(y)[first])
         # A model that has no say is not fitted: of many labels both take time and memory.
         if self.relevance < 1:
             self.alone = fit_linear(_linear(ALONE), words, y)

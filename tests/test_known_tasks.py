@@ -80,6 +80,29 @@ def test_labels_of_one_text_are_left_out_of_the_comparison():
     assert OwnLinear([["toy"]] * 40, y, scores).relevance > 0.99
 
 
+def test_texts_that_are_there_several_times_are_compared_once():
+    """By a copy that a model has seen words alone tell any label, as after oversampling."""
+    X, y = texts(24, "book")
+    tokens, scores = tokens_of(X), scored(y, 0.5)
+    once = OwnLinear(tokens, y, scores).relevance
+    copies = np.tile(np.arange(24), 4)
+    several = OwnLinear([tokens[i] for i in copies], y[copies], scores[copies]).relevance
+    assert 0.1 < once < 0.9
+    assert_allclose(several, once, atol=1e-2)
+    rare = np.r_[np.arange(24), np.tile(np.flatnonzero(y == 1), 5)]
+    over = OwnLinear([tokens[i] for i in rare], y[rare], scores[rare]).relevance
+    assert_allclose(over, once, atol=1e-2)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["no", "yes"]])
+def test_known_tasks_are_heard_of_copies_as_of_one(learned, labels):
+    X, y = texts(12, "toy", 5)
+    once, rare = copy.copy(learned).fit(X, np.array(labels)[y]), np.flatnonzero(y == 1)
+    X, y = X + [X[i] for i in rare] * 9, np.r_[y, y[np.tile(rare, 9)]]
+    several = copy.copy(learned).fit(X, np.array(labels)[y])
+    assert_allclose(several._known.shares, once._known.shares)
+
+
 @pytest.mark.parametrize(("relevance", "fitted"), [(0.0, {"alone"}), (1.0, {"reading_scores"})])
 def test_a_model_that_has_no_say_is_not_fitted(relevance, fitted, monkeypatch):
     monkeypatch.setattr("sklearn_meta.wide._relevance", lambda *given: relevance)

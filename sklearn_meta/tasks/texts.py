@@ -143,6 +143,24 @@ def vocabulary(tokens, min_df=1, max_words=None):
         return []
 
 
+def first_of_copies(tokens, scores):
+    """Places of the texts that are not there before, of the same scores.
+
+    Parameters
+    ----------
+    tokens : list of lists of str
+    scores : ndarray of shape (n_texts, n_scores)
+
+    Returns
+    -------
+    ndarray of int
+    """
+    first = {}
+    for i, (text, told) in enumerate(zip(tokens, scores)):
+        first.setdefault((*text, told.tobytes()), i)
+    return np.fromiter(first.values(), dtype=int)
+
+
 def word_numbers(tokens, words, max_length=None, lowercase=False, spelled=False):
     """Texts as arrays of numbers: 0 is a word that is not in ``words``; a text has one at least.
 

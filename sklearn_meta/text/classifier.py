@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_sequence
 from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
 from ..class_labels import array_of, labels_to_save, places_among
-from ..tasks.texts import check_texts, tokens_of
+from ..tasks.texts import check_texts, first_of_copies, tokens_of
 from ..wide import KnownTasks, OwnLinear, fit_shared, network_share
 from .base import TextEstimator
 
@@ -214,12 +214,13 @@ class MetaLSTMClassifier(
             try:
                 tokens, scores = self._read_by_linear(X)
                 labels = self.classes_.tolist()
-                numbers = self._targets(y, labels)
+                numbers = np.array(self._targets(y, labels))
                 self.linear_ = OwnLinear(tokens, numbers, scores)
                 known = self.linear_.relevance if scores is not None else hasattr(self, "learner_")
                 self._share = network_share(len(X), known)
                 if scores is not None:
-                    self._known = KnownTasks(self.module_.wide, labels, numbers, scores)
+                    first, shared = first_of_copies(tokens, scores), self.module_.wide
+                    self._known = KnownTasks(shared, labels, numbers[first], scores[first])
             except BaseException:  # interrupted with the network alone, it would pass for fitted
                 self._forget()
                 raise
