@@ -7,6 +7,7 @@ import re
 import tracemalloc
 import unicodedata
 import warnings
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -526,6 +527,10 @@ def test_bad_word_vectors(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read_word_vectors(file)
     file.write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(ValueError, match="is compressed: unpack it"):
+        read_word_vectors(file)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("vectors.txt", text)
     with pytest.raises(ValueError, match="is compressed: unpack it"):
         read_word_vectors(file)
     with pytest.raises(FileNotFoundError, match="There are no word vectors"):

@@ -59,8 +59,8 @@ def _of_arrays(path):
 def _of_lines(path):
     """Words and numbers of a text; a word may hold blanks, as some of GloVe do, and no number."""
     with open(path, "rb") as file:
-        if file.read(2) == b"\x1f\x8b":
-            raise ValueError(f"{path} is compressed: unpack it, as gunzip does.")
+        if file.read(4).startswith((b"\x1f\x8b", b"PK\x03\x04")):  # GloVe's are a zip
+            raise ValueError(f"{path} is compressed: unpack it, as gunzip and unzip do.")
     words, rows, size, counts, n_nameless = [], [], None, None, 0
     with open(path, encoding="utf-8-sig", errors="replace") as lines:
         for i, line in enumerate(lines, 1):
