@@ -707,6 +707,8 @@ def test_words_and_their_numbers():
     hindi, french = "हिन्दी भाषा", "café à la"
     assert tokens_of([hindi]) == [hindi.split()]
     assert tokens_of([unicodedata.normalize("NFD", french)]) == [french.split()]
+    cut = unicodedata.normalize("NFD", french).split()
+    assert tokens_of([cut], lowercase=False) == [french.split()]
     assert tokens_of(["\u2764\ufe0fgood"]) == [["\u2764\ufe0f", "good"]]  # a heart, in red
     tokens = [["a", "b"], ["a", "c", "c"], ["a", "c"]]
     assert vocabulary(tokens) == ["a", "b", "c"]
@@ -1110,6 +1112,19 @@ def test_elided_words_are_words_of_their_own(text, words):
 def test_one_text_is_enough_for_its_words_to_be_known():
     tagger = MetaLSTMTagger(**QUICK | {"min_df": 2}).fit([["Ann", "sees"]], [["B-PER", "O"]])
     assert tagger.module_.words == ["ann", "sees"]
+
+
+def test_tagger_reads_accents_of_their_own_as_those_of_letters():
+    """Two ways to write the same words, of which other programs make either."""
+    sentences = [["Zoë", "lives", "in", "Köln"], ["Renée", "left", "Zürich"]] * 8
+    tags = [["PER", "O", "O", "LOC"], ["PER", "O", "LOC"]] * 8
+    tagger = MetaLSTMTagger(**QUICK).fit(sentences, tags)
+    new = [["Köln", "Zoë"], ["in", "Zürich"], ["Renée"]]
+    apart = [[unicodedata.normalize("NFD", word) for word in words] for words in new]
+    assert apart != new
+    told, told_apart = (tagger._read_by_linear(words) for words in (new, apart))
+    assert told == told_apart
+    assert tagger.predict(apart) == tagger.predict(new)
 
 
 def test_tagger_of_empty_and_of_long_sentences():

@@ -68,7 +68,8 @@ def tokens_of(texts, lowercase=True):
         if isinstance(text, str):
             words = words_of(text)
         elif is_list(text) and all(isinstance(word, str) for word in text):
-            words = list(text)
+            # An accent is one with its letter, as in texts, or a word would be two.
+            words = [w if w.isascii() else unicodedata.normalize("NFC", w) for w in text]
         else:
             raise ValueError(
                 f"Text {i} is of type {type(text).__name__}: give a str, or a list of words, "
