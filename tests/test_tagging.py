@@ -131,8 +131,9 @@ def test_a_file_without_sentences_is_refused(write, text):
 
 
 def test_columns_are_counted_from_zero(write, tmp_path):
-    with pytest.raises(ValueError, match="counted from 0, got -1"):
-        read_conll(write(CONLL2000), -1)
+    for column, got in ((-1, "-1"), ("chunk", "'chunk'"), (1.0, "1.0")):
+        with pytest.raises(ValueError, match=f"counted from 0, got {got}"):
+            read_conll(write(CONLL2000), column)
     with pytest.raises(FileNotFoundError):
         read_conll(tmp_path / "elsewhere.txt", 1)
 

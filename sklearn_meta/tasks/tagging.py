@@ -7,6 +7,7 @@ domains. Each gives sentences and tags as two lists of lists of str, of equal le
 """
 
 import re
+from numbers import Integral
 
 from ..folders import expanded
 from .reviews import rows_by_domain
@@ -57,7 +58,7 @@ def read_conll(path, column, *, token_column=0, separator=None, encoding="utf-8"
         If there is no such file.
     ValueError
         If a line has too few columns, the file has no sentence or another encoding, or a column
-        is negative.
+        is no number, or negative.
 
     See Also
     --------
@@ -282,8 +283,8 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
 
 def _read_columns(path, columns, separator, encoding, comment):
     """Sentences as lists of str, for each of some columns of a file."""
-    if min(columns) < 0:
-        raise ValueError(f"Columns are counted from 0, got {min(columns)}.")
+    if wrong := [i for i in columns if not isinstance(i, Integral) or i < 0]:
+        raise ValueError(f"Columns are numbers, counted from 0, got {wrong[0]!r}.")
     sentences = [[]]
     for number, line in enumerate(_read_text(path, encoding).split("\n"), 1):
         if comment is not None and line.startswith(comment):
