@@ -625,6 +625,16 @@ def test_words_without_a_vector_are_of_the_others_size(scale):
     assert_allclose([found[:40].std(), found[40].std()], 0.3, rtol=0.3)
 
 
+def test_vectors_are_found_of_words_with_accents_of_their_own():
+    """And of letters that have no other form, as in Hindi: both as texts have them."""
+    words = [unicodedata.normalize("NFD", "schön"), "\u0958लम"]
+    (texts,) = tokens_of([words])
+    assert texts != words
+    found = with_vectors(texts, (words, np.eye(2)), max_words=9)
+    assert found[0] == texts
+    assert_allclose(found[1], 0.6 * np.eye(2))
+
+
 def test_words_that_have_a_vector_are_known():
     """As many as there is room for, in the order of the file, behind those of the texts."""
     vectors = np.arange(8.0).reshape(4, 2)

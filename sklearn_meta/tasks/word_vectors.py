@@ -1,5 +1,6 @@
 """Vectors that words begin with: their files, and those of a vocabulary."""
 
+from unicodedata import normalize
 from zipfile import BadZipFile
 
 import numpy as np
@@ -162,8 +163,8 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
         vectors = _checked(known, vectors, "word_vectors")
     else:
         known, vectors = read_word_vectors(given)
-    # What is no str is a gap: pandas reads the word "nan" as one.
-    place = {str(word): i for i, word in enumerate(known) if isinstance(word, str)}
+    # What is no str is a gap: pandas reads the word "nan" as one. Accents are as in texts.
+    place = {normalize("NFC", word): i for i, word in enumerate(known) if isinstance(word, str)}
     if not place.keys() & set(words):
         warn(
             "No word of the texts has a vector in word_vectors: are they of another language, or "
