@@ -46,6 +46,13 @@ def test_encoders_and_preparation_read_their_columns(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_encoders_name_columns_of_what_they_have_not_seen(kind):
+    encoder = TableEncoder().fit(TABLE.assign(digits="1"))
+    new = TABLE.assign(code="new", digits="one")
+    assert encoder.unseen_categories(other(kind, new)) == ["code", "digits"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_sets_of_points_to_meta_train_on(kind):
     expected = as_point_sets([NUMBERS])["0"].X
     assert_array_equal(as_point_sets([other(kind, NUMBERS)])["0"].X, expected)

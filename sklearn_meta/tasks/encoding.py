@@ -248,6 +248,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ------
         (name or position, str)
         """
+        X = in_pandas(X)
         names = _names(X)
         for j, (values, dtype) in enumerate(columns_of(X)) if self.numerals_ else ():
             if j in self.numerals_:
@@ -266,6 +267,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ------
         (name or position, set of str that ``fit`` has seen, list of str in X without missing cells)
         """
+        X = in_pandas(X)
         names = _names(X)
         for j, (values, _) in enumerate(columns_of(X)) if self.encoders_ else ():
             if j in self.encoders_:
