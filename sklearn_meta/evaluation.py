@@ -246,11 +246,12 @@ def evaluate(
 
 def _tables_seen(estimator):
     """Names of tables on which weights in an estimator were meta-trained, as far as is known."""
-    seen = set()
-    for part in (estimator, *estimator.get_params().values()):  # a pipeline's, a search's
-        if hasattr(part, "_tables_seen"):
-            with suppress(ValueError, OSError, ImportError):  # no weights, which fit will tell
-                seen |= part._tables_seen()
+    parts, seen = [estimator], set()
+    with suppress(Exception):  # whatever a foreign one raises is told of its fits
+        parts += estimator.get_params().values()  # a pipeline's, a search's
+    for part in parts:
+        with suppress(Exception):  # most have none; of weights that are not there fit will tell
+            seen |= part._tables_seen()
     return seen
 
 

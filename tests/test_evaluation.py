@@ -516,6 +516,19 @@ def test_weights_know_what_they_have_seen(tmp_path, recwarn):
     assert len(found.records) == 10
 
 
+class Torn(Recorder):
+    """As one whose __init__ does not keep what it is given."""
+
+    def get_params(self, deep=True):
+        raise AttributeError("'Torn' object has no attribute 'width'")
+
+
+def test_what_has_no_parameters_fails_alone():
+    with pytest.warns(UserWarning, match="1 failures. iris, torn: AttributeError"):
+        found = evaluate({"torn": Torn()} | NEAREST, {"iris": IRIS}, **QUICK)
+    assert {record["estimator"] for record in found.records} == {"1-NN"}
+
+
 def test_estimators_that_are_compared_stay_as_they_are():
     estimator = KNeighborsClassifier(1)
     evaluate({"1-NN": estimator}, {"iris": load_iris(return_X_y=True)}, n_shots=1, n_episodes=1)
