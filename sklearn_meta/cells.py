@@ -94,10 +94,12 @@ def in_numpy(values):
 def in_pandas(X):
     """Frames of other libraries, as polars and pyarrow have them, as pandas'.
 
-    Anything else is returned as it is, and so is a frame for which pyarrow or pandas is missing, or
-    of a type that pyarrow does not have, as polars' integers of 128 bits. One that is not computed
-    yet is refused: scikit-learn would take it for a single cell.
+    Tensors, and arrays of other libraries, become NumPy's. Anything else is returned as it is, and
+    so is a frame for which pyarrow or pandas is missing, or of a type that pyarrow does not have,
+    as polars' integers of 128 bits. One that is not computed yet is refused: scikit-learn would
+    take it for a single cell.
     """
+    X = in_numpy(X)
     if hasattr(type(X), "collect_schema") and hasattr(type(X), "collect"):
         raise TypeError(f"A {type(X).__name__} has no rows yet: give what its collect() returns.")
     if hasattr(X, "columns") and hasattr(X, "to_pandas"):

@@ -24,7 +24,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length, check_scalar,
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
-from .cells import are_unlabelled, is_missing, text_as_objects, whole_labels
+from .cells import are_unlabelled, in_numpy, is_missing, text_as_objects, whole_labels
 from .model_selection import FewShotSplit
 from .peers import peers, preparation
 from .user_warnings import warn
@@ -314,7 +314,7 @@ def _labelled_rows(table):
     # Estimators take -1 for no label, and fractions for a target.
     if fractions or are_unlabelled(y).any():
         y = np.unique(y, return_inverse=True)[1]
-    X = X if hasattr(X, "shape") else np.asarray(text_as_objects(X))
+    X = in_numpy(X) if hasattr(X, "shape") else np.asarray(text_as_objects(X))
     return _safe_indexing(X, rows), y
 
 

@@ -117,7 +117,7 @@ def as_cells(X):
     array API dispatch. Anything else is returned as it is, a Series as an array: scikit-learn says
     what is wrong.
     """
-    X = in_pandas(in_numpy(X))
+    X = in_pandas(X)
     if hasattr(X, "iloc") and X.ndim != 2:
         return np.asarray(X)
     return text_as_objects(X)

@@ -25,15 +25,20 @@ from sklearn_meta import (
     MetaSemiSupervisedClassifier,
     weights,
 )
-from sklearn_meta.evaluation import evaluate
+from sklearn_meta.evaluation import evaluate, peers
 from sklearn_meta.heads import HEADS
 from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit, Transductive
 from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
-from sklearn_meta.tasks import Drawings, RegressionPrior, TablePrior
+from sklearn_meta.tasks import Drawings, RegressionPrior, TableEncoder, TablePrior, as_dataset
+from sklearn_meta.tasks.mixtures import as_point_sets
 
 X, Y = load_iris(return_X_y=True)
 FEW = np.r_[0:5, 50:55, 100:105]
 WHOLE = pd.Series(Y[FEW], dtype="Int64")
+
+wants_new_scipy = pytest.mark.skipif(
+    tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 14), reason="scikit-learn wants 1.14"
+)
 
 
 @pytest.mark.parametrize("dtype", ["Int64", "boolean", "int64[pyarrow]"])
@@ -110,9 +115,7 @@ def answers_of_tensors():
     yield regressor.predict([torch.as_tensor(elements) for elements in SETS])
 
 
-@pytest.mark.skipif(
-    tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 14), reason="scikit-learn wants 1.14"
-)
+@wants_new_scipy
 def test_tensors_are_read_as_arrays_though_scikit_learn_would_leave_them(monkeypatch):
     expected = list(answers_of_tensors())
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn dispatches nothing without it
@@ -140,9 +143,41 @@ def test_tensors_may_have_gradients_and_be_of_bfloat16():
             np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
-@pytest.mark.skipif(
-    tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 14), reason="scikit-learn wants 1.14"
-)
+def of_other_libraries():
+    """Rows and labels of kinds that NumPy does not read by itself, or not as a table."""
+    rows = torch.as_tensor(X[::5]).bfloat16()
+    labels = torch.as_tensor(Y[::5])
+    yield rows, labels
+    yield rows.double().requires_grad_(), labels.double().requires_grad_()
+    strict = pytest.importorskip("array_api_strict")
+    yield strict.asarray(rows.double().numpy()), strict.asarray(labels.numpy())
+
+
+@wants_new_scipy
+@pytest.mark.parametrize("dispatch", [False, True])
+def test_they_are_read_by_whatever_reads_tables(dispatch, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    few = {"n_shots": 1, "n_unlabelled": 2}
+    plain = torch.as_tensor(X[::5]).bfloat16().double().numpy(), Y[::5]
+
+    def answers(rows, labels):
+        with config_context(array_api_dispatch=dispatch):
+            yield TableEncoder().fit(rows).transform(rows)
+            yield as_dataset(rows, labels).X
+            yield as_point_sets([rows])["0"].X
+            yield as_point_sets([(rows, labels)])["0"].y
+            yield peers()["1-NN"].fit(rows, labels).predict_proba(rows)
+            estimators = {"1-NN": peers()["1-NN"]}
+            found = evaluate(estimators, {"a": (rows, labels)}, **few, n_episodes=1)
+            yield found.records[0]["log_loss"]
+
+    expected = list(answers(*plain))
+    for given in of_other_libraries():
+        for found, one in zip(answers(*given), expected, strict=True):
+            np.testing.assert_array_equal(found, one)
+
+
+@wants_new_scipy
 @pytest.mark.parametrize("dispatch", [False, True])
 def test_arrays_of_other_libraries_are_read_as_numpys(dispatch, monkeypatch):
     strict = pytest.importorskip("array_api_strict")

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import check_array
 
-from ..cells import in_numpy, in_pandas
+from ..cells import in_pandas
 
 
 def as_sets(X):
@@ -26,7 +26,7 @@ def as_sets(X):
     ValueError
         If there is no set, a set is empty or unlike the others, or a cell is missing or infinite.
     """
-    X = in_pandas(in_numpy(X))  # by array API dispatch a tensor stays one
+    X = in_pandas(X)
     if not hasattr(X, "iloc") and (hasattr(X, "to_list") or hasattr(X, "to_pylist")):
         X = np.asarray(X)  # of a column of lists, as polars and pyarrow have it, objects
     if isinstance(X, list | tuple) or _holds_objects(X):
@@ -67,7 +67,7 @@ def _as_set(elements, i):
     try:
         if _holds_objects(elements):  # arrays of one element each, as lists are read from parquet
             elements = list(elements)
-        elements = in_pandas(in_numpy(elements))
+        elements = in_pandas(elements)
         # Of a list check_array leaves None as it is, of an array it makes NaN.
         elements = elements if hasattr(elements, "dtype") else np.asarray(elements)
         if not _is_plain(elements):

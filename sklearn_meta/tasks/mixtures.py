@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_array, check_consistent_length
 
-from ..cells import is_missing, text_as_objects
+from ..cells import in_numpy, in_pandas, is_missing, text_as_objects
 from ..sizes import check_integers, check_shares
 from .column_types import refuse_dates
 from .dataset import Dataset
@@ -328,13 +328,14 @@ def _point_set(name, item):
         return item
     X, y, metadata = (*item, None, None)[:3] if isinstance(item, tuple) else (item, None, None)
     try:
+        X = in_pandas(X)
         refuse_dates(X, "it")
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     except ValueError as error:
         raise ValueError(
             f"Set {name!r} is no set of points, which are numbers in every column: {error}"
         ) from error
-    y = np.zeros(len(X)) if y is None else np.asarray(text_as_objects(y))
+    y = np.zeros(len(X)) if y is None else np.asarray(text_as_objects(in_numpy(y)))
     check_consistent_length(X, y)
     if metadata is not None:  # of a file, the rows that have a label
         X, y = X[~is_missing(y)], y[~is_missing(y)]

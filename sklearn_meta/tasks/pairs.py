@@ -5,7 +5,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import type_of_target
 
-from ..cells import in_pandas, is_missing, text_as_objects
+from ..cells import in_numpy, in_pandas, is_missing, text_as_objects
 from .dataset import Dataset
 from .encoding import TableEncoder
 
@@ -94,7 +94,7 @@ def _labelled_rows(X, y, name, metadata):
     """A table that is one, which of its rows have a label, and the labels of these."""
     if issparse(X):
         check_array(X, input_name="X")  # which refuses it
-    X = in_pandas(X)
+    X, y = in_pandas(X), in_numpy(y)
     if len(np.shape(X)) != 2 or not len(y):
         raise ValueError(
             f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."
@@ -131,7 +131,7 @@ def labels_of(y, name="dataset", metadata=None):
         If y has several columns of labels, or a target that is no finite number of float32; or if
         the metadata name another task.
     """
-    y = one_column(np.asarray(text_as_objects(y)))
+    y = one_column(np.asarray(text_as_objects(in_numpy(y))))
     if not y.size:
         raise ValueError(f"Dataset {name!r} has no rows.")
     task = (metadata or {}).get("task")
