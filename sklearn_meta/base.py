@@ -18,7 +18,8 @@ from .folders import checkpoint_file
 from .learner import Learner, as_text
 from .seeding import seeded
 from .settings import check_settings
-from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source, names_in
+from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
+from .tasks.sources import names_given
 from .training import meta_train
 from .user_warnings import warn
 from .weights import available_weights, load_learner, save_pretrained
@@ -186,9 +187,9 @@ class MetaEstimator(BaseEstimator):
             settings |= begun[2]
         settings |= {"validation_source": validation_source, "device": device, "random_state": seed}
         self.history_ = meta_train(learner, source, sampler, **settings)
-        # No longer the weights of its card, but what they have seen they have; a list has no names.
-        names = () if isinstance(datasets, list | tuple) else names_in(source)
-        learner.card = {"datasets": sorted(tables_seen(learner).union(names))}
+        # No longer the weights of its card, but what they have seen they have.
+        seen = tables_seen(learner).union(names_given(datasets, source))
+        learner.card = {"datasets": sorted(seen)}
         self.learner_ = learner.cpu().requires_grad_(False)
         if run is not None:
             as_begun = {name: settings.get(name) for name in ("start", "rate_factors")}

@@ -484,8 +484,15 @@ def test_weights_know_what_they_have_seen(tmp_path, recwarn):
     iris, wine = load_iris(return_X_y=True), load_wine(return_X_y=True)
     ours = MetaSemiSupervisedClassifier("deep_sets", random_state=0)
     few = {"max_steps": 1, "batch_size": 1, "n_shots": 1, "n_unlabelled": 2, "verbose": False}
-    ours.meta_fit([iris], **few)  # a list has no names
-    assert ours.learner_.card == {"datasets": []}
+    unnamed = (
+        [iris],
+        (pair for pair in [iris]),
+        Mixture([[iris]]),
+        Mixture([[iris], {"a": wine}], [1, 0]),
+    )
+    for datasets in unnamed:
+        ours.meta_fit(datasets, **few)  # a list has no names, and what is not drawn is not seen
+        assert ours.learner_.card == {"datasets": []}
     ours.meta_fit({"wine": wine}, **few).meta_fit(Mixture([{"iris": iris}, TablePrior()]), **few)
     assert ours.learner_.card == {"datasets": ["TablePrior", "iris", "wine"]}
     path = ours.save_pretrained(tmp_path, note="of a test")

@@ -127,6 +127,15 @@ def names_in(source):
     return [str(name) for name in names] if known else [type(source).__name__]
 
 
+def names_given(datasets, source):
+    """Of ``datasets`` and the source made of them, the names that users gave: a list has none."""
+    if isinstance(datasets, Mixture):
+        parts = zip(datasets.sources, source._read, source.weights, strict=True)
+        return [name for *part, weight in parts if weight for name in names_given(*part)]
+    named = isinstance(datasets, Mapping) or hasattr(datasets, "draw")
+    return names_in(source) if named else []
+
+
 def as_source(datasets, *, task=None, retarget=0.0, make=None):
     """Whatever ``meta_fit`` was given, as a source.
 
