@@ -349,6 +349,13 @@ def test_lines_of_more_cells_than_names_are_refused_where_the_first_name_no_rows
         Folder(tmp_path)["prices"]
 
 
+@pytest.mark.parametrize("row", ["1,5;2;{0}", "1,5;2,5;{0}"])
+def test_semicolons_between_cells_are_told_of_beside_decimal_commas(tmp_path, row):
+    (tmp_path / "prices.csv").write_text("\n".join(["price;size;y", *map(row.format, range(9))]))
+    with pytest.raises(ValueError, match="'prices': .*commas must stand between the cells"):
+        Folder(tmp_path)["prices"]
+
+
 def test_one_line_of_more_cells_than_names_names_no_rows(tmp_path):
     rows = [f"{i},{i % 3},{i % 2}" for i in range(9)]
     (tmp_path / "first.csv").write_text("\n".join(["a,b,y", "1,2,3,0", *rows]))

@@ -41,7 +41,8 @@ def _read_csv(file):
         options |= {"index_col": False}
         frame = pd.read_csv(file, **options)
     # Names of rows are all different. Where they are not, a comma may have parted 1,5 in two cells.
-    if frame.index.nlevels > 1 or frame.index.hasnans or not frame.index.is_unique:
+    names_no_rows = frame.index.nlevels > 1 or frame.index.hasnans or not frame.index.is_unique
+    if names_no_rows and frame.shape[1] > 1:  # of one column, semicolons may part the cells
         raise ValueError(
             "lines have more cells than there are names of columns: give each column a name, and "
             "put cells that hold a comma, such as 1,5, in quotes"
