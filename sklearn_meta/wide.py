@@ -338,7 +338,7 @@ class OwnLinear:
         beside = None if scores is None else _beside(words, scores)
         self.relevance = 0.0
         if beside is not None:
-            first = first_of_copies(tokens, scores)
+            first = first_of_copies(tokens, scores, y)
             self.relevance = _relevance(words[first], beside[first], np.asarray(y)[first])
         # A model that has no say is not fitted: of many labels both take time and memory.
         if self.relevance < 1:

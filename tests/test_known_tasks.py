@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from toy_texts import SETS, TINY, as_task, scored, texts
 
 from sklearn_meta import MetaLSTMClassifier
-from sklearn_meta.tasks.texts import tokens_of
+from sklearn_meta.tasks.texts import first_of_copies, tokens_of
 from sklearn_meta.wide import AS_MANY, KnownTasks, OwnLinear, SharedLinear, fit_shared
 
 
@@ -92,6 +92,20 @@ def test_texts_that_are_there_several_times_are_compared_once():
     rare = np.r_[np.arange(24), np.tile(np.flatnonzero(y == 1), 5)]
     over = OwnLinear([tokens[i] for i in rare], y[rare], scores[rare]).relevance
     assert_allclose(over, once, atol=1e-2)
+
+
+def test_of_copies_with_other_labels_most_are_heard_in_any_order():
+    """As where several people have labelled a text; the first alone would decide."""
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 2
+    tokens, copies = [[f"word{i}", "x"] for i in range(30)], np.repeat(np.arange(30), 5)
+    labels, scores = y[copies], 2.0 * (2 * y - 1)[copies, None]
+    labels[::5] = rng.integers(0, 2, 30)
+    for order in (slice(None), slice(None, None, -1)):
+        told = [tokens[i] for i in copies[order]]
+        assert OwnLinear(told, labels[order], scores[order]).relevance == 1
+    tie = first_of_copies([["a"], ["a"], ["b"]], np.zeros((3, 1)), [1, 0, 1])
+    assert_array_equal(tie, [1, 2])
 
 
 @pytest.mark.parametrize("labels", [[0, 1], ["no", "yes"]])

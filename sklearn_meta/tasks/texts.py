@@ -144,22 +144,25 @@ def vocabulary(tokens, min_df=1, max_words=None):
         return []
 
 
-def first_of_copies(tokens, scores):
-    """Places of the texts that are not there before, of the same scores.
+def first_of_copies(tokens, scores, y):
+    """One place of each text, of the same scores: the first with the label that most copies have.
 
     Parameters
     ----------
     tokens : list of lists of str
     scores : ndarray of shape (n_texts, n_scores)
+    y : sequence of int
+        Numbers of the labels; of those that are as frequent the least counts.
 
     Returns
     -------
     ndarray of int
     """
-    first = {}
-    for i, (text, told) in enumerate(zip(tokens, scores)):
-        first.setdefault((*text, told.tobytes()), i)
-    return np.fromiter(first.values(), dtype=int)
+    copies = {}
+    for i, (text, told, label) in enumerate(zip(tokens, scores, y)):
+        copies.setdefault((*text, told.tobytes()), {}).setdefault(label, []).append(i)
+    usual = (max(sorted(of.items()), key=lambda pair: len(pair[1])) for of in copies.values())
+    return np.array([places[0] for _, places in usual], dtype=int)
 
 
 def word_numbers(tokens, words, max_length=None, lowercase=False, spelled=False):

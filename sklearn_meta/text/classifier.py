@@ -219,7 +219,7 @@ class MetaLSTMClassifier(
                 known = self.linear_.relevance if scores is not None else hasattr(self, "learner_")
                 self._share = network_share(len(X), known)
                 if scores is not None:
-                    first, shared = first_of_copies(tokens, scores), self.module_.wide
+                    first, shared = first_of_copies(tokens, scores, numbers), self.module_.wide
                     self._known = KnownTasks(shared, labels, numbers[first], scores[first])
             except BaseException:  # interrupted with the network alone, it would pass for fitted
                 self._forget()
