@@ -206,7 +206,7 @@ class MetaEstimator(BaseEstimator):
             ``"hub:owner/name"``, a repository of the Hugging Face hub that exists.
         **card : json values
             What is to be told of the weights: data, recipe, seed, scores. Names of the tables they
-            have seen, by which :func:`~sklearn_meta.evaluation.evaluate` warns, are there already.
+            have seen, by which ``evaluate`` warns, are there already; ``datasets=[]`` tells none.
 
         Returns
         -------

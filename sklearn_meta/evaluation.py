@@ -218,15 +218,16 @@ def evaluate(
                 f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "
                 "in sklearn.calibration.CalibratedClassifierCV, or leave it out."
             )
+    check_scalar(n_episodes, "n_episodes", Integral, min_val=1)
+    n_shots = dict.fromkeys(n_shots) if np.iterable(n_shots) else (n_shots,)
+    if not n_shots:
+        raise ValueError("n_shots is empty: give one number of labelled rows a class, or several.")
+    for name, estimator in estimators.items():
         if seen := _tables_seen(estimator) & {str(table) for table in collection}:
             warn(
                 f"{name} was meta-trained on {len(seen)} of these tables, or others of the same "
                 f"names, such as {min(seen)!r}: of these its scores tell nothing of new ones."
             )
-    check_scalar(n_episodes, "n_episodes", Integral, min_val=1)
-    n_shots = dict.fromkeys(n_shots) if np.iterable(n_shots) else (n_shots,)
-    if not n_shots:
-        raise ValueError("n_shots is empty: give one number of labelled rows a class, or several.")
     splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
     records, failures = [], []
     shown = {"total": len(collection), "desc": "evaluate", "unit": "table"}
