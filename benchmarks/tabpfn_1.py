@@ -15,12 +15,15 @@ import torch.nn.modules.transformer
 from sklearn.utils.validation import check_array, check_X_y
 from torch.utils.checkpoint import checkpoint
 
+#: Orders of columns and classes of which the mean is taken, as many as its authors took.
+N_ORDERS = 32
+
 #: Where the package looks for its weights, and asks the network if there are none.
 WEIGHTS = "models_diff/prior_diff_real_checkpoint_n_0_epoch_42.cpkt"
 
 
-def classifier(n_ensemble_configurations=32):
-    """The classifier with as many orders of columns and classes as its authors took.
+def classifier():
+    """The classifier, with its weights.
 
     Returns
     -------
@@ -37,9 +40,8 @@ def classifier(n_ensemble_configurations=32):
         raise FileNotFoundError(f"no {WEIGHTS} in {weights.parents[1]}")
     # The weights are a pickle, read as one on the word of whoever has put them there.
     with mock.patch.dict(os.environ, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1"):
-        return _interface().TabPFNClassifier(
-            N_ensemble_configurations=n_ensemble_configurations, subsample_features=True
-        )
+        make = _interface().TabPFNClassifier
+        return make(N_ensemble_configurations=N_ORDERS, subsample_features=True)
 
 
 @cache

@@ -222,8 +222,9 @@ def evaluate(
     n_shots = dict.fromkeys(n_shots) if np.iterable(n_shots) else (n_shots,)
     if not n_shots:
         raise ValueError("n_shots is empty: give one number of labelled rows a class, or several.")
+    tables = set(map(str, collection))
     for name, estimator in estimators.items():
-        if seen := _tables_seen(estimator) & {str(table) for table in collection}:
+        if seen := _tables_seen(estimator) & tables:
             warn(
                 f"{name} was meta-trained on {len(seen)} of these tables, or others of the same "
                 f"names, such as {min(seen)!r}: of these its scores tell nothing of new ones."

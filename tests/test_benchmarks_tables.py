@@ -272,7 +272,8 @@ def test_tabpfn_1_runs_beside_newer_packages_and_downloads_nothing(tmp_path, mon
         del sys.modules[name]
     monkeypatch.setattr(tabpfn_1, "_interface", tabpfn_1._interface.__wrapped__)
     monkeypatch.setattr(peers, "_tabpfn_1", peers._tabpfn_1.__wrapped__)
-    monkeypatch.delattr(torch.nn.modules.transformer, "Optional", raising=False)
+    monkeypatch.setattr(torch.nn.modules.transformer, "Optional", None, raising=False)
+    del torch.nn.modules.transformer.Optional  # and here, too
     assert peers.unavailable("TabPFN-1").startswith("FileNotFoundError: no models_diff/prior_diff")
 
     weights = package / tabpfn_1.WEIGHTS

@@ -10,15 +10,15 @@ def _read_parquet(file):
     from pyarrow.parquet import ParquetDataset
 
     frame = pd.read_parquet(file)
+    # What pandas calls its index in a file, and other libraries write again as a column, the last.
+    frame = frame.loc[:, [not _INDEX.fullmatch(str(name)) for name in frame.columns]]
     # Categories that are numbers come back as numbers, and what pandas noted tells them apart.
     known = (ParquetDataset(file).schema.pandas_metadata or {}).get("columns", [])
     noted = {column["name"] for column in known if column["pandas_type"] == "categorical"}
     for j, name in enumerate(frame.columns[:-1]):
         if str(name) in noted and frame.dtypes.iloc[j].kind in "iuf":
             frame.isetitem(j, frame.iloc[:, j].astype("category"))
-    # What pandas calls its index in a file, and other libraries write again as a column, the last.
-    index = [j for j, name in enumerate(frame.columns) if _INDEX.fullmatch(str(name))]
-    return _without_row_numbers(frame.drop(columns=frame.columns[index]))
+    return _without_row_numbers(frame)
 
 
 #: What is a gap in a column of text: "None" and "null" are names of classes, too.
