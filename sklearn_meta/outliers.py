@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .far_cells import FarCells
 from .heads import HEADS
 from .table_validation import as_cells, encode, encode_observed, validated_table
-from .tables import TableEstimator
+from .tables import OUTPUTS, TableEstimator
 from .tasks import TableEncoder, context_task
 
 #: What scores may differ by where rows are read at once or one by one, relatively.
@@ -337,7 +337,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     def _scores(self, X):
         """Those of rows that were validated."""
         encoded = encode(self.encoder_, X)
-        logits = self._read_rows(encoded).double().cpu().numpy()
+        logits = self._read_rows(encoded, OUTPUTS).double().cpu().numpy()
         return -logits - self._far_cells.excess(encoded)
 
     def _offset(self, scores):

@@ -206,8 +206,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """Embeddings or outputs of validated rows, by the encoder of ``fit``."""
         if self.transductive:
             return self._read_together(X, self.encoder_, which)
-        rows = encode(self.encoder_, X)
-        return self._embed_rows(rows) if which == EMBEDDINGS else self._read_rows(rows)
+        return self._read_rows(encode(self.encoder_, X), which)
 
     def _encoder_with(self, X):
         """Encoder for the context and ``X``."""
@@ -260,27 +259,21 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             state = module.encode(inputs["x"], inputs["labels"], **masks)
         return state, masks
 
-    def _read_rows(self, encoded):
-        """Inductive mode: outputs of rows, each from the encoded context alone, in chunks."""
-        parts = [output for _, output in self._each_chunk(encoded, "continue_from")]
-        return torch.cat(parts, dim=1)[0]
-
-    def _embed_rows(self, encoded):
-        """The embeddings (n_rows, M, H) alone."""
-        return torch.cat([*self._each_chunk(encoded, "embed_from")], dim=1)[0]
-
     @torch.inference_mode()
-    def _each_chunk(self, encoded, method):
-        """What a method of the learner makes of rows and the encoded context, chunk by chunk."""
+    def _read_rows(self, encoded, which):
+        """Inductive mode: what the encoded context alone says of rows, read in chunks."""
         learner, _, state, masks = self._context_in_use()
         rows = torch.from_numpy(encoded).to(self._device())
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
         most = self._cells_at_once() // n_slices
-        size = self._rows_together(*self._context_labels())
+        size, parts = self._rows_together(*self._context_labels()), []
         for chunk in rows.split(min(int(size), max(int(most), 32))):
             with self._autocast():
-                found = getattr(learner, method)(state, chunk[None], **masks)
-            yield found
+                if which == EMBEDDINGS:
+                    parts.append(learner.embed_from(state, chunk[None], **masks))
+                else:
+                    parts.append(learner.continue_from(state, chunk[None], **masks)[1])
+        return torch.cat(parts, dim=1)[0]
 
     def _read_tasks(self, tasks):
         """Many small tasks in a few forward passes.
