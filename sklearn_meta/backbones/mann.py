@@ -141,23 +141,14 @@ class MANN(nn.Module):
         outputs : tensor of shape (B, T, O)
         state : State
         """
-        outputs = []
-        for said, reached in self.steps(inputs, state):
-            outputs.append(said)
-            state = reached
-        with torch.autocast(inputs.device.type, enabled=False):  # a density wants its digits
-            return self.output(torch.stack(outputs, 1)), state
-
-    def steps(self, inputs, state=None):
-        """Step by step: what the output layer reads, o of Eq. (16), (B, H + R * W), and the state.
-
-        Parameters are those of the call.
-        """
         state = self.empty(len(inputs)) if state is None else state
         dtype = self.from_input.weight.dtype
+        said = []  # o of Eq. (16): the controller's hidden state and what was read
         for given in self.from_input(inputs.to(dtype)).to(dtype).unbind(1):
             state = self._step(given, state)
-            yield torch.cat(self._said(state), 1), state
+            said.append(torch.cat([state.hidden, *self._reads(state)], 1))
+        with torch.autocast(inputs.device.type, enabled=False):  # a density wants its digits
+            return self.output(torch.stack(said, 1)), state
 
     def _step(self, given, state):
         if self.is_recurrent:
@@ -170,19 +161,16 @@ class MANN(nn.Module):
             return State(hidden, cell, self.access(hidden, cell, state.memory))
 
     @staticmethod
-    def _said(state):
-        """What goes to the output: the controller's hidden state and what was read, Eq. (16)."""
-        if state.memory is None:
-            return (state.hidden,)
-        return state.hidden, state.memory.reads.flatten(1)
+    def _reads(state):
+        """What was read from the external memory, (B, R * W), in a tuple; none without a memory."""
+        return () if state.memory is None else (state.memory.reads.flatten(1),)
 
     def _before(self, state, *hidden):
         """Contribution of the step before: what was read (section 3.1) and, of an LSTM, h."""
         if self.from_before is None:
             return 0
-        reads = () if state.memory is None else (state.memory.reads.flatten(1),)
         weight = self.from_before.weight
-        return F.linear(torch.cat([*hidden, *reads], 1), weight).to(weight.dtype)
+        return F.linear(torch.cat([*hidden, *self._reads(state)], 1), weight).to(weight.dtype)
 
     def _lstm(self, gates, cell):
         """Eq. (9)-(15), from the sum of Eq. (9)."""
