@@ -358,8 +358,6 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             n_init=self.n_init,
             covariance_type=self.covariance_type,
             refine_steps=self.refine_steps,
-            dtype=self.dtype,
-            device=self._device(),
         )
         for estimator, own in zip(estimators, candidates, strict=True):
             best = own[0]

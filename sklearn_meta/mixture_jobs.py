@@ -128,7 +128,7 @@ def first_ranks(n_init):
     return ranks
 
 
-def fit_jobs(jobs, learner, *, n_init, covariance_type, **settings):
+def fit_jobs(jobs, learner, *, n_init, covariance_type, refine_steps):
     """Mixtures of many sets, of each the likeliest of some starts.
 
     Full covariances are read off the columns as they are, and off what is left of them without
@@ -143,7 +143,7 @@ def fit_jobs(jobs, learner, *, n_init, covariance_type, **settings):
     n_init : int
         Starts.
     covariance_type : {"diag", "full", "spherical"}
-    **settings : dict
+    refine_steps : int
         See :func:`fit_once`.
 
     Returns
@@ -151,14 +151,13 @@ def fit_jobs(jobs, learner, *, n_init, covariance_type, **settings):
     list of GaussianMixture
         scikit-learn's estimator with the parameters of each, in standardised units.
     """
-    settings["covariance_type"] = covariance_type
     everything, tries = range(len(jobs)), [[] for _ in jobs]
     full = covariance_type == "full"
     correlated = [i for i in everything if full and may_be_decorrelated(jobs[i])]
     for first in first_ranks(n_init):
         for chosen, decorrelated in ((everything, False), (correlated, True)):
             some = [jobs[i] for i in chosen]
-            fitted = fit_once(some, learner, first=first, decorrelated=decorrelated, **settings)
+            fitted = fit_once(some, learner, first, decorrelated, covariance_type, refine_steps)
             for i, mixture in zip(chosen, fitted, strict=True):
                 tries[i].append(mixture)
     return [likeliest(of_job, len(job.X), full) for job, of_job in zip(jobs, tries, strict=True)]
@@ -198,7 +197,7 @@ def likeliest(fitted, n_points, full):
     return best
 
 
-def fit_once(jobs, learner, *, first, decorrelated, covariance_type, refine_steps, dtype, device):
+def fit_once(jobs, learner, first, decorrelated, covariance_type, refine_steps):
     """Mixtures of many sets by one forward pass for each group of sets of like size.
 
     Parameters
@@ -213,18 +212,16 @@ def fit_once(jobs, learner, *, first, decorrelated, covariance_type, refine_step
     covariance_type : {"diag", "full", "spherical"}
     refine_steps : int
         Steps of EM, in float64, that follow.
-    dtype : {"float32", "float64"}
-    device : str
 
     Returns
     -------
     list of GaussianMixture
         scikit-learn's estimator with the parameters of each, in standardised units.
     """
-    fitted = [None] * len(jobs)
-    for group in groups_of_like_size(jobs, MAX_CELLS.get(device, MAX_CELLS["cuda"])):
+    fitted, like = [None] * len(jobs), next(learner.parameters())
+    for group in groups_of_like_size(jobs, MAX_CELLS.get(like.device.type, MAX_CELLS["cuda"])):
         x, mask, varied, n_components = (
-            array.to(device) for array in _padded([jobs[i] for i in group])
+            array.to(like.device) for array in _padded([jobs[i] for i in group])
         )
         if covariance_type == "spherical":  # what is constant has its share in the variance
             varied = torch.ones_like(varied)
@@ -234,8 +231,7 @@ def fit_once(jobs, learner, *, first, decorrelated, covariance_type, refine_step
             if decorrelated:
                 into, back = decorrelation(x, mask, varied)
                 points = x @ into
-            points = points.to(getattr(torch, dtype))
-            mixture = learner(points, mask, varied, n_components, kind, first)[-2]
+            mixture = learner(points.to(like.dtype), mask, varied, n_components, kind, first)[-2]
             log_weights, means, covariances = (value.double() for value in mixture)
             if decorrelated:
                 means, covariances = means @ back, back[:, None] @ covariances @ back[:, None]
