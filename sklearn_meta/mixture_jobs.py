@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy.stats import entropy
+from scipy.stats.qmc import Halton
 from sklearn.mixture import GaussianMixture
 
 from .heads.gaussian_mixture import (
@@ -121,11 +122,7 @@ def first_ranks(n_init):
     -------
     list of float
     """
-    ranks = []
-    for i in range(1, n_init + 1):
-        bits = f"{i:b}"
-        ranks.append(int(bits[::-1], 2) / 2 ** len(bits))
-    return ranks
+    return Halton(1, scramble=False).fast_forward(1).random(n_init)[:, 0].tolist()
 
 
 def fit_jobs(jobs, learner, *, n_init, covariance_type, refine_steps):
