@@ -171,6 +171,13 @@ def test_a_dataset_may_mark_them_in_y_or_hold_them_apart():
         as_source([apart._replace(unlabelled=apart.unlabelled[:, :1])])
 
 
+def test_a_duration_of_minus_one_is_a_class():
+    """As to classifiers and to evaluate."""
+    days = np.repeat(np.array([-1, 2], dtype="m8[D]"), 5)
+    found = as_dataset(np.arange(10.0)[:, None], days)
+    assert found.y.tolist() == [0] * 5 + [1] * 5 and found.unlabelled is None
+
+
 def test_a_column_as_the_target_has_values_in_them_too():
     dataset = table([10, 10], 30, n_columns=3)
     turned = column_as_target(dataset, np.random.default_rng(0))

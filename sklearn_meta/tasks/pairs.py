@@ -5,7 +5,7 @@ from scipy.sparse import issparse
 from sklearn.utils import check_array
 from sklearn.utils.multiclass import type_of_target
 
-from ..cells import in_numpy, in_pandas, is_missing, text_as_objects
+from ..cells import are_unlabelled, in_numpy, in_pandas, is_missing, text_as_objects
 from .dataset import Dataset
 from .encoding import TableEncoder
 
@@ -167,7 +167,7 @@ def labels_of(y, name="dataset", metadata=None):
             raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
         return labelled, known
     if task is None and (metadata or {}).get("marked", True):
-        marked = known == ("-1" if known.dtype.kind == "U" else -1)
+        marked = are_unlabelled(known)
         labelled[labelled] = ~marked
         known = known[~marked]
     return labelled, np.unique(known, return_inverse=True)[1].astype(np.int64)
