@@ -114,6 +114,8 @@ def test_one_number_of_shots_needs_no_sequence():
 def test_samplers_of_other_backbones_check_their_numbers():
     with pytest.raises(ValueError, match="n_queries must be"):
         FewShotTransformerClassifier().meta_fit({"iris": IRIS}, n_queries=0, max_steps=1)
+    with pytest.raises(ValueError, match=r"n_queries must be an integer of 1 or more, got \(1"):
+        FewShotTransformerClassifier().meta_fit({"iris": IRIS}, n_queries=(1, 5), max_steps=1)
     with pytest.raises(ValueError, match="n_classes must be"):
         MANNClassifier().meta_fit({"iris": IRIS}, n_classes=(5, 2), max_steps=1)
     with pytest.raises(ValueError, match="n_classes must reach 2, got 1: one class says nothing"):

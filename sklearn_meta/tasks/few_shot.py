@@ -81,12 +81,12 @@ class NWayKShot:
     check_dataset = staticmethod(check_codes)
 
     def __init__(self, vectors, *, n_ways=5, n_shots=1, n_queries=5, fewer_classes=0.0):
-        check_integers(n_ways=n_ways, n_shots=n_shots)
+        check_integers(n_ways=n_ways, n_shots=n_shots, n_queries=n_queries)
         check_shares(fewer_classes=fewer_classes)
         self.vectors = vectors
         self.n_ways = n_ways
         self.n_shots = n_shots
-        (self.n_queries,) = counts_of((n_queries,), "n_queries")
+        self.n_queries = n_queries
         self.fewer_classes = fewer_classes
 
     def draw(self, dataset, rng):
