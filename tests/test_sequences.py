@@ -320,8 +320,12 @@ def test_a_gaussian_process_has_its_moments():
         (lambda: ProjectedColumns(0), "width must be an integer of 1 or more"),
         (lambda: ClassSequences(None, None, n_instances=0), "n_instances must be a whole number"),
         (
-            lambda: Curriculum(ClassSequences(None, None), most=0),
-            "most must be a number of 1 or more",
+            lambda: Curriculum(ClassSequences(None, None), most=1),
+            "most must be an integer of 2 or more, got 1",
+        ),
+        (
+            lambda: Curriculum(ClassSequences(None, None), most=7.5),
+            "most must be an integer of 2 or more, got 7.5",
         ),
         (
             lambda: Curriculum(ClassSequences(None, None), n_first=-5),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..sizes import check_integers, check_limits, check_shares
+from ..sizes import check_integers, check_shares
 from .episodes import check_codes, counts_of, cut_into_classes, range_of, up_to
 from .running import (
     Moments,
@@ -343,7 +343,7 @@ class Curriculum:
     every : int, default=10_000
         Sequences after which there is one class more.
     most : int, default=None
-        Where growth ends; None is never.
+        Where growth ends, not below the range that training begins with; None is never.
     n_first : int, default=0
         Sequences before that, of the largest number of classes that training begins with and of
         ``few_words``: with these a network discovers what its memory is for several times sooner.
@@ -351,8 +351,8 @@ class Curriculum:
     Raises
     ------
     ValueError
-        If ``every`` is no whole number, or less than 1, ``most`` less than 1, or ``n_first``
-        negative.
+        If ``every`` is no whole number, or less than 1, ``most`` none, or less than the fewest
+        classes of ``sampler``, or ``n_first`` negative.
     """
 
     def __init__(self, sampler, every=10_000, most=None, n_first=0):
@@ -362,7 +362,7 @@ class Curriculum:
             )
         check_integers(0, n_first=n_first)
         if most is not None:
-            check_limits(most=most)
+            check_integers(sampler.n_classes[0], most=most)
         self.sampler = sampler
         self.every = every
         self.most = most
