@@ -238,6 +238,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         labels = _with_unlabelled(context.y, len(rows))
         return context_task(np.vstack([context.X, rows]), labels, context.n_label_columns)
 
+    @torch.inference_mode()
     def _context_in_use(self, encoded=None):
         """Inductive mode: the context, read anew if the weights or their place are others now.
 
@@ -247,17 +248,12 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         kept = vars(self).get("_context")
         if kept is None or kept[0] is not module or kept[1] != self.dtype:
             encoded = encode(self.encoder_, self.X_) if encoded is None else encoded
-            self._context = module, self.dtype, *self._read_context(module, encoded)
+            inputs = self._inputs([self._context_task(encoded)])
+            masks = {name: inputs[name] for name in ("columns", "classes")}
+            with self._autocast():
+                state = module.encode(inputs["x"], inputs["labels"], **masks)
+            self._context = module, self.dtype, state, masks  # what rows to come need of it
         return self._context
-
-    @torch.inference_mode()
-    def _read_context(self, module, encoded):
-        """What rows to come need of the context."""
-        inputs = self._inputs([self._context_task(encoded)])
-        masks = {name: inputs[name] for name in ("columns", "classes")}
-        with self._autocast():
-            state = module.encode(inputs["x"], inputs["labels"], **masks)
-        return state, masks
 
     @torch.inference_mode()
     def _read_rows(self, encoded, which):
