@@ -127,7 +127,7 @@ def run(args):
                 args.parser.error(f"--{flag} is of tables, and prior has none that could be named")
     from ..tasks import Mixture, Tables
     from ..weights import load_learner, save_learner
-    from ..weights.store import check_is_card
+    from ..weights.store import check_is_card, read_card
 
     kind = getattr(sklearn_meta, args.estimator)
     if not hasattr(kind, "meta_fit"):
@@ -187,7 +187,7 @@ def run(args):
     save_learner(estimator.learner_, args.output, **card)
     result = {
         "weights": str(args.output),
-        "sha256": json.loads(args.output.with_suffix(".json").read_text())["sha256"],
+        "sha256": read_card(args.output)["sha256"],
         "steps": sum(epoch.get("train_batch_count", 0) for epoch in estimator.history_),
         "validation": card["validation"],
     }
