@@ -205,7 +205,9 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             encoder = self._new_encoder().fit(X)
             categorical = encoder.categorical_
             observed = np.flatnonzero(~np.isnan(encode_observed(encoder, X)).all(axis=1))
-            context = _safe_indexing(X, self._drawn_of(observed))
+            n, seed = min(len(observed), self.max_samples), self._seed_of_all()
+            drawn = resample(observed, replace=False, n_samples=n, random_state=seed)
+            context = _safe_indexing(X, drawn)
         self._far_cells = FarCells.of(self._store_context(context, categorical=categorical))
         auto = self.contamination == "auto"
         self.offset_ = self._offset(None if auto else self._scores(X))
@@ -328,11 +330,6 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
     def _new_encoder(self):
         return TableEncoder()  # what is far from all else is what it looks for
-
-    def _drawn_of(self, rows):
-        """At most ``max_samples`` of the rows."""
-        n = min(len(rows), self.max_samples)
-        return resample(rows, replace=False, n_samples=n, random_state=self._seed_of_all())
 
     def _scores(self, X):
         """Those of rows that were validated."""
