@@ -91,7 +91,7 @@ class FewShotLearner(nn.Module):
     @property
     def n_channels(self):
         """Colours of each pixel of the images that it reads, an int."""
-        return self.encoder.config.get("n_channels", 1)
+        return self.encoder.config["n_channels"]
 
     @property
     def config(self):

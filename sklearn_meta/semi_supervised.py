@@ -360,7 +360,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     def _small_labels(self, y):
         is_vector = getattr(y, "ndim", 0) == 1
-        y = np.asarray(y) if is_vector else y  # torch's and pandas' have dtypes of their own
+        y = np.asarray(y) if is_vector else y  # pandas' has dtypes of its own
         if not is_vector or y.dtype.kind not in "iub":
             y = column_or_1d(as_labels(y), warn=True)
             labelled = y[~are_unlabelled(y)]

@@ -104,7 +104,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             If ``marks`` are sought and found.
         """
         X = in_pandas(X)
-        cells = list(columns_of(X)) if categorical or not _is_matrix(X) else []
+        cells = columns_of(X) if categorical or not _is_matrix(X) else []
         for j, (column, dtype) in enumerate(cells):
             if self.declared and str(dtype) == "category":
                 cells[j] = np.append(column, dtype.categories.astype(object)), dtype
