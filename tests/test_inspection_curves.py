@@ -382,6 +382,10 @@ def test_histories_that_cannot_be_shown(classifier):
             MetaLearningCurveDisplay.from_estimator(estimator)
     with pytest.raises(ValueError, match="holds no epoch"):
         MetaLearningCurveDisplay.from_history([])
+    nameless = pytest.importorskip("pandas").DataFrame([[1, 0.5], [2, 0.4]])  # header=None
+    for history in (nameless, [{"valid_loss": 0.5}]):
+        with pytest.raises(ValueError, match="No epoch of the history has a train_loss"):
+            MetaLearningCurveDisplay.from_history(history)
 
 
 def test_short_names_of_a_line_are_names_of_it():

@@ -138,8 +138,8 @@ class MetaLearningCurveDisplay:
         Raises
         ------
         ValueError
-            If there is no epoch, an epoch is no dict or a loss no number, or there are not as many
-            axes as panels.
+            If there is no epoch, an epoch is no dict, none has a ``train_loss`` or a loss is no
+            number, or there are not as many axes as panels.
         """
         check_matplotlib_support(f"{cls.__name__}.from_history")
         frame = in_pandas(history)
@@ -151,11 +151,16 @@ class MetaLearningCurveDisplay:
                 "The history must be a dict for each epoch, or a frame with a row for each, got "
                 f"{type(history).__name__}."
             )
+        if not any("train_loss" in epoch for epoch in epochs):
+            raise ValueError(
+                "No epoch of the history has a train_loss: give history_ of an estimator, or what "
+                "CSVLog wrote, with its line of names."
+            )
 
         def column(name):
             return np.array([epoch.get(name, np.nan) for epoch in epochs], dtype=float)
 
-        found = [match for name in set().union(*epochs) if (match := SCORE.fullmatch(name))]
+        found = [match for name in set().union(*epochs) if (match := SCORE.fullmatch(str(name)))]
         valid_loss = column("valid_loss")
         display = cls(
             # One that was interrupted has no number, and in the rows of a log NaN.
