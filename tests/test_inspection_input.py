@@ -295,6 +295,13 @@ def test_a_class_is_no_regressor():
         IntervalCalibrationDisplay.from_estimator(BayesianRidge, np.zeros((2, 1)), [0, 1])
 
 
+@pytest.mark.parametrize("y", [None, 1.0])
+def test_intervals_of_no_targets_are_refused_in_scikit_learns_words(y):
+    regressor = BayesianRidge().fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(TypeError, match="sequence or array-like|valid collection"):
+        IntervalCalibrationDisplay.from_estimator(regressor, [[0.0], [1.0]], y)
+
+
 # -- the memory, and texts ------------------------------------------------------------------------
 
 

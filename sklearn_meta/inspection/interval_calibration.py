@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import _num_samples
 
 from .drawing import axes_of, check_matplotlib_support, line_style
 
@@ -97,7 +98,7 @@ class IntervalCalibrationDisplay:
         Raises
         ------
         TypeError
-            If ``predict`` has neither to return, or the estimator is a class.
+            If ``predict`` has neither to return, the estimator is a class, or `y` no array-like.
         NotFittedError
             If it is not fitted.
         ValueError
@@ -115,7 +116,7 @@ class IntervalCalibrationDisplay:
             estimator = estimator.best_estimator_
         nominal = _sorted_levels(levels)
         # Never as many as rows, so that their shape says which way round they are.
-        between = [0.5] * (2 * len(nominal) == np.shape(y)[0])
+        between = [0.5] * (2 * len(nominal) == _num_samples(y))
         ends = _quantiles(estimator, X, y, np.r_[(1 - nominal) / 2, between, (1 + nominal) / 2])
         if ends is not None:
             ends = ends[: len(nominal)], ends[-len(nominal) :]
