@@ -87,7 +87,7 @@ class StratumScores(Callback):
     Parameters
     ----------
     name : str
-        What the score is called: "accuracy" or "mse".
+        What the score is called, such as "accuracy".
     stratum : str
         What the numbers that come with the scores count: "shots", say.
     gather : callable

@@ -232,11 +232,9 @@ class LinearTags:
 
 
 def fit_own(sentences, tags, n_tags, begun=None):
-    """The linear CRF of one task: the least loss, or what ``MAX_STEPS`` bring of it.
+    """The linear CRF of one task, as :func:`sklearn_meta.linear_crf.learn` has it.
 
-    The loss, which is convex, is the negative log-likelihood of the sentences' tags and ``PENALTY``
-    times the sum of the squares of all weights, or of what they differ by from those that it begins
-    with.
+    The penalty is on all weights, or on what they differ by from those that it begins with.
 
     Parameters
     ----------

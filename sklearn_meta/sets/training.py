@@ -57,7 +57,7 @@ class SetNetwork(nn.Module):
 
 
 def groups_of_like_size(sizes):
-    """Positions of sets in groups which are padded to no more than twice the size of a set.
+    """Positions of sets in groups that are padded to ``FEW_ELEMENTS``, or twice the size of a set.
 
     Parameters
     ----------
