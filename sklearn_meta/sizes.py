@@ -23,6 +23,18 @@ def check_integers(least=1, /, **sizes):
             raise ValueError(f"{name} must be an integer of {least} or more, got {size!r}.")
 
 
+def check_ranges(least=1, /, **ranges):
+    """Refuse what are no two integers, the lower first; parameters as of :func:`check_integers`."""
+    for name, bounds in ranges.items():
+        pair = tuple(bounds) if isinstance(bounds, tuple | list) else ()
+        integers = len(pair) == 2 and all(isinstance(bound, Integral) for bound in pair)
+        if not integers or not least <= pair[0] <= pair[1]:
+            raise ValueError(
+                f"{name} must be a pair of integers (low, high), {least} <= low <= high, got "
+                f"{bounds!r}."
+            )
+
+
 def check_heads(width, n_heads):
     """Refuse a width that heads cannot share evenly; parameters as of :func:`check_integers`."""
     check_integers(width=width, n_heads=n_heads)

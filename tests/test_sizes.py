@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 
 from sklearn_meta.backbones import (
@@ -18,14 +19,18 @@ from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.heads import HEADS
 from sklearn_meta.memory_learner import MemoryLearner
 from sklearn_meta.tasks import (
+    CircleSpiral,
     EpisodeSampler,
     GaussianProcessPrior,
     MixturePrior,
     MixtureSampler,
+    MixtureSets,
     NWayKShot,
     OutlierSampler,
+    RegressionPrior,
     RegressionSampler,
     TableEpisodes,
+    TablePrior,
     Vectors,
 )
 from sklearn_meta.text_learner import TextLearner
@@ -84,6 +89,8 @@ LEAST = [
     (EpisodeSampler, 2, "max_classes"),
     (EPISODES, 1, "n_ways n_shots"),
     (GaussianProcessPrior, 1, "n_columns n_rows"),
+    (CircleSpiral, 1, "n_rows_per_class"),
+    (RegressionPrior, 10, "n_rows"),
     (MixturePrior, 1, "max_components max_columns"),
 ]
 
@@ -108,6 +115,25 @@ def test_sizes_are_integers_that_are_large_enough(build, least, name):
             ValueError, match=rf"{name} must be an integer of {least} or more, got {value}\."
         ):
             build(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("build", "least", "name"),
+    [
+        *[(CircleSpiral, 2, "n_columns"), (RegressionPrior, 2, "n_columns")],
+        *[(TablePrior, 2, name) for name in ("n_columns", "n_classes")],
+        *[(MixtureSets, 1, name) for name in ("n_components", "n_columns", "n_points")],
+    ],
+)
+def test_ranges_are_two_integers_in_order(build, least, name):
+    for value in (5, (5,), (6, 5), (2, 5, 8), (least - 1, 5), (2.0, 5.0), "25", None):
+        with pytest.raises(ValueError, match=rf"{name} must be a pair of integers \(low, high\)"):
+            build(**{name: value})
+
+
+def test_one_number_of_points_is_both_ends_of_a_range():
+    """It was taken, and the first draw failed."""
+    assert len(MixturePrior(n_points=40).draw(np.random.default_rng(0)).X) == 40
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..sizes import check_integers, check_ranges
 from .dataset import Dataset
 from .manifolds import rings, spirals
 
@@ -56,11 +57,8 @@ class CircleSpiral:
     kinds: tuple = ("circle", "spiral")
 
     def __post_init__(self):
-        low, high = self.n_columns
-        if not 2 <= low <= high:
-            raise ValueError(f"n_columns must be (low, high), 2 <= low <= high: {self.n_columns}.")
-        if self.n_rows_per_class < 1:
-            raise ValueError(f"n_rows_per_class must be at least 1, got {self.n_rows_per_class}.")
+        check_ranges(2, n_columns=self.n_columns)
+        check_integers(n_rows_per_class=self.n_rows_per_class)
         if not self.kinds or not set(self.kinds) <= set(_FIGURES):
             raise ValueError(f"kinds must be chosen from {sorted(_FIGURES)}, got {self.kinds!r}.")
 

@@ -9,7 +9,7 @@ import torch
 from sklearn.utils import check_array, check_consistent_length
 
 from ..cells import in_numpy, in_pandas, is_missing, text_as_objects
-from ..sizes import check_integers, check_shares
+from ..sizes import check_integers, check_ranges, check_shares
 from .column_types import refuse_dates
 from .dataset import Dataset
 from .episodes import log_uniform_int, range_of
@@ -36,6 +36,11 @@ class MixtureSets:
         Points of a set: those that are read and those that are held out.
     scale : float, default=0.3
 
+    Raises
+    ------
+    ValueError
+        If a range is out of order, or none.
+
     References
     ----------
     Set Transformer (paper 001), appendix B.3.1.
@@ -45,6 +50,10 @@ class MixtureSets:
     n_columns: tuple = (2, 2)
     n_points: tuple = (200, 1000)
     scale: float = 0.3
+
+    def __post_init__(self):
+        ranges = ("n_components", "n_columns", "n_points")
+        check_ranges(**{name: getattr(self, name) for name in ranges})
 
     def draw(self, rng):
         """One set, a Dataset."""
@@ -69,7 +78,7 @@ class MixturePrior:
     Parameters
     ----------
     max_components, max_columns : int, default=16 and 32
-    n_points : (int, int), default=(40, 1000)
+    n_points : int or (int, int), default=(40, 1000)
         Range of the number of points, held-out ones included, drawn log-uniformly.
 
     Raises
@@ -90,7 +99,7 @@ class MixturePrior:
         """One set, a Dataset whose classes are the components."""
         K = log_uniform_int(1, self.max_components, rng)
         D = log_uniform_int(1, self.max_columns, rng)
-        n_points = log_uniform_int(*self.n_points, rng)
+        n_points = log_uniform_int(*range_of(self.n_points, "n_points"), rng)
         centres = rng.normal(0, 2.3, (K, D)) if rng.random() < 0.3 else rng.uniform(-4, 4, (K, D))
         concentration = rng.choice([1.0, 1.0, 1.0, 3.0, 30.0])
         labels = rng.choice(K, n_points, p=rng.dirichlet(np.full(K, concentration)))

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from ..sizes import check_integers, check_ranges
 from . import columns
 from .dataset import Dataset
 from .families import log_uniform, standardise
@@ -77,11 +78,8 @@ class RegressionPrior:
     families: tuple = tuple(_WEIGHTS)
 
     def __post_init__(self):
-        low, high = self.n_columns
-        if not 2 <= low <= high:
-            raise ValueError("n_columns must be (low, high) with 2 <= low <= high.")
-        if self.n_rows < 10:
-            raise ValueError(f"n_rows={self.n_rows} is less than 10.")
+        check_ranges(2, n_columns=self.n_columns)
+        check_integers(10, n_rows=self.n_rows)
         if not self.families or not set(self.families) <= set(_WEIGHTS):
             raise ValueError(f"families must be chosen from {sorted(_WEIGHTS)}.")
 
