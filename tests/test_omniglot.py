@@ -234,6 +234,9 @@ def test_drawings_are_turned_up_to_a_sixteenth_of_pi_each(monkeypatch):
 def test_rows_that_are_no_squares_are_refused():
     with pytest.raises(ValueError, match="square.*785"):
         Drawings()(np.zeros((1, 785), np.uint8), np.zeros(1, int), rng_of(0))
+    for shape in ((16,), (3, 16, 16)):  # one, and pictures that are no rows
+        with pytest.raises(ValueError, match=r"\(n, side \* side\), got shape "):
+            Drawings()(np.zeros(shape, np.uint8), np.zeros(3, int), rng_of(0))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, bool])

@@ -75,9 +75,10 @@ class Drawings:
                 f"X must be uint8, ink being 255, got {X.dtype}: give np.uint8(255 * X), if "
                 "ink is 1."
             )
-        side = math.isqrt(X.shape[1])
-        if side * side != X.shape[1]:
-            raise ValueError(f"Rows of X must be square pictures, got {X.shape[1]} pixels.")
+        if X.ndim != 2 or (side := math.isqrt(X.shape[1])) ** 2 != X.shape[1]:
+            raise ValueError(
+                f"Rows of X must be square pictures, (n, side * side), got shape {X.shape}."
+            )
         pixels = np.divide(X, 255, dtype=np.float32).reshape(-1, 1, side, side)
         if self.augment and (classes is None or rng is None):
             raise ValueError("augment=True takes classes and rng: give both, or augment=False.")
