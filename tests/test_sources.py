@@ -60,6 +60,12 @@ def test_a_dataset_is_checked_as_a_pair_is():
         as_source([Dataset("a", X, np.full(20, np.nan))])
 
 
+def test_a_pair_without_labels_is_told_how_to_mark_them():
+    for y in (None, 3):
+        with pytest.raises(ValueError, match=f"Dataset 'a': y is {y}, and a label a row is needed"):
+            as_source({"a": (np.zeros((4, 2)), y)})
+
+
 def test_what_a_source_draws_has_targets():
     class Gaps:
         def draw(self, rng):

@@ -35,8 +35,8 @@ def as_dataset(X, y, name="dataset", metadata=None):
     Raises
     ------
     ValueError
-        If X is no table or has no row, or not as many as y; a cell cannot be encoded (see
-        :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
+        If X is no table or has no row, or not as many as y, or y is None; a cell cannot be encoded
+        (see :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
         target that is no finite number of float32.
     TypeError
         If X is sparse.
@@ -95,6 +95,11 @@ def _labelled_rows(X, y, name, metadata):
     if issparse(X):
         check_array(X, input_name="X")  # which refuses it
     X, y = in_pandas(X), in_numpy(y)
+    if not np.iterable(y):
+        raise ValueError(
+            f"Dataset {name!r}: y is {y!r}, and a label a row is needed, -1 (of a regression NaN) "
+            "where there is none."
+        )
     if len(np.shape(X)) != 2 or not len(y):
         raise ValueError(
             f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."
