@@ -5,6 +5,7 @@ import os
 import sys
 from collections import defaultdict
 from contextlib import suppress
+from numbers import Real
 
 import numpy as np
 from skorch.callbacks import Callback
@@ -135,7 +136,7 @@ class CSVLog(Callback):
         epochs = [epoch for epoch in net.history if "train_loss" in epoch]  # whole ones
         if not epochs or not is_first_process():
             return
-        rows = [{k: v for k, v in e.items() if isinstance(v, int | float)} for e in epochs]
+        rows = [{k: v for k, v in e.items() if isinstance(v, Real)} for e in epochs]
         path = expanded(self.path)
         partial = path.with_name(f"{path.name}.partial")
         try:

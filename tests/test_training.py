@@ -743,6 +743,14 @@ def test_a_log_has_a_column_of_what_only_some_epochs_have(tmp_path):
     assert found == ["", "0.5"]
 
 
+@pytest.mark.parametrize("number", [np.float32(0.5), np.int64(3)])
+def test_a_log_has_what_a_callback_recorded_in_a_type_of_numpy(tmp_path, number):
+    epochs = [{"train_loss": 2.0, "mine": number, "name": "not a number"}]
+    CSVLog(tmp_path / "log.csv").on_epoch_end(SimpleNamespace(history=epochs))
+    with open(tmp_path / "log.csv", newline="") as file:
+        assert list(csv.DictReader(file)) == [{"mine": str(number), "train_loss": "2.0"}]
+
+
 def test_progress_is_shown_when_asked_for(capsys):
     train(verbose=True, max_steps=4)
     shown = capsys.readouterr().err
