@@ -680,6 +680,19 @@ def test_no_labelled_row_not_fitted_and_bad_parameters(wine):
         Transductive(LabelSpreading(), unlabelled=0.5).fit(X, y)
 
 
+def test_a_fit_that_fails_leaves_nothing_behind(wine):
+    X, y, X_query, _ = wine
+    first, others = (
+        pd.DataFrame(X[:, columns], columns=[f"x{j}" for j in columns])
+        for columns in ([0, 1], [2, 3])
+    )
+    for ours in (Transductive(knn_spreading()), Transductive(knn_spreading()).fit(first, y)):
+        with pytest.raises(ValueError, match="no labelled row"):
+            ours.fit(others, np.full(len(y), -1))
+        with pytest.raises(NotFittedError):  # where the columns' names are those of this fit
+            ours.predict(others)
+
+
 def test_clone_pickle_and_two_jobs(wine):
     X, y, X_query, _ = wine
     ours = Transductive(knn_spreading(), unlabelled=-1).fit(X, y)

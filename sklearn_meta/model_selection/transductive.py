@@ -115,6 +115,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         if is_regressor(self.estimator):
             raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
+        vars(self).pop("X_", None)  # a fit that fails leaves nothing of the one before
         labels = whole_labels(text_as_objects(y))  # or -1.0 becomes "-1.0", and 1 becomes 1.0
         X, y = self._validate(X, labels, reset=True)
         check_consistent_length(X, y)
@@ -178,6 +179,9 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         model, rows = self._refit(X)
         weights = getattr(innermost(model), "label_distributions_", None)
         return self._probabilities(model.predict_proba(rows) if weights is None else weights)
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "X_")  # set last
 
     def _refit(self, X):
         """Fit a clone on the rows of fit and, as unlabelled ones, X; return it and all rows."""
