@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from processes import joblib_forks
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.cluster import KMeans
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import (
     load_breast_cancer,
@@ -20,9 +21,11 @@ from sklearn.datasets import (
     load_iris,
     load_wine,
 )
+from sklearn.ensemble import IsolationForest
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -535,6 +538,13 @@ def test_rows_that_no_label_reaches_get_the_class_prior(wine):
     ours = Transductive(LabelPropagation()).fit(X, y)
     assert_allclose(ours.predict_proba(far), np.tile(prior, (len(far), 1)))
     assert_array_equal(ours.predict(far), np.full(len(far), ours.classes_[prior.argmax()]))
+
+
+@pytest.mark.parametrize("other", [KMeans(2), GaussianMixture(2), IsolationForest()], ids=str)
+@pytest.mark.parametrize("wrap", [lambda other: other, make_pipeline], ids=["alone", "pipeline"])
+def test_clusters_and_outliers_are_no_classes(other, wrap):
+    with pytest.raises(TypeError, match="estimator must be a classifier, got"):
+        Transductive(wrap(other)).fit(np.arange(4.0)[:, None], [0, 1, 0, 1])
 
 
 class OnlyPredicts(ClassifierMixin, BaseEstimator):

@@ -10,7 +10,6 @@ from sklearn.base import (
     MetaEstimatorMixin,
     _fit_context,
     clone,
-    is_regressor,
 )
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length, get_tags
@@ -111,11 +110,12 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ValueError
             If no row is labelled, rows or labels are malformed, or a parameter is of another kind.
         TypeError
-            If the wrapped estimator is a regressor, or takes no sparse rows, which these are.
+            If the wrapped estimator is no classifier, or takes no sparse rows, which these are.
         """
-        if is_regressor(self.estimator):
-            raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
         vars(self).pop("X_", None)  # a fit that fails leaves nothing of the one before
+        if get_tags(self.estimator).estimator_type not in ("classifier", None):
+            # The numbers of clusters, say, would be taken for those of classes.
+            raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
         labels = whole_labels(text_as_objects(y))  # or -1.0 becomes "-1.0", and 1 becomes 1.0
         X, y = self._validate(X, labels, reset=True)
         check_consistent_length(X, y)
