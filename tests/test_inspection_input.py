@@ -135,6 +135,12 @@ def test_what_is_frozen_cannot_be_fitted_to_show_an_effect(moons, wrap):
         show_effect(frozen, *moons)
 
 
+def test_of_a_search_that_is_frozen_no_clone_is_fitted_either(moons):
+    search = GridSearchCV(semi_supervised(), {}, cv=[([0, 1, 2, 3], [4, 5])]).fit(*moons)
+    with pytest.raises(TypeError, match="FrozenEstimator never is: give its estimator"):
+        show_effect(FrozenEstimator(search), *moons)
+
+
 def test_effect_refuses_sparse_rows(moons):
     with pytest.raises(TypeError, match="Sparse data was passed for X"):
         show_effect(semi_supervised(), csr_array(moons[0]), moons[1])

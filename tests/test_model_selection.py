@@ -23,6 +23,7 @@ from sklearn.datasets import (
 )
 from sklearn.ensemble import IsolationForest
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.mixture import GaussianMixture
@@ -545,6 +546,24 @@ def test_rows_that_no_label_reaches_get_the_class_prior(wine):
 def test_clusters_and_outliers_are_no_classes(other, wrap):
     with pytest.raises(TypeError, match="estimator must be a classifier, got"):
         Transductive(wrap(other)).fit(np.arange(4.0)[:, None], [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        FrozenEstimator,
+        lambda fitted: make_pipeline(StandardScaler(), FrozenEstimator(fitted)),
+        lambda fitted: FrozenEstimator(
+            GridSearchCV(fitted, {}, cv=2).fit(*load_wine(return_X_y=True))
+        ),
+    ],
+    ids=["alone", "pipeline", "search"],
+)
+def test_what_is_frozen_has_answers_for_rows_of_another_fit(wrap, wine):
+    X, y, X_query, _ = wine
+    fitted = LabelSpreading("knn").fit(np.vstack([X_query, X]), np.r_[[-1] * len(X_query), y])
+    with pytest.raises(TypeError, match="FrozenEstimator never is: give its estimator"):
+        Transductive(wrap(fitted)).fit(X, y)
 
 
 class OnlyPredicts(ClassifierMixin, BaseEstimator):

@@ -5,13 +5,17 @@ from numbers import Integral
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_consistent_length
 
 from ..cells import in_pandas
 from ..model_selection.splitters import encode_labels
-from ..model_selection.transductive import Transductive, innermost, refuse_mark_as_class
+from ..model_selection.transductive import (
+    Transductive,
+    innermost,
+    refuse_frozen,
+    refuse_mark_as_class,
+)
 from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
@@ -232,8 +236,7 @@ def _inductive(estimator):
     """A clone to which the rows of ``predict`` are no unlabelled rows."""
     if isinstance(estimator, Transductive):
         return _inductive(estimator.estimator)
-    if isinstance(innermost(estimator), FrozenEstimator):
-        raise TypeError("Clones are fitted, which a FrozenEstimator never is: give its estimator.")
+    refuse_frozen(estimator)
     inductive = clone(estimator)
     for name, value in inductive.get_params().items():
         if isinstance(value, Transductive):  # one at a time: its own parameters go with it

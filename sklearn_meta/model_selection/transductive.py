@@ -11,6 +11,7 @@ from sklearn.base import (
     _fit_context,
     clone,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length, get_tags
 from sklearn.utils._param_validation import HasMethods
@@ -110,12 +111,14 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         ValueError
             If no row is labelled, rows or labels are malformed, or a parameter is of another kind.
         TypeError
-            If the wrapped estimator is no classifier, or takes no sparse rows, which these are.
+            If the wrapped estimator is no classifier, or frozen, or takes no sparse rows, which
+            these are.
         """
         vars(self).pop("X_", None)  # a fit that fails leaves nothing of the one before
         if get_tags(self.estimator).estimator_type not in ("classifier", None):
             # The numbers of clusters, say, would be taken for those of classes.
             raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
+        refuse_frozen(self.estimator)
         labels = whole_labels(text_as_objects(y))  # or -1.0 becomes "-1.0", and 1 becomes 1.0
         X, y = self._validate(X, labels, reset=True)
         check_consistent_length(X, y)
@@ -238,9 +241,17 @@ def refuse_mark_as_class(model):
         )
 
 
+def refuse_frozen(model):
+    """Raise if clones of a classifier are never fitted, and answer for the rows of another fit."""
+    if isinstance(innermost(model), FrozenEstimator):
+        raise TypeError("Clones are fitted, which a FrozenEstimator never is: give its estimator.")
+
+
 def innermost(model):
     """The estimator that was fitted last: a pipeline's last step, a search's best estimator."""
-    while isinstance(model, Pipeline) or hasattr(model, "best_estimator_"):
+    while not isinstance(model, FrozenEstimator) and (  # which has all attributes of its own
+        isinstance(model, Pipeline) or hasattr(model, "best_estimator_")
+    ):
         model = model[-1] if isinstance(model, Pipeline) else model.best_estimator_
     return model
 
