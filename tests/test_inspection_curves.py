@@ -7,6 +7,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -14,7 +15,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, load_iris, load_wine, make_friedman1
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.mixture import GaussianMixture
@@ -129,6 +130,27 @@ def test_intervals_lie_between_quantiles_where_there_are_some(n_targets):
         assert width == pytest.approx(np.mean(ends[1] - ends[0]))
     normal = show.from_predictions(target, *regressor.predict(new, return_std=True), levels=[0.9])
     assert normal.width[0] > display.width[1]
+
+
+def test_quantiles_that_are_not_routed_are_asked_for():
+    """To route ``return_std`` alone, as scikit-learn said of it, gave a normal distribution's."""
+    X, y = load_diabetes(return_X_y=True)
+    rows = X[40:90], np.exp(y[40:90] / 40)
+    regressor = make_pipeline(StandardScaler(), MetaGPRegressor())
+    regressor.fit(X[:40], np.exp(y[:40] / 40))
+    show = IntervalCalibrationDisplay.from_estimator
+    expected = show(regressor, *rows)
+    with sklearn.config_context(enable_metadata_routing=True):
+        regressor[-1].set_predict_request(return_std=True)
+        with pytest.raises(UnsetMetadataPassedError, match=r"\[quantiles\] are passed but"):
+            show(regressor, *rows)
+        regressor[-1].set_predict_request(quantiles=True)
+        assert_array_equal(show(regressor, *rows).width, expected.width)
+        regressor[-1].set_predict_request(quantiles=False)
+        normal = IntervalCalibrationDisplay.from_predictions(
+            rows[1], *regressor[-1].predict(regressor[0].transform(rows[0]), return_std=True)
+        )
+        assert_array_equal(show(regressor, *rows).width, normal.width)
 
 
 class OtherQuantiles(BayesianRidge):

@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy.stats import norm
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.utils.validation import _num_samples
 
 from .drawing import axes_of, check_matplotlib_support, line_style
@@ -77,7 +77,8 @@ class IntervalCalibrationDisplay:
             Fitted; its ``predict`` takes ``quantiles=``, as that of MetaGPRegressor does, or
             ``return_std=True``, as that of GaussianProcessRegressor and BayesianRidge, of which
             intervals are those of a normal distribution. Pipelines that end in them and searches
-            for their parameters do as well.
+            for their parameters do as well. Where scikit-learn routes metadata, a pipeline's last
+            step must request the former, ``set_predict_request(quantiles=True)``, or the latter.
         X : array-like or DataFrame of shape (n_rows, n_features)
             Rows that ``fit`` has not seen.
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
@@ -102,7 +103,8 @@ class IntervalCalibrationDisplay:
         NotFittedError
             If it is not fitted.
         ValueError
-            As in :meth:`from_predictions`; or if ``predict`` refuses `X`.
+            As in :meth:`from_predictions`; or if ``predict`` refuses `X`, or a pipeline is not
+            told whether to route quantiles.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         if isinstance(estimator, type):
@@ -242,7 +244,7 @@ def _quantiles(estimator, X, y, levels):
     """
     try:
         found = np.asarray(estimator.predict(X, quantiles=levels), dtype=float)
-    except NotFittedError:
+    except (NotFittedError, UnsetMetadataPassedError):  # of routing: what to do stands there
         raise
     except (TypeError, ValueError, NotImplementedError):
         return None
