@@ -645,6 +645,16 @@ def test_what_is_no_table_is_refused_by_name(wine):
         framed.predict(sp.csr_array(X_query))
 
 
+@pytest.mark.parametrize("form", [np.asarray, pd.DataFrame])
+def test_tables_without_rows_or_columns_are_refused(form, wine):
+    X, y, _, _ = wine
+    ours = Transductive(knn_spreading())
+    with pytest.raises(ValueError, match="0 feature.* required by Transductive"):
+        ours.fit(form(X[:, :0]), y)
+    with pytest.raises(ValueError, match="0 sample.* required by Transductive"):
+        ours.fit(form(X), y).predict(form(X[:0]))
+
+
 def test_sparse_rows(wine):
     X, y, X_query, _ = wine
     dense = Transductive(LabelSpreading(kernel="knn")).fit(X, y)

@@ -212,7 +212,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         tags = get_tags(self).input_tags
         # The tags of a pipeline or search do not tell what its first step takes.
         composite = hasattr(self.estimator, "steps") or hasattr(self.estimator, "estimator")
-        return validate_data(
+        validated = validate_data(
             self,
             X,
             *y,
@@ -222,6 +222,9 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             dtype=None if composite or tags.string or tags.categorical else "numeric",
             ensure_all_finite=not composite and ("allow-nan" if tags.allow_nan else True),
         )
+        if in_frames:
+            check_array(np.zeros(np.shape(X)), estimator=self)  # of no rows, or no columns
+        return validated
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
