@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from sklearn.preprocessing import OneHotEncoder
 
+from sklearn_meta.evaluation import preparation
 from sklearn_meta.tasks import TableEncoder, stack_tables
 
 nan = np.nan
@@ -479,3 +481,26 @@ def test_gaps_among_numbers_of_numpys_own_text(gap):
     table = np.array([["1.5", "u"], [gap, "v"], ["3", gap]], dtype=text)
     found = encode(table)
     np.testing.assert_array_equal(found, [[1.5, 0], [nan, 1], [3, nan]])
+
+
+@pytest.mark.parametrize(
+    "other, words",
+    [
+        (csr_array(np.eye(3)), "Sparse data was passed for X"),
+        (np.arange(3.0), "Expected 2D array, got 1D array"),
+        (pd.Series([1.0, 2, 3]), "Expected a 2-dimensional container"),
+        (np.zeros((2, 3, 1)), "Found array with dim 3"),
+        (None, "Expected 2D array, got scalar array"),
+    ],
+    ids=["sparse", "1d", "series", "3d", "None"],
+)
+def test_what_is_no_table_is_refused_in_the_words_of_scikit_learn(other, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        TableEncoder().fit(other)
+    with pytest.raises((TypeError, ValueError), match=words):
+        TableEncoder().fit(np.eye(3)).transform(other)
+
+
+def test_preparation_refuses_sparse_tables_in_the_words_of_scikit_learn():
+    with pytest.raises(TypeError, match="Sparse data was passed for X"):
+        preparation().fit(csr_array(np.eye(3)))

@@ -4,6 +4,8 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 
 import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import check_array
 
 from ..cells import (
     dates_as_numbers,
@@ -22,9 +24,17 @@ _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 _NESTED = (list, dict, set, np.ndarray)
 
 
+def as_table(X):
+    """A table, in pandas if it is a frame; scikit-learn says what is none."""
+    X = in_pandas(X)
+    if issparse(X) or np.ndim(X) != 2:
+        check_array(X, dtype=None, input_name="X")  # which refuses it
+    return X
+
+
 def columns_of(X):
     """The columns of a table, each an array of its values and its dtype."""
-    X = in_pandas(X)
+    X = as_table(X)
     if hasattr(X, "iloc"):
         return [_values(column, column.dtype) for _, column in X.items()]
     X = np.asarray(text_as_objects(X))

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..cells import concat_frames, in_pandas, warn_of_marks, warn_of_numbers
 from .column_types import (
+    as_table,
     as_text,
     columns_of,
     first_text,
@@ -94,7 +95,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a column is of complex numbers, or a cell is a list, dict, set or array.
+            If a column is of complex numbers, a cell is a list, dict, set or array, or X has not
+            two dimensions.
+        TypeError
+            If X is sparse.
 
         Warns
         -----
@@ -103,7 +107,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             and most look like numbers or dates: a single "?" makes text of a column of numbers.
             If ``marks`` are sought and found.
         """
-        X = in_pandas(X)
+        X = as_table(X)
         cells = columns_of(X) if categorical or not _is_matrix(X) else []
         for j, (column, dtype) in enumerate(cells):
             if self.declared and str(dtype) == "category":
@@ -162,14 +166,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError
             As in ``fit``; or if there are more or fewer columns, or one of numbers holds other text
             or dates now, one of categories dates, one of dates numbers or durations.
         NotFittedError
             If there was no ``fit``.
         """
         check_is_fitted(self)
-        X = in_pandas(X)
+        X = as_table(X)
         n_columns = np.shape(X)[1]
         if n_columns != vars(self).get("n_features_in_", n_columns):  # an old pickle has none
             raise ValueError(
