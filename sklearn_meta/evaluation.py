@@ -17,10 +17,16 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import rankdata
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
-from sklearn.utils import _safe_indexing, check_consistent_length, check_scalar, column_or_1d
+from sklearn.utils import (
+    _safe_indexing,
+    check_consistent_length,
+    check_scalar,
+    column_or_1d,
+    get_tags,
+)
 from sklearn.utils.multiclass import type_of_target
 from tqdm.auto import tqdm
 
@@ -181,7 +187,7 @@ def evaluate(
     Raises
     ------
     ValueError
-        If estimators or tables have no names, an estimator is a regressor or has no
+        If estimators or tables have no names, an estimator is no classifier or has no
         ``predict_proba``, or a number is out of range.
     TypeError
         If ``n_episodes`` is no int.
@@ -211,8 +217,9 @@ def evaluate(
             f"{type(estimators).__name__}: name each of them."
         )
     for name, estimator in estimators.items():
-        if is_regressor(estimator):
-            raise ValueError(f"Estimator {name!r} is a regressor: classifiers are compared here.")
+        kind = get_tags(estimator).estimator_type
+        if kind not in ("classifier", None):  # components of a mixture would be scored as classes
+            raise ValueError(f"Estimator {name!r} is a {kind}: classifiers are compared here.")
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(
                 f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "

@@ -17,6 +17,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.linear_model import Ridge
+from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -261,6 +262,8 @@ def test_wrong_arguments_are_errors():
         evaluate({"svc": LinearSVC()}, {"iris": IRIS})
     with pytest.raises(ValueError, match="'ridge' is a regressor"):
         evaluate({"ridge": Ridge()}, {"iris": IRIS})
+    with pytest.raises(ValueError, match="'mixture' is a density_estimator"):
+        evaluate({"mixture": make_pipeline(GaussianMixture(3))}, {"iris": IRIS})
     with pytest.raises(ValueError, match="n_shots"):
         evaluate(NEAREST, {"iris": IRIS}, n_shots=(1, 0))
     with pytest.raises(ValueError, match="n_unlabelled"):
