@@ -82,13 +82,27 @@ def text_as_objects(values):
 def in_numpy(values):
     """Tensors, and arrays of other libraries, as NumPy's: scikit-learn may leave them as they are.
 
-    Anything else is returned as it is.
+    Of masked arrays, whose mask it drops, masked cells become missing ones. Anything else is
+    returned as it is.
     """
+    if isinstance(values, np.ma.MaskedArray):
+        return _without_mask(values)
     if hasattr(type(values), "requires_grad"):  # torch's, which need not be there to ask
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values
         return values.numpy(force=True)
     is_array = hasattr(values, "__array_namespace__")
     return np.asarray(values) if is_array and not isinstance(values, np.ndarray) else values
+
+
+def _without_mask(values):
+    """A masked array as a plain one: its masked cells are NaN, NaT or, among text, None."""
+    if not np.ma.is_masked(values):
+        return values.data
+    kind = values.dtype.kind
+    dtype, gap = (float, np.nan) if kind in "fiub" else (object, None)
+    plain = values.data.copy() if kind in "mM" else values.data.astype(dtype)
+    plain[np.ma.getmaskarray(values)] = "NaT" if kind in "mM" else gap
+    return plain
 
 
 def in_pandas(X):

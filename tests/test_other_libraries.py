@@ -8,11 +8,14 @@ from numpy.testing import assert_array_equal
 from sklearn_meta import (
     AmortizedGMM,
     AmortizedOutlierDetector,
+    FewShotTransformerClassifier,
+    MANNClassifier,
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
 )
+from sklearn_meta.cells import in_numpy
 from sklearn_meta.evaluation import evaluate
-from sklearn_meta.model_selection import Transductive
+from sklearn_meta.model_selection import SemiSupervisedKFold, Transductive
 from sklearn_meta.peers import peers, preparation
 from sklearn_meta.sets.validation import as_sets
 from sklearn_meta.tasks import TableEncoder
@@ -129,3 +132,62 @@ def test_dates_beside_numbers_are_no_elements(kind):
         as_sets([dated])
     with pytest.raises((TypeError, ValueError), match=r"X\[0\]"):
         as_sets([other(kind, dated)])
+
+
+HIDDEN = np.random.default_rng(1).random((40, 2)) < 0.2  # what is there must not matter
+
+
+def masked(values, mask):
+    return np.ma.array(np.where(mask, 1234.5, values), mask=mask)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        MetaSemiSupervisedClassifier("prototypes"),
+        MetaGPRegressor(),
+        FewShotTransformerClassifier(n_estimators=2),
+        MANNClassifier(n_estimators=2),
+        AmortizedOutlierDetector(contamination=0.1),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_masked_cells_are_missing(estimator):
+    X = NUMBERS.to_numpy()
+    asked = "score_samples" if hasattr(estimator, "score_samples") else "predict"
+    with_gaps, hidden = np.where(HIDDEN, np.nan, X), masked(X, HIDDEN)
+    expected = getattr(estimator.fit(with_gaps, Y), asked)(with_gaps)
+    assert_array_equal(getattr(estimator.fit(hidden, Y), asked)(hidden), expected)
+
+
+def test_masked_targets_are_missing_and_masked_labels_refused():
+    X, mask = NUMBERS.to_numpy(), np.arange(40) % 4 == 1
+    assert_array_equal(
+        MetaGPRegressor().fit(X, masked(X[:, 0], mask)).y_, np.where(mask, np.nan, X[:, 0])
+    )
+    for _, test in SemiSupervisedKFold(3).split(X, masked(X[:, 0], mask)):
+        assert not mask[test].any()
+    for estimator in (MetaSemiSupervisedClassifier("prototypes"), MANNClassifier(n_estimators=2)):
+        with pytest.raises(ValueError, match="y contains NaN or None.*mark"):
+            estimator.fit(X, np.ma.array(Y, mask=mask))
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        AmortizedGMM().fit(masked(X, HIDDEN))
+
+
+@pytest.mark.parametrize(
+    "values, dtype",
+    [
+        (np.array(["a", "b", "c"]), object),
+        (np.array(["2020", "2021", "2022"], dtype="M8[Y]"), "M8[Y]"),
+        (np.array([1, 2, 3]), float),
+        (np.array([True, False, True]), float),
+    ],
+    ids=["text", "dates", "integers", "booleans"],
+)
+def test_what_takes_the_place_of_a_masked_cell(values, dtype):
+    plain = in_numpy(np.ma.array(values, mask=[False, True, False]))
+    assert type(plain) is np.ndarray and plain.dtype == dtype
+    assert_array_equal(pd.isna(plain), [False, True, False])
+    assert_array_equal(plain[::2], values[::2])
+    unmasked = in_numpy(np.ma.array(values))
+    assert type(unmasked) is np.ndarray and unmasked.dtype == values.dtype

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, validate_parameter_constra
 from ..cells import (
     check_classes,
     dates_as_numbers,
+    in_numpy,
     is_missing_value,
     text_as_objects,
     whole_labels,
@@ -196,7 +197,7 @@ class SemiSupervisedKFold(KFold):
         if y is None:
             raise ValueError("SemiSupervisedKFold.split needs y: targets, NaN where there is none.")
         check_consistent_length(X, y)
-        y = np.asarray(dates_as_numbers(y))
+        y = np.asarray(dates_as_numbers(in_numpy(y)))
         if y.dtype == object:  # None and pandas' NA are no numbers to scikit-learn
             cells = [np.nan if is_missing_value(value) else value for value in y.ravel()]
             y = np.array(cells, dtype=object).reshape(y.shape)
