@@ -67,6 +67,9 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     rows that never were, while ``predict_proba`` is always the final classifier's.
     No metadata is routed: sample weights, say, are not known for the rows of ``predict``.
 
+    Clones are fitted on positions in `classes_`: settings inside that name classes, such as
+    ``class_weight`` or a scorer's ``pos_label``, must name 0, 1, ... for the labels.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
