@@ -208,6 +208,18 @@ def are_unlabelled(y):
     return np.array([label == -1 or label == "-1" for label in y], dtype=bool)
 
 
+def warn_of_unlabelled(n_rows, mark=-1):
+    """Warn of rows to be scored, if there are any, that ``mark`` says to have no label."""
+    if n_rows:
+        first = "" if mark == -1 else "mark them by -1 and "
+        warn(
+            f"{n_rows} of the rows to be scored have no label ({mark}), and each counts as a "
+            f"mistake: leave them out, or {first}cross-validate with cv=SemiSupervisedSplit() of "
+            "sklearn_meta.model_selection. Scores of train sets, as learning_curve takes them, "
+            "are of such rows by any splitter.",
+        )
+
+
 def check_classes(y):
     """Refuse targets that are no classes.
 

@@ -6,13 +6,12 @@ from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .cells import are_unlabelled, check_classes
+from .cells import are_unlabelled, check_classes, warn_of_unlabelled
 from .class_labels import as_labels, class_codes
 from .heads import HEADS
 from .table_validation import encode, table_with_labels
 from .tables import OUTPUTS, TableEstimator
 from .tasks import context_task
-from .user_warnings import warn
 
 #: Rows of ``predict`` read together at most; and for each class, as in meta-training.
 MOST_TOGETHER, OF_EACH_CLASS = 1000, 20
@@ -252,14 +251,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             As in ``predict``; or if labels are gaps, or not one a row.
         """
         y = as_labels(y)
-        n_unlabelled = are_unlabelled(np.ravel(y)).sum()
-        if n_unlabelled:
-            warn(
-                f"{n_unlabelled} of the rows to be scored have no label (-1), and each counts as a "
-                "mistake: leave them out, or cross-validate with cv=SemiSupervisedSplit() of "
-                "sklearn_meta.model_selection. Scores of train sets, as learning_curve takes them, "
-                "are of such rows by any splitter.",
-            )
+        warn_of_unlabelled(are_unlabelled(np.ravel(y)).sum())
         return super().score(X, y, sample_weight)
 
     @property

@@ -1,6 +1,7 @@
 """Splitters that know -1, and Transductive, on scikit-learn's own real data."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -632,6 +633,24 @@ def test_arrays_after_a_data_frame_and_the_other_way_round(wine):
     plain = Transductive(knn_spreading()).fit(X, y)
     with pytest.warns(UserWarning, match="fitted without feature names"):
         assert_array_equal(plain.predict(pd.DataFrame(X_query, columns=columns)), expected)
+
+
+@pytest.mark.parametrize(
+    "mark, advice", [(-1, "or cross-validate with cv=Semi"), ("?", "or mark them by -1 and cross-")]
+)
+def test_rows_without_a_label_are_scored_with_a_warning(mark, advice, wine):
+    X, y, X_query, y_query = wine
+    ours = Transductive(knn_spreading(), unlabelled=mark)
+    names = np.array(["a", "b", "c"]) if mark == "?" else np.arange(3)
+    ours.fit(X, names[y])
+    hidden = names[y_query]
+    hidden[:10] = mark
+    with pytest.warns(UserWarning, match=f"10 of the rows.*no label .*: leave them out, {advice}"):
+        found = ours.score(X_query, hidden)
+    assert found == pytest.approx(np.mean(ours.predict(X_query) == hidden))
+    with warnings.catch_warnings(action="error"):
+        ours.score(X_query, names[y_query])
+        ours.set_params(unlabelled=None).score(X_query, hidden)
 
 
 def test_what_is_no_table_is_refused_by_name(wine):

@@ -19,10 +19,8 @@ from ..cells import (
 from ..user_warnings import warn
 
 
-def encode_labels(y, unlabelled=-1):
-    """Sorted classes, and every row's code among them: -1 where the row has no label."""
-    if y is None:
-        raise ValueError(f"y is needed: labels, {unlabelled!r} where there is none.")
+def are_labelled(y, unlabelled=-1):
+    """Rows with a label, which is not ``unlabelled``, a bool array."""
     y = whole_labels(y)
     y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))
     if cells.dtype.kind not in "iubUS" and any(map(is_missing_value, cells)):
@@ -32,9 +30,17 @@ def encode_labels(y, unlabelled=-1):
         )
     whole = unlabelled is None or cells.dtype.kind in "mM"  # of durations -1 is one
     labelled = np.full(len(y), True) if whole else np.asarray(cells != unlabelled)
-    labelled &= np.asarray(y != "-1") | (unlabelled != -1)  # what text makes of -1
+    return labelled & (np.asarray(y != "-1") | (unlabelled != -1))  # what text makes of -1
+
+
+def encode_labels(y, unlabelled=-1):
+    """Sorted classes, and every row's code among them: -1 where the row has no label."""
+    if y is None:
+        raise ValueError(f"y is needed: labels, {unlabelled!r} where there is none.")
+    labelled = are_labelled(y, unlabelled)
     if not labelled.any():
         raise ValueError(f"y has no labelled row: every one of its {len(y)} values is {unlabelled}")
+    y = column_or_1d(whole_labels(y))
     labels = y[labelled]
     if labels.dtype == object and all(isinstance(label, Integral) for label in labels):
         try:

@@ -18,8 +18,14 @@ from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..cells import concat_frames, in_pandas, text_as_objects, whole_labels
-from .splitters import encode_labels
+from ..cells import (
+    concat_frames,
+    in_pandas,
+    text_as_objects,
+    warn_of_unlabelled,
+    whole_labels,
+)
+from .splitters import are_labelled, encode_labels
 
 
 class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
@@ -185,6 +191,29 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         model, rows = self._refit(X)
         weights = getattr(innermost(model), "label_distributions_", None)
         return self._probabilities(model.predict_proba(rows) if weights is None else weights)
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy on rows whose labels are known.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            As in ``predict``.
+        y : array-like of shape (n_samples,)
+            Labels. A row marked by `unlabelled` counts as a mistake, with a warning.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            As in ``predict``; or if labels are gaps, or not one a row.
+        """
+        warn_of_unlabelled((~are_labelled(y, self.unlabelled)).sum(), self.unlabelled)
+        return super().score(X, y, sample_weight)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "X_")  # set last
