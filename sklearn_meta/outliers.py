@@ -37,7 +37,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         a file or folder, a hub id ``"owner/name@revision"`` (see
         :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
         ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
-    head : {"odd_one_out"}, default=None
+    head : {"odd_at_scales", "odd_one_out"}, default=None
         How embeddings become predictions; None is the head the weights were trained with.
     contamination : "auto" or float in (0, 0.5], default="auto"
         Share of outliers among the rows of ``fit``, which sets the threshold of the scores; behind

@@ -19,31 +19,36 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import AmortizedOutlierDetector
-from sklearn_meta.heads.odd_one_out import RANKING, OddOneOut
+from sklearn_meta.heads import HEADS, OddAtScales, OddOneOut
+from sklearn_meta.heads.odd_one_out import RANKING
 from sklearn_meta.learner import Learner
 from sklearn_meta.tasks import Dataset, OutlierSampler, RegressionPrior, TablePrior, collate
+from sklearn_meta.tasks.alterations import ALTERATIONS, alter
 from sklearn_meta.tasks.batch import IGNORE
-from sklearn_meta.tasks.outlier_episodes import ALTERATIONS, alter
+
+HEAD_NAMES = st.sampled_from(sorted(HEADS["outlier_detection"]))
 
 
-def small_learner(seed=0, backbone="vsa"):
+def small_learner(seed=0, backbone="vsa", head="odd_one_out"):
     """Random weights: properties hold for any, and these are quick."""
     torch.manual_seed(seed)
     config = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2}
     learner = Learner(
         backbone,
-        "odd_one_out",
+        head,
         task="outlier_detection",
         backbone_config=config if backbone == "vsa" else None,
     )
+    if head == "odd_at_scales":  # whose network says nothing at first
+        torch.nn.init.normal_(learner.head.network[-1].weight, std=0.3)
     return learner.requires_grad_(False)
 
 
-LEARNER = small_learner()
+LEARNERS = {head: small_learner(head=head) for head in HEADS["outlier_detection"]}
 
 
-def double(**parameters):
-    return AmortizedOutlierDetector(LEARNER, dtype="float64", **parameters)
+def double(head="odd_one_out", **parameters):
+    return AmortizedOutlierDetector(LEARNERS[head], dtype="float64", **parameters)
 
 
 # With "auto" there may be no outlier, and the checks want some.
@@ -80,49 +85,50 @@ def rows_of_a_table(draw):
     return X[:n_rows], X[n_rows:]
 
 
-@settings(max_examples=12)
-@given(rows=rows_of_a_table(), seed=st.integers(0, 1000))
-def test_permutations_of_rows_and_columns(rows, seed):
+@settings(max_examples=20)
+@given(head=HEAD_NAMES, rows=rows_of_a_table(), seed=st.integers(0, 1000))
+def test_permutations_of_rows_and_columns(head, rows, seed):
     X, new = rows
-    expected = double().fit(X)
+    expected = double(head).fit(X)
     rng = np.random.default_rng(seed)
     order, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
-    found = double().fit(X[np.ix_(order, columns)])
+    found = double(head).fit(X[np.ix_(order, columns)])
     assert_allclose(
         found.score_samples(X[np.ix_(order, columns)]), expected.score_samples(X)[order], atol=1e-9
     )
     assert_allclose(found.score_samples(new[:, columns]), expected.score_samples(new), atol=1e-9)
 
 
-@settings(max_examples=12)
-@given(rows=rows_of_a_table())
-def test_units_of_columns_do_not_matter(rows):
+@settings(max_examples=20)
+@given(head=HEAD_NAMES, rows=rows_of_a_table())
+def test_units_of_columns_do_not_matter(head, rows):
     X, _ = rows
     scale, shift = 10.0 ** np.arange(X.shape[1]), np.arange(X.shape[1])
-    expected = double().fit(X).score_samples(X)
-    assert_allclose(double().fit(X * scale + shift).score_samples(X * scale + shift), expected)
+    expected = double(head).fit(X).score_samples(X)
+    assert_allclose(double(head).fit(X * scale + shift).score_samples(X * scale + shift), expected)
 
 
-@settings(max_examples=12)
-@given(rows=rows_of_a_table(), chunk_size=st.integers(1, 4))
-def test_answers_do_not_depend_on_their_batch(rows, chunk_size):
+@settings(max_examples=20)
+@given(head=HEAD_NAMES, rows=rows_of_a_table(), chunk_size=st.integers(1, 4))
+def test_answers_do_not_depend_on_their_batch(head, rows, chunk_size):
     X, new = rows
-    expected = double().fit(X).score_samples(new)
-    chunked = double(chunk_size=chunk_size).fit(X)
+    expected = double(head).fit(X).score_samples(new)
+    chunked = double(head, chunk_size=chunk_size).fit(X)
     assert_allclose(chunked.score_samples(new), expected, atol=1e-9)
-    detector = double().fit(X)
+    detector = double(head).fit(X)
     one_by_one = [detector.score_samples(row[None]) for row in new]
     assert_allclose(np.concatenate(one_by_one), expected, atol=1e-9)
 
 
-@settings(max_examples=12)
+@settings(max_examples=20)
 @given(
+    head=HEAD_NAMES,
     sets=st.lists(rows_of_a_table(), min_size=1, max_size=4),
     contamination=st.sampled_from(["auto", 0.1, 0.4]),
 )
-def test_many_sets_equal_one_by_one(sets, contamination):
+def test_many_sets_equal_one_by_one(head, sets, contamination):
     """Read jointly and padded in a batch, or from the encoded context in ``fit``: all agree."""
-    detector = double(contamination=contamination)
+    detector = double(head, contamination=contamination)
     sets = [X for X, _ in sets]
     scores, outliers = detector.score_samples_batch(sets), detector.fit_predict_batch(sets)
     for X, score, outlier in zip(sets, scores, outliers, strict=True):
@@ -132,11 +138,11 @@ def test_many_sets_equal_one_by_one(sets, contamination):
         assert_array_equal(outlier[margin], detector.fit_predict(X)[margin])
 
 
-@settings(max_examples=12)
-@given(rows=rows_of_a_table(), contamination=st.sampled_from(["auto", 0.1, 0.5]))
-def test_conventions_of_outlier_detectors(rows, contamination):
+@settings(max_examples=20)
+@given(head=HEAD_NAMES, rows=rows_of_a_table(), contamination=st.sampled_from(["auto", 0.1, 0.5]))
+def test_conventions_of_outlier_detectors(head, rows, contamination):
     X, new = rows
-    detector = double(contamination=contamination).fit(X)
+    detector = double(head, contamination=contamination).fit(X)
     assert_array_equal(
         detector.decision_function(new), detector.score_samples(new) - detector.offset_
     )
@@ -156,6 +162,16 @@ def test_every_architecture_reads_a_set_without_labels(backbone):
     scores = detector.score_samples(X)
     assert np.isfinite(scores).all() and np.ptp(scores) > 1e-3
     assert_allclose(detector.score_samples_batch([X[:5], X])[1], scores, atol=1e-9)
+
+
+@settings(max_examples=20)
+@given(head=HEAD_NAMES, rows=rows_of_a_table())
+def test_a_row_of_the_set_gets_its_answer_alone_and_among_others(head, rows):
+    X, new = rows
+    detector = double(head).fit(X)
+    scores = detector.score_samples(X)
+    assert_allclose(detector.score_samples(np.vstack([new, X]))[len(new) :], scores, atol=1e-9)
+    assert_allclose(detector.score_samples(X[:1]), scores[:1], atol=1e-9)
 
 
 # -- the estimator among scikit-learn's ---------------------------------------------------------
@@ -336,9 +352,67 @@ def test_head_by_hand():
     assert_allclose(logits[4], np.log(16 / 2) + np.log(0.2 / 0.8), rtol=1e-3)
 
 
-def test_of_rows_that_are_all_equal_none_is_odd():
+def test_distances_at_scales_by_hand():
+    """Against the definition, row by row; the network's say is taken for granted."""
+    torch.manual_seed(0)
+    head = OddAtScales(n_scales=3, n_hidden=4).double()
+    z = torch.randn(1, 9, 2, 3, dtype=torch.float64)
+    readable = torch.arange(9)[None] < 7  # rows 7 and 8 are asked for, and not of the set
+    kept = head.adapt(z, None, None, readable)
+    rows = z[0].flatten(1).numpy()
+    square = ((rows[:, None] - rows[None]) ** 2).sum(-1)
+    unit = square[:7, :7].mean() + head.floor
+    far = np.log(((rows - rows[:7].mean(0)) ** 2).sum(1) + head.floor)
+    near, beside = np.empty((9, 3)), np.empty((9, 3))
+    for k, h in enumerate(head.log_scales.detach().exp().numpy()):
+        kernel = np.exp(-square[:, :7] / unit / (2 * h))
+        kernel[np.arange(7), np.arange(7)] = 0
+        count = 6  # of the set, itself or any one
+        near[:, k] = np.log(-2 * h * np.log(kernel.sum(1) / count) + head.floor)
+        beside[:, k] = near[:, k] - kernel @ near[:7, k] / kernel.sum(1)
+    features = np.column_stack([near, beside, far])
+    features -= features[:7].mean(0)
+    deviation = np.sqrt((features[:7] ** 2).mean(0) + 1e-4)
+    given = [features, features / deviation, np.tile(np.log(deviation), (9, 1))]
+    given.append(np.full((9, 1), np.log(7) - 4))
+    found = []
+    head.network.register_forward_pre_hook(lambda module, inputs: found.append(inputs[0]))
+    logits = head(z, kept)
+    assert_allclose(found[0][0].detach(), np.column_stack(given), atol=1e-10)
+    first = OddOneOut().double()
+    assert_allclose(logits.detach(), first(z, first.adapt(z, None, None, readable)).detach())
+
+
+def test_what_is_in_the_middle_and_alone_is_told_by_the_head():
+    """Trained on one kind of sets, with embeddings that are the rows themselves."""
+    torch.manual_seed(0)
+    head = OddAtScales()
+    steps = torch.optim.Adam(head.parameters(), 0.01)
+
+    def rings(n):
+        angle = 6.2832 * torch.rand(n, 40)
+        z = torch.stack([angle.cos(), angle.sin()], -1) + 0.05 * torch.randn(n, 40, 2)
+        z[:, 0] = 0.1 * torch.randn(n, 2)
+        return z[:, :, None], (torch.arange(40) == 0).long().expand(n, 40)
+
+    readable = torch.ones(16, 40, dtype=torch.bool)
+    z, target = rings(16)
+    middle = OddOneOut().joint(z, None, None, readable)
+    assert OddOneOut.score(middle, target).mean() < 0.1  # to whom the middle is what is usual
+    for _ in range(60):
+        z, target = rings(16)
+        loss = head.loss(head.joint(z, None, None, readable), target)
+        steps.zero_grad()
+        loss.backward()
+        steps.step()
+    z, target = rings(16)
+    assert head.score(head.joint(z, None, None, readable), target).mean() > 0.99
+
+
+@pytest.mark.parametrize("kind", [OddOneOut, OddAtScales])
+def test_of_rows_that_are_all_equal_none_is_odd(kind):
     z, readable = torch.ones(1, 5, 2, 3, requires_grad=True), torch.ones(1, 5, dtype=torch.bool)
-    head = OddOneOut(share=0.2)
+    head = kind(share=0.2)
     logits = head.joint(z, None, None, readable)
     torch.testing.assert_close(logits.sigmoid(), torch.full((1, 5), 0.2))
     head.loss(logits, torch.tensor([[0, 0, 1, 0, 0]])).backward()
@@ -426,7 +500,7 @@ def test_classes_and_extreme_targets_are_what_is_odd():
 
 @pytest.mark.parametrize("way", ALTERATIONS)
 def test_altered_rows(way, monkeypatch):
-    monkeypatch.setattr("sklearn_meta.tasks.outlier_episodes.ALTERATIONS", {way: ALTERATIONS[way]})
+    monkeypatch.setattr("sklearn_meta.tasks.alterations.ALTERATIONS", {way: ALTERATIONS[way]})
     rng = np.random.default_rng(0)
     usual = np.column_stack([rng.standard_normal((80, 3)), rng.integers(2, size=80)])
     usual[rng.random(usual.shape) < 0.1] = np.nan
@@ -437,6 +511,19 @@ def test_altered_rows(way, monkeypatch):
     assert len(np.unique(altered[:, 3][~np.isnan(rows[:, 3])])) == 2  # the nearest of those
     assert (np.nan_to_num(altered) != np.nan_to_num(rows)).any(1).mean() > 0.8
     assert_array_equal(rows, usual[:20])  # not in place
+
+
+@pytest.mark.parametrize("way", ["gaps", "gap"])
+def test_rows_in_gaps_are_within_and_alone(way, monkeypatch):
+    monkeypatch.setattr("sklearn_meta.tasks.alterations.ALTERATIONS", {way: ALTERATIONS[way]})
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 200)
+    ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.03 * rng.standard_normal((200, 2))
+    altered = np.concatenate([alter(ring[:10], ring[10:], rng) for _ in range(50)])
+    # In the hole, or the corners of the box; where the ring is are hardly any.
+    assert (np.abs(np.hypot(*altered.T) - 1) > 0.06).mean() > 0.95 and np.abs(altered).max() < 2
+    one_cluster = np.repeat([[0.0, 1.0]], 9, axis=0)  # without a gap
+    assert_array_equal(alter(one_cluster[:2], one_cluster, rng), one_cluster[:2])
 
 
 @pytest.mark.parametrize("n_rows", [4, 6, 9])

@@ -6,6 +6,7 @@ from .label_propagation import LabelPropagation
 from .label_words import GaussianTargets, OneHotLabels, StringLabels
 from .learned_moments import LearnedMoments
 from .linear import LinearClassifier, LinearRegressor
+from .odd_at_scales import OddAtScales
 from .odd_one_out import OddOneOut
 from .prototypes import Prototypes
 from .prototypes_gp import PrototypesGP
@@ -27,7 +28,7 @@ HEADS = {
         "gp_warped": WarpedGaussianProcess,
         "linear": LinearRegressor,
     },
-    "outlier_detection": {"odd_one_out": OddOneOut},
+    "outlier_detection": {"odd_one_out": OddOneOut, "odd_at_scales": OddAtScales},
     "online_classification": {"onehot": OneHotLabels, "string": StringLabels},
     "online_regression": {"gaussian": GaussianTargets},
     "text_classification": {"softmax": SoftmaxLayer},
@@ -48,6 +49,7 @@ __all__ = [
     "LinearChainCRF",
     "LinearClassifier",
     "LinearRegressor",
+    "OddAtScales",
     "OddOneOut",
     "OneHotLabels",
     "Prototypes",

@@ -3,11 +3,9 @@
 import numpy as np
 
 from ..sizes import check_shares
+from .alterations import alter
 from .dataset import Task
 from .episodes import RowSampler, check_codes, log_uniform_int
-
-#: A column of at most so many different values keeps them: others would give an outlier away.
-_FEW_VALUES = 10
 
 
 class OutlierSampler(RowSampler):
@@ -15,7 +13,7 @@ class OutlierSampler(RowSampler):
 
     In some tasks the outliers are rows of other classes than the rest (of a regression table:
     rows of extreme targets), as in section 4.4 of paper 001. In the others they are made: rows
-    of the table are altered in one of the ways of :data:`ALTERATIONS`.
+    of the table are altered, see :mod:`sklearn_meta.tasks.alterations`.
 
     Parameters
     ----------
@@ -200,90 +198,3 @@ def _two_parts(y, rng):
     rows = rng.permutation(rows)
     n_odd = max(len(rows) // 5, 1)
     return rows[n_odd:], rows[:n_odd]
-
-
-def alter(rows, usual, rng):
-    """Make outliers of usual rows, in one way for all of them.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_columns)
-        Rows to alter; NaN is a missing cell, and remains one.
-    usual : ndarray of shape (n_usual, n_columns)
-        The rows among which they will be outliers.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_columns)
-        In columns of few values, such as one-hot ones, no other values than those of ``usual``.
-    """
-    way = ALTERATIONS[list(ALTERATIONS)[rng.integers(len(ALTERATIONS))]]
-    observed = ~np.isnan(usual)
-    count = np.maximum(observed.sum(0), 1)
-    mean = np.where(observed, usual, 0).sum(0) / count
-    spread = np.sqrt((np.where(observed, usual - mean, 0) ** 2).sum(0) / count)
-    altered = way(rng, rows, usual, mean, spread)
-    for j in range(usual.shape[1]):
-        values = np.unique(usual[observed[:, j], j])
-        if 0 < len(values) <= _FEW_VALUES:
-            nearest = np.abs(altered[:, j, None] - values).argmin(1)
-            altered[:, j] = values[nearest]
-    return np.where(np.isnan(rows), np.nan, altered).astype(rows.dtype)
-
-
-def _exchange(rng, rows, usual, mean, spread):
-    """Cells of other rows: each is common, together they are not."""
-    donors = usual[rng.integers(len(usual), size=rows.shape), np.arange(rows.shape[1])]
-    return np.where(_some_cells(rng, rows) & ~np.isnan(donors), donors, rows)
-
-
-def _spikes(rng, rows, usual, mean, spread):
-    """Wrong entries: far off in some cells."""
-    shift = rng.choice([-1, 1], rows.shape) * rng.uniform(1.5, 8) * spread
-    return np.where(_some_cells(rng, rows), rows + shift, rows)
-
-
-def _scatter(rng, rows, usual, mean, spread):
-    """Anywhere in the box of the usual rows, or somewhat beyond: ADBench's global outliers."""
-    filled = np.where(np.isnan(usual), mean, usual)
-    low, high = filled.min(0), filled.max(0)
-    stretch = rng.uniform(0.7, 1.5)
-    return mean + stretch * (rng.uniform(low, high, rows.shape) - mean)
-
-
-def _cluster(rng, rows, usual, mean, spread):
-    """Together, away from the usual rows: ADBench's clustered outliers."""
-    direction = rng.standard_normal(rows.shape[1])
-    direction /= np.sqrt(np.mean(direction**2))
-    return mean + rng.uniform(0.1, 1) * (rows - mean) + rng.uniform(0.7, 4) * direction * spread
-
-
-def _inflate(rng, rows, usual, mean, spread):
-    """Farther from the centre in the same direction."""
-    return mean + rng.uniform(1.5, 5) * (rows - mean)
-
-
-def _blur(rng, rows, usual, mean, spread):
-    """Noise on every cell: ADBench's local outliers."""
-    return rows + rng.uniform(0.3, 3) * spread * rng.standard_normal(rows.shape)
-
-
-#: Ways to make an outlier, each equally likely.
-ALTERATIONS = {
-    "exchange": _exchange,
-    "spikes": _spikes,
-    "scatter": _scatter,
-    "cluster": _cluster,
-    "inflate": _inflate,
-    "blur": _blur,
-}
-
-
-def _some_cells(rng, rows):
-    """Which cells to alter: at least one a row, often all of them."""
-    n_columns = rows.shape[1]
-    share = 1.0 if rng.random() < 0.3 else n_columns ** -rng.random()
-    chosen = rng.random(rows.shape) < share
-    chosen[np.arange(len(rows)), rng.integers(n_columns, size=len(rows))] = True
-    return chosen

@@ -1,0 +1,167 @@
+"""The odd ones out of a set, by distances at several scales: a head for outlier detection."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from ..means import masked_mean
+from ..sizes import check_integers
+from .base import squared_distances
+from .odd_one_out import OddOneOut
+
+#: In place of an infinite distance, which would have no gradient.
+_FAR = 1e6
+#: Distances below it are those of a row to itself, or to a copy of it, but for rounding.
+_ITSELF = 1e-5
+
+
+class Neighbourhood(NamedTuple):
+    """What is kept of a set of L rows.
+
+    Parameters
+    ----------
+    z : tensor of shape (B, L, M * H)
+    readable : bool tensor of shape (B, L)
+        Those that are no padding.
+    unit : tensor of shape (B, 1, 1)
+        Mean squared distance of two rows.
+    centre, usual : tensors of shape (B, 1, M * H) and (B, 1)
+        What :class:`OddOneOut` keeps.
+    near : tensor of shape (B, L, K)
+        Logarithms of each row's distances at K scales.
+    mean, deviation : tensors of shape (B, 1, 2 * K + 1)
+        Of what the network reads, over the set.
+    """
+
+    z: torch.Tensor
+    readable: torch.Tensor
+    unit: torch.Tensor
+    centre: torch.Tensor
+    usual: torch.Tensor
+    near: torch.Tensor | None = None
+    mean: torch.Tensor | None = None
+    deviation: torch.Tensor | None = None
+
+
+class OddAtScales(OddOneOut):
+    """Log-odds of being an outlier, from distances to the rows of the set at several scales.
+
+    What is near the centre may be odd all the same: between two clusters, in the middle of a ring,
+    or where a correlation is broken. So to the logit of :class:`OddOneOut` comes what a network of
+    two hidden layers reads off distances to all rows. With d_nm the squared distance of rows n and
+    m, in units of its mean over the set,
+
+        s_n(h) = -2 h log(mean_m exp(-d_nm / 2 h))
+
+    is that to the nearest of the other rows where h is small, and to all of them where h is
+    large: the logarithm of a kernel density estimate. The network is given, at K learned scales h,
+
+    - log s_n(h) less its mean over the set,
+    - log s_n(h) less its mean over rows near n, weighed by the kernel: what is far from the others
+      where these are near to each other, as in a local outlier factor,
+    - the logarithm of the distance to the centre, less its mean over the set,
+
+    once as they are and once divided by their deviations over the set; these deviations; and the
+    logarithm of the number of rows.
+
+    Parameters
+    ----------
+    share : float in (0, 1), default=0.08
+        Share of outliers that the logits begin with.
+    n_scales : int, default=5
+    n_hidden : int, default=32
+        Width of the network.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
+
+    References
+    ----------
+    M. M. Breunig, H.-P. Kriegel, R. T. Ng, J. Sander. LOF: Identifying Density-Based Local
+    Outliers. SIGMOD 2000.
+    """
+
+    rate_factor = 5.0
+
+    def __init__(self, *, share=0.08, n_scales=5, n_hidden=32):
+        super().__init__(share=share)
+        check_integers(n_scales=n_scales, n_hidden=n_hidden)
+        self.config |= {"n_scales": n_scales, "n_hidden": n_hidden}
+        self.log_scales = nn.Parameter(torch.linspace(math.log(0.003), math.log(0.3), n_scales))
+        n_given = 3 * (2 * n_scales + 1) + 1
+        self.network = nn.Sequential(
+            nn.Linear(n_given, n_hidden),
+            nn.SiLU(),
+            nn.Linear(n_hidden, n_hidden),
+            nn.SiLU(),
+            nn.Linear(n_hidden, 1),
+        )
+        # It begins as OddOneOut does.
+        nn.init.zeros_(self.network[-1].weight)
+        nn.init.zeros_(self.network[-1].bias)
+
+    def adapt(self, z, labels, classes, readable):
+        """What is kept of the readable rows, a `Neighbourhood`. Labels are not used."""
+        with torch.autocast(z.device.type, enabled=False):  # of differences of large numbers
+            centre, usual = super().adapt(z, labels, classes, readable)
+            z = z.flatten(2).to(self.offset.dtype)
+            squares = (z - centre).square().sum(-1, keepdim=True)
+            # Of two rows it is twice that to the centre.
+            unit = 2 * masked_mean(squares, readable, 1, keepdim=True) + self.floor
+            kept = Neighbourhood(z, readable, unit, centre, usual)
+            kept = kept._replace(near=self._at_scales(self._distances(z, kept), kept))
+            features = self._features(z, kept)
+            mean = masked_mean(features, readable, 1, keepdim=True)
+            variance = masked_mean((features - mean).square(), readable, 1, keepdim=True)
+            return kept._replace(mean=mean, deviation=(variance + 1e-4).sqrt())
+
+    def forward(self, z, state):
+        """Logits: (B, N, M, H) and the result of ``adapt`` to (B, N)."""
+        with torch.autocast(z.device.type, enabled=False):
+            from_centre = super().forward(z, (state.centre, state.usual))
+            features = self._features(z.flatten(2).to(self.offset.dtype), state) - state.mean
+            count = state.readable.sum(1).clamp(min=1).to(features.dtype).log()[:, None, None]
+            given = [
+                features.clamp(-10, 10),
+                (features / state.deviation).clamp(-10, 10),
+                state.deviation.log().expand_as(features),
+                (count - 4).expand(*features.shape[:2], 1),
+            ]
+            return from_centre + self.network(torch.cat(given, -1))[..., 0]
+
+    def _features(self, z, state):
+        """What is near, at each scale, beside the set and beside what is nearby: (B, N, 2K + 1)."""
+        distances = self._distances(z, state)
+        near = self._at_scales(distances, state)
+        weights = self._logits(distances).softmax(-1)  # (B, K, N, L)
+        of_neighbours = (weights @ state.near.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
+        far = self._log_distances(z, state.centre)[..., None]
+        return torch.cat([near, near - of_neighbours, far], -1)
+
+    def _distances(self, z, state):
+        """Squared distances to the rows of the set, (B, N, L), in their unit.
+
+        No row is near itself, whether it is asked for within the set or once more behind it.
+        """
+        # In double precision: rows that are close would differ by rounding alone.
+        distances = squared_distances(z.double(), state.z.double(), state.readable)
+        distances = (distances / state.unit).to(z.dtype)
+        distances = distances.masked_fill(distances < _ITSELF, 0)
+        distances = distances.masked_fill(~state.readable[:, None], _FAR)
+        nearest, place = distances.min(2, keepdim=True)
+        return distances.scatter(2, place, torch.where(nearest > 0, nearest, _FAR))
+
+    def _logits(self, distances):
+        """Logarithms of the kernels, (B, K, N, L)."""
+        return -distances[:, None] / (2 * self.log_scales.exp())[:, None, None]
+
+    def _at_scales(self, distances, state):
+        """Log of s_n(h), (B, N, K)."""
+        count = (state.readable.sum(1) - 1).clamp(min=1).to(distances.dtype)
+        density = self._logits(distances).logsumexp(-1) - count.log()[:, None, None]
+        found = -2 * self.log_scales.exp()[:, None] * density
+        return (found.clamp(min=0) + self.floor).log().transpose(1, 2)
