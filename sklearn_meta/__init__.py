@@ -44,7 +44,13 @@ def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with _IMPORTING:
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        try:
+            value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        except AttributeError as error:  # of a library: Python would say that there is no such name
+            raise ImportError(
+                f"{name} cannot be imported, since a library that it needs fails: {error}. "
+                "Versions that do not belong together may do that: reinstall sklearn_meta."
+            ) from error
     return value
 
 

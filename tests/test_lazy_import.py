@@ -36,3 +36,15 @@ def test_two_threads_that_ask_first_import_one_after_the_other(monkeypatch):
 def test_other_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="no attribute 'MetaSemiSupervisedRegressor'"):
         sklearn_meta.MetaSemiSupervisedRegressor  # noqa: B018
+
+
+def test_an_error_of_a_library_is_told_and_is_no_missing_name(monkeypatch):
+    monkeypatch.setitem(vars(sklearn_meta), "AmortizedGMM", None)  # put back in the end
+    del sklearn_meta.AmortizedGMM
+
+    def fails(home):
+        raise AttributeError("module 'numpy' has no attribute 'float'")
+
+    monkeypatch.setattr(sklearn_meta, "import_module", fails)
+    with pytest.raises(ImportError, match="AmortizedGMM.*'numpy' has no attribute 'float'.*reinst"):
+        from sklearn_meta import AmortizedGMM  # noqa: F401
