@@ -1,6 +1,7 @@
 """What a cell of a table holds, where no torch is needed to ask."""
 
 import re
+import reprlib
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
@@ -9,6 +10,14 @@ from .user_warnings import warn
 
 #: Text that may have been meant for a number, with a sign such as $ or %, or for a date.
 _LIKE_NUMBERS = re.compile(r"(?=\D*\d)[\W\dTZeE]+")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = 60
+
+
+def shown(cell):
+    """How messages show the text of a cell: of long text, as requests may hold, its two ends."""
+    return _SHORT.repr(cell)
 
 
 def is_missing_value(value):
@@ -40,7 +49,7 @@ def warn_of_numbers(name, different, most):
     others = sorted(cell for cell in different if not _LIKE_NUMBERS.fullmatch(cell))
     if 2 * len(others) >= len(different):
         return
-    example = f", but for {others[0]!r}" if others else f", such as {min(different)!r}"
+    example = f", but for {shown(others[0])}" if others else f", such as {shown(min(different))}"
     warn(
         f"Column {name!r} holds text, most of which looks like numbers or dates{example}. Each is "
         "a category of its own, of which hardly anything can be learned: if it is none, convert it "

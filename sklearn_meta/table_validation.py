@@ -5,7 +5,7 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, check_X_y, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from .cells import in_numpy, in_pandas, is_missing, text_as_objects
+from .cells import in_numpy, in_pandas, is_missing, shown, text_as_objects
 from .tasks.column_types import targets_as_numbers
 from .user_warnings import warn
 
@@ -168,14 +168,15 @@ def warn_of_strangers(encoder, X):
     for name, seen, cells in encoder.categories_of(X):
         if len(cells) > 1 and seen.isdisjoint(cells):
             warn(
-                f"Column {name!r} holds no category that fit has seen (such as {cells[0]!r}): all "
-                "of it is read as missing. Spell categories as in fit, or show fit more of them.",
+                f"Column {name!r} holds no category that fit has seen (such as {shown(cells[0])}): "
+                "all of it is read as missing. Spell categories as in fit, or show fit more of "
+                "them.",
             )
     for name, cell in encoder.text_among_numbers(X):
         warn(
             f"Column {name!r} was text of numbers alone in fit and holds other text now, such as "
-            f"{cell!r}, which is read as missing. If it is of categories, give it dtype category, "
-            "before rows are divided.",
+            f"{shown(cell)}, which is read as missing. If it is of categories, give it dtype "
+            "category, before rows are divided.",
         )
 
 

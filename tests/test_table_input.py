@@ -409,3 +409,20 @@ def test_a_new_category_in_a_single_row_is_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         classifier.predict(others[:1])
+
+
+def test_messages_show_the_ends_of_long_text():
+    """Cells come from requests, and messages go to a log."""
+    long = "begin" + "x" * 100_000 + "end"
+    digits = [f"{i}.5" for i in range(len(X))]
+    table = MIXED.assign(a=[*digits[1:], long], b=digits)
+    classifier = MetaSemiSupervisedClassifier("prototypes", transductive=False)
+    with pytest.warns(UserWarning) as told:
+        classifier.fit(table, Y).predict(table[:2].assign(b=long, k=long))
+    with pytest.raises(ValueError, match="Column 'c' was numeric in fit") as refused:
+        classifier.predict(table[:2].assign(c=long))
+    starts = ["'a' holds text, most of which looks like", "'k' holds no category", "'b' was text"]
+    for start, message in zip(starts, [str(warning.message) for warning in told], strict=True):
+        assert message.startswith(f"Column {start}")
+        assert "'beginx" in message and "xend'" in message and len(message) < 400
+    assert "'beginx" in str(refused.value) and len(str(refused.value)) < 400

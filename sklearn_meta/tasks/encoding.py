@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from ..cells import concat_frames, in_pandas, warn_of_marks, warn_of_numbers
+from ..cells import concat_frames, in_pandas, shown, warn_of_marks, warn_of_numbers
 from .column_types import (
     as_table,
     as_text,
@@ -346,6 +346,6 @@ def _refuse_text(column, name):
     if column.dtype == object:
         raise ValueError(
             f"Column {name!r} was numeric in fit and holds text now: could not convert string to "
-            f"float: {first_text(column)!r}. Convert it before both, by pandas.to_numeric or "
+            f"float: {shown(first_text(column))}. Convert it before both, by pandas.to_numeric or "
             "astype('category')."
         )
