@@ -211,6 +211,7 @@ NOTHING[3] = np.nan
         ([*SETS[:3], [[1.0], [1.0, 2.0]]], r"X\[3\] is no set of numbers: .*inhomogeneous"),
         ([*SETS[:3], [["a", "b"]]], r"X\[3\] is no set of numbers: .*Convert your data to numeric"),
         ([*SETS[:3], [[1j, 2]]], r"X\[3\] is no set of numbers: Complex data not supported"),
+        ([*SETS[:3], [[1, 10**400]]], r"X\[3\] is no set of numbers: int too large"),
         ([*SETS[:3], np.array([["2020", "NaT"]], "M8[D]")], r"X\[3\] holds dates or durations"),
         ([*SETS[:3], None], r"X\[3\] is"),
         (np.where(PADDED > 1, np.inf, PADDED), "Input contains infinity|contains infinity"),

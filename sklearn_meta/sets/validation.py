@@ -78,8 +78,9 @@ def _as_set(elements, i):
                 ensure_min_samples=0,
                 ensure_min_features=0,
             )
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"X[{i}] is no set of numbers: {error}") from None
+    except (ValueError, TypeError, OverflowError) as error:  # the last of integers of Python's
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"X[{i}] is no set of numbers: {error}") from None
     if elements.dtype.kind in "mM":
         raise ValueError(f"X[{i}] holds dates or durations: make numbers of them, such as seconds.")
     if elements.ndim == 0:

@@ -1,5 +1,6 @@
 """What the columns of a table hold: numbers, seconds of dates and durations, or text."""
 
+import math
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -152,7 +153,18 @@ def to_float(column):
         code = next((v for v in column.flat if isinstance(v, str) and "_" in v), None)
         if code is not None:
             raise ValueError(f"could not convert string to float: {code!r}")
-    return column.astype(np.float64)
+    try:
+        return column.astype(np.float64)
+    except OverflowError:  # integers of Python's have no bound, and json's may be as large
+        return np.array([_as_float(cell) for cell in column])
+
+
+def _as_float(cell):
+    """Infinity where a float holds no number so large, as of the text of one."""
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf
 
 
 def as_text(column):
