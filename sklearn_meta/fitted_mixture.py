@@ -5,6 +5,7 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .table_validation import as_cells
+from .tasks.column_types import refuse_dates
 
 #: Standardised points are cut off here: beyond, squares of distances leave float64.
 FARTHEST = 1e140
@@ -164,7 +165,9 @@ class FittedMixture(DensityMixin):
     def _standardised(self, X):
         """Points in the units of the mixture that is kept."""
         check_is_fitted(self)
-        X = validate_data(self, as_cells(X), reset=False, dtype=np.float64)
+        X = as_cells(X)
+        refuse_dates(X, "X")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
         with np.errstate(over="ignore"):
             return self._units.standardise(X).clip(-FARTHEST, FARTHEST)
 

@@ -49,6 +49,17 @@ def test_points_that_are_dates_are_refused(table):
         AmortizedGMM(2).meta_fit([X, table], max_steps=1, eval_every=1, verbose=False)
 
 
+@pytest.mark.parametrize(
+    "dates", [DAYS.to_frame("day"), DAYS.to_numpy()[:, None], DAYS.astype(object).to_frame("day")]
+)
+def test_a_mixture_of_numbers_is_not_asked_for_dates(dates):
+    """They would be numbers of nanoseconds, and so of one component without doubt."""
+    mixture = AmortizedGMM(2).fit(pd.DataFrame({"day": X[:, 0]}))
+    for ask in (mixture.predict, mixture.score_samples):
+        with pytest.raises(ValueError, match="^X holds dates or durations: make numbers of them"):
+            ask(dates)
+
+
 def test_a_set_of_another_type_is_named():
     with pytest.raises(ValueError, match="Set 1: Sparse data was passed"):
         AmortizedGMM(2).fit_batch([X, csr_matrix(X)])
