@@ -1095,9 +1095,11 @@ def test_texts_that_share_no_word_are_learned_from():
         MetaLSTMClassifier().fit(["", " "], [0, 1])
 
 
-@pytest.mark.parametrize("table", [csr_array(np.eye(4)), np.full((4, 2), "a"), {"a": 1}])
+@pytest.mark.parametrize(
+    "table", [csr_array(np.eye(4)), np.full((4, 2), "a"), {"a": 1}, None, 5, True]
+)
 def test_tables_are_no_texts(table):
-    """Such as those that a vectorizer makes of texts before."""
+    """Such as those that a vectorizer makes of texts before; nor is what json has for nothing."""
     for ask in (lambda: MetaLSTMClassifier().fit(table, [0, 1, 0, 1]), lambda: tokens_of(table)):
         with pytest.raises(ValueError, match="A sequence of texts is expected, got a"):
             ask()
@@ -1393,7 +1395,7 @@ def test_a_new_task_of_one_more_label_begins_as_none(learned):
 
 def test_predict_wants_words_as_fit_does():
     tagger = MetaLSTMTagger(**QUICK | {"max_epochs": 1}).fit(*sentences(20))
-    for X in ("Ann sees", ["Ann sees"]):
+    for X in ("Ann sees", ["Ann sees"], None, 5):
         with pytest.raises(ValueError, match="must be cut into words"):
             tagger.predict(X)
 

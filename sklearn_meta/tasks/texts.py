@@ -97,7 +97,8 @@ def check_texts(X, y, estimator):
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
-    if isinstance(X, str | dict | set) or issparse(X):  # an array may be of sentences of one length
+    # An array may be of sentences of one length.
+    if isinstance(X, str | dict | set) or issparse(X) or not np.iterable(X):
         _check_column(X)
     check_consistent_length(X, y)
     if len(X) == 0:
@@ -109,7 +110,7 @@ def _check_column(texts):
     if isinstance(texts, str):
         raise ValueError("Iterable over raw text documents expected, string object received.")
     shape = getattr(texts, "shape", (0,))  # frames of some libraries have no ndim
-    if len(shape) != 1 or isinstance(texts, dict | set):
+    if len(shape) != 1 or isinstance(texts, dict | set) or not np.iterable(texts):
         raise ValueError(
             f"A sequence of texts is expected, got a {type(texts).__name__}: give one column, such "
             "as X['text']."

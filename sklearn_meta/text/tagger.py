@@ -213,7 +213,7 @@ class MetaLSTMTagger(TextEstimator):
             told = module(**inputs, task=self._task_place)
             return [row[known] for row, known in zip(told.scores.double().cpu(), told.mask.cpu())]
 
-        X = X if isinstance(X, str) else list(X)
+        X = X if isinstance(X, str) or not np.iterable(X) else list(X)
         self._check_sentences(X)
         scores, crf = self._tell(X, what), self.module_.heads[self._task_place].crf
         if self.linear_ is not None:
@@ -317,9 +317,8 @@ class MetaLSTMTagger(TextEstimator):
 
     @staticmethod
     def _check_sentences(X):
-        if isinstance(X, str) or any(
-            isinstance(sentence, str) or not is_list(sentence) for sentence in X
-        ):
+        single = isinstance(X, str) or not np.iterable(X)
+        if single or any(isinstance(words, str) or not is_list(words) for words in X):
             raise ValueError("Sentences must be cut into words: give a list of lists of str.")
         for i, sentence in enumerate(X):
             for j, word in enumerate(sentence):
