@@ -1,7 +1,8 @@
-"""A lock of the threads of a process that leaves its forked children free."""
+"""Locks and threads of a process that leave its forked children free."""
 
 import os
 import threading
+from concurrent.futures import Future
 
 
 class ForkedLock:
@@ -24,3 +25,27 @@ class ForkedLock:
 
     def __exit__(self, *error):
         self._lock.release()
+
+
+def in_own_thread(function, *arguments):
+    """What a function returns, or raises, that is called in a thread that ends with it.
+
+    The threads that help torch belong to the one that has called it, and a forked child of that one
+    waits for them without end: servers load weights, and fork. No executor: none takes work once
+    the main thread has ended, though others go on.
+
+    Parameters
+    ----------
+    function : callable
+    *arguments
+    """
+    told = Future()
+
+    def run():
+        try:
+            told.set_result(function(*arguments))
+        except BaseException as error:
+            told.set_exception(error)
+
+    threading.Thread(target=run).start()
+    return told.result()

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -516,3 +517,33 @@ def test_what_is_no_card_is_not_overwritten_by_one(tmp_path):
             save(learner, tmp_path / place)
     assert recipe.read_text() == '{"max_steps": 3}'
     assert (theirs / "model.safetensors").read_bytes() == b"weights of another library"
+
+
+def load_and_fork():
+    torch.set_num_threads(2)
+    for name in available_weights():
+        load_learner(name)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        torch.ones(10**6).sum()  # by both threads
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def load_when_the_main_thread_has_ended():
+    found = []
+    thread = threading.Thread(target=lambda: time.sleep(0.2) or found.append(load_learner("prior")))
+    thread.start()
+    threading._shutdown()  # as Python does then, and waits for other threads
+    assert found
+
+
+def test_a_thread_may_load_weights_when_the_main_one_has_ended():
+    assert ended(started(load_when_the_main_thread_has_ended)) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_process_that_has_loaded_weights_may_fork():
+    """As servers do, which load first: torch's helping threads are not in the child."""
+    assert ended(started(load_and_fork)) == 0

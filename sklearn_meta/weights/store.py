@@ -17,6 +17,7 @@ from safetensors.torch import save as dump_tensors
 from ..distributed import is_first_process
 from ..folders import CHECKPOINT, check_writable, expanded, locked
 from ..learner import build_learner
+from ..locks import in_own_thread
 from ..seeding import undrawn
 from . import hub
 from .validation import ROOM, check_numbers, check_sizes, no_json
@@ -245,6 +246,11 @@ def _load(path):
     except ValueError:  # another process may be saving: look again when it is done
         with locked(path.parent):
             _, raw, card = _read_pair(path)
+    return in_own_thread(_built, path, raw, card)
+
+
+def _built(path, raw, card):
+    """The learner of a file and its card."""
     config = card["config"]
     try:
         state = load_tensors(raw)
