@@ -100,7 +100,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     """
 
     _task = "outlier_detection"
-    _default_head = "odd_one_out"
+    _default_head = "odd_at_scales"
     _default_weights = "default_outliers"
     transductive = False  # not a parameter: rows to come are judged from the set alone
     _parameter_constraints = {

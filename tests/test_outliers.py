@@ -336,7 +336,7 @@ def test_meta_fit_on_labelled_tables_resumes_to_the_same_weights(tmp_path):
 def test_an_architecture_by_name_learns_from_a_prior():
     detector = AmortizedOutlierDetector("deep_sets", random_state=0)
     detector.meta_fit(TablePrior(n_rows=100), **FEW)
-    assert detector.learner_.names == {"backbone": "deep_sets", "head": "odd_one_out"}
+    assert detector.learner_.names == {"backbone": "deep_sets", "head": "odd_at_scales"}
     assert set(detector.fit_predict(load_iris().data)) <= {-1, 1}
 
 
