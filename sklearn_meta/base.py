@@ -76,52 +76,52 @@ class MetaEstimator(BaseEstimator):
     ):
         """Meta-train the backbone over many datasets (Algorithm 1 of paper 000).
 
-        Training starts from the weights that ``backbone`` names, or from random ones if it names
-        an architecture; called again, it goes on from what it learned. It has nothing to do with
-        ``fit``: the context of an earlier ``fit`` is left as it is, and later calls of ``fit`` and
-        ``predict`` use the new weights. Processes started by ``torchrun`` share each step.
+        Training starts from the weights that ``backbone`` names, or from random ones if it names an
+        architecture; another call continues from what was learned. It is independent of ``fit``:
+        the context of an earlier ``fit`` stays as it is, and later calls of ``fit`` and ``predict``
+        use the new weights. Processes started by ``torchrun`` share each step.
 
         Parameters
         ----------
         datasets : mapping, iterable or source
-            Pairs ``(X, y)`` of arrays or DataFrames, in a list or in a dict by name, where -1 (of
-            regression NaN) marks rows without a label, which the estimators that know such rows
-            read; :class:`sklearn_meta.tasks.Dataset` items; or anything with ``draw(rng) ->
+            Pairs ``(X, y)`` of arrays or DataFrames, in a list or in a dict by name, where -1 (NaN
+            in regression) marks unlabelled rows, for estimators that use them;
+            :class:`sklearn_meta.tasks.Dataset` items; or anything with a method ``draw(rng) ->
             Dataset``, such as :class:`sklearn_meta.tasks.TablePrior`,
             :class:`~sklearn_meta.tasks.RegressionPrior` or a :class:`~sklearn_meta.tasks.Mixture`.
         validation_datasets : as ``datasets``, default=None
-            Tasks drawn from them decide which weights are kept, and when to stop; if no loss is
-            lower, those that had learned before. Without them the last weights are kept.
+            Tasks drawn from these decide which weights are kept and when to stop. Trained weights
+            whose loss is never improved on are kept. Without validation, the last weights are.
         max_steps : int, default=20000
-            Steps of ``batch_size`` tasks each; above ``eval_every`` rounded up to a multiple of it.
+            Steps of ``batch_size`` tasks; above ``eval_every``, rounded up to a multiple of it.
         n_shots : int or sequence of int, default=None
-            Labelled rows, of a classifier in each class; one of them for each task, which has all
-            rows but one at most. None is (1, 3, 5, 10), of a regressor (5, 10, 15, 20, 40).
+            Labelled rows (per class, for a classifier), drawn from these for each task; at most all
+            rows but one. If None, (1, 3, 5, 10), or (5, 10, 15, 20, 40) for a regressor.
         n_unlabelled : int or (int, int), default=None
-            Unlabelled rows, of a classifier for each class, or the range to draw it from. None is
-            20 for a classifier and (20, 100) for a regressor.
+            Number of unlabelled rows (per class, for a classifier), or the range to draw it from.
+            If None, 20, or (20, 100) for a regressor.
         batch_size : int, default=8
-            Tasks a step.
+            Tasks per step.
         learning_rate : float, default=1e-3
-            Its peak; it warms up and falls along a cosine. Weights that were trained before may
-            want less, such as 1e-4. Kernels and penalties of heads that begin at random learn at
-            thirty times this rate, but with "muon".
+            Peak learning rate, after a warm-up and before a cosine decay. For weights already
+            trained, a lower rate such as 1e-4 may be better. Randomly initialised kernels and
+            penalties of heads use thirty times this rate, except with "muon".
         optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
-            "muon", at 5e-3, made the default weights for regression; see
+            "muon", with ``learning_rate=5e-3``, trained the default weights for regression; see
             :class:`sklearn_meta.optimizers.MuonAdamW`.
         eval_every : int, default=500
             Steps between validations, and between checkpoints.
         patience : int, default=10
-            Validations, 1 or more, without a better loss after which training stops; None never.
+            Validations (1 or more) without a better loss before training stops; None never does.
         ema_decay : float, default=None
-            Decay of a moving average, such as 0.999, validated and kept in place of the weights.
+            Decay, such as 0.999, of a moving average; it is validated and kept as the weights.
         n_workers : int, default=0
-            Processes that prepare batches meanwhile; what is drawn is the same for any number.
+            Processes that prepare batches. The tasks drawn do not depend on their number.
         callbacks : list of skorch callbacks, default=None
-            Taken as they are; they begin anew where a killed run goes on.
+            Used as they are, not copied. If a killed run is resumed, they start afresh.
         checkpoint_dir : path, default=None
-            Folder of the checkpoint; a killed run called again with the same settings goes on
-            from it and ends with the same weights.
+            Folder of the checkpoint. If a killed run is called again with the same settings, it
+            resumes from the checkpoint and ends with the same weights.
         verbose : bool, default=True
             Whether to show a progress bar.
 
@@ -202,25 +202,26 @@ class MetaEstimator(BaseEstimator):
         Parameters
         ----------
         folder : path or str
-            Folder, made if need be, for ``model.safetensors`` and its card ``model.json``; or
-            ``"hub:owner/name"``, a repository of the Hugging Face hub that exists.
+            Folder for ``model.safetensors`` and its card ``model.json``, created if need be; or
+            ``"hub:owner/name"``, an existing repository on the Hugging Face hub.
         **card : json values
-            What is to be told of the weights: data, recipe, seed, scores. Names of the tables they
-            have seen, by which ``evaluate`` warns, are there already; ``datasets=[]`` tells none.
+            Entries of the card: data, recipe, seed, scores. Names of the tables seen, by which
+            ``evaluate`` warns, are added; ``datasets=[]`` omits them.
 
         Returns
         -------
         pathlib.Path or str
-            What ``backbone`` and ``from_pretrained`` take: the path, or the hub id with the commit.
+            For ``backbone`` and ``from_pretrained``: the path, or the hub id with the commit.
 
         Raises
         ------
         NotFittedError
-            If nothing was meta-trained.
+            If there are no meta-trained weights to save.
         ValueError
-            If the backbone is your own module, ``card`` no json, or there is no such repository.
+            If ``backbone`` is your own module, ``card`` is no json, or the repository does not
+            exist.
         ImportError
-            If the hub is meant and ``huggingface_hub`` is not installed.
+            If saving to the hub and ``huggingface_hub`` is not installed.
         OSError
             If the folder or the repository cannot be written.
         """
@@ -236,17 +237,17 @@ class MetaEstimator(BaseEstimator):
     def from_pretrained(
         cls, name, *, revision=None, cache_dir=None, local_files_only=False, **params
     ):
-        """Make an estimator with meta-trained weights of a folder or a hub repository.
+        """Create an estimator with meta-trained weights from a folder or hub repository.
 
-        Unlike ``backbone=name`` it loads them at once, and ``backbone`` becomes their pinned
-        name: that of the package, the path, or ``hub:owner/name@commit``.
+        Unlike ``backbone=name``, this loads the weights at once. ``backbone`` becomes their pinned
+        name: that in the package, the path, or ``hub:owner/name@commit``.
 
         Parameters
         ----------
         name : str or path
-            "default", or as in :func:`sklearn_meta.weights.load_learner`: a path that exists wins
-            over a hub id, ``owner/name`` or ``owner/name@revision``; ``hub:`` before it always
-            means the hub.
+            "default", or as in :func:`sklearn_meta.weights.load_learner`: an existing path wins
+            over a hub id, ``owner/name`` or ``owner/name@revision``; with ``hub:`` before it, a
+            name is always a hub id.
         revision, cache_dir, local_files_only
             As in :func:`sklearn_meta.weights.load_learner`.
         **params : dict
@@ -255,7 +256,7 @@ class MetaEstimator(BaseEstimator):
         Returns
         -------
         estimator : object
-            Its attribute ``learner_`` has the weights, ``learner_.card`` their card.
+            Its attribute ``learner_`` holds the weights, ``learner_.card`` their card.
 
         Raises
         ------

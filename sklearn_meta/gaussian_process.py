@@ -20,38 +20,38 @@ FURTHEST_TARGET = 1e150
 
 
 class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
-    """Regressor that already knows how to learn from few labelled and many unlabelled rows.
+    """Meta-trained regressor of tables with few labelled and many unlabelled rows.
 
     A variable-feature self-attention network, meta-trained over many tables, embeds labelled and
-    unlabelled rows of a new table together; a Gaussian process in that space predicts mean and
+    unlabelled rows of a new table together. A Gaussian process on the embeddings predicts mean and
     variance (Eq. 1-8 and 11 of paper 000). ``fit`` takes no gradient step: it stores the context.
-    Targets are standardised inside, by the labelled rows.
+    Targets are standardised internally, by the labelled rows.
 
     Parameters
     ----------
     backbone : str, path or torch.nn.Module, default="default"
-        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
-        a file or folder, a hub id ``"owner/name@revision"`` (see
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of a
+        file or folder, a hub id ``"owner/name@revision"`` (see
         :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
-        ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
+        ``sklearn_meta.backbones.BACKBONES`` comes without weights and requires ``meta_fit`` first.
     head : {"gp", "gp_attributes", "gp_warped", "linear"}, default=None
-        How embeddings become predictions; None is the head the weights were trained with, and
-        ``"gp"``, the paper's, for an architecture without weights. Another head than the weights'
-        needs an architecture and ``meta_fit``.
+        Method that turns embeddings into predictions. If None, the head that the weights were
+        trained with, or ``"gp"``, the paper's, for an architecture without weights. Any other head
+        requires an architecture as ``backbone``, and ``meta_fit``.
     transductive : bool, default=True
-        Whether the rows given to ``predict`` act as unlabelled data for each other. If False,
-        every row is predicted from the context of ``fit`` alone, so its answer does not depend
-        on the rows beside it, the context is encoded once, and time is linear in the rows.
+        Whether the rows given to ``predict`` act as unlabelled data for each other. If False, each
+        row is predicted from the context of ``fit`` alone: its prediction does not depend on the
+        rows beside it, the context is encoded only once, and time is linear in the number of rows.
     chunk_size : int, default=1000
-        Rows of ``predict`` read at a time at most, which bounds memory. In transductive mode the
-        rows of a chunk see each other and the context, which is read with each: all labelled rows
-        of ``fit`` and at most 1,000 unlabelled ones, drawn at random, the same in any order.
+        Maximum number of rows of ``predict`` read at a time; bounds memory. In transductive mode
+        they see each other and the context, read again with every chunk: all labelled rows of
+        ``fit`` and at most 1,000 unlabelled ones, drawn at random but independently of their order.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
-        Precision of the forward pass. "auto" is bfloat16 where the device gains from it.
+        Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``meta_fit``. Prediction has no randomness.
+        Seed of ``meta_fit``. Prediction is deterministic; ``sample_y`` has its own seed.
 
     Attributes
     ----------
@@ -62,32 +62,32 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     X_ : ndarray or DataFrame of shape (n_context, n_features)
         The rows given to ``fit``.
     y_ : ndarray of shape (n_context,) or (n_context, n_targets)
-        Their targets, NaN for unlabelled rows.
+        Targets of these rows; NaN for unlabelled rows.
     encoder_ : TableEncoder
-        Makes numbers of the columns of tables, as ``fit`` found them.
+        Converts the columns of tables to numbers, with the types found in ``fit``.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, if they are strings.
+        Names of these columns, if all are strings.
 
     Notes
     -----
-    For partial dependence, decision boundaries or any other artificial rows set
-    ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
+    For partial dependence, decision boundaries or any other artificial rows, set
+    ``transductive=False``; otherwise they are read as unlabelled data and change the predictions.
 
-    The default weights have no layer norm of Eq. (6), and their backbone reads more than Eq. (5):
-    see :class:`sklearn_meta.backbones.VSA`.
+    The default weights were trained without the layer norm of Eq. (6), and their backbone reads
+    more than Eq. (5) does: see :class:`sklearn_meta.backbones.VSA`.
 
-    The head ``"gp_warped"``, that of the default weights, models functions of the targets, too, and
-    less noise than was learned. What is warped back counts as no further outside the labelled
-    targets than half their range for the mean, and than their range for standard deviation and
-    covariance, which are about that mean; for quantiles, samples and densities it is not cut.
+    The default weights' head, ``"gp_warped"``, also models transformed targets, and lower noise
+    than was learned. Transformed back, values lie outside the labelled targets by at most half
+    their range for the mean, and by their range for standard deviation and covariance, which are
+    about that mean; for quantiles, samples and densities there is no limit.
 
-    Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
-    in them and time cubic, 3.7 GiB and 80 seconds for 4,000 of ten columns. Of more, give a sample.
+    All labelled rows of ``fit`` are read at once, whatever ``chunk_size`` is: memory is quadratic
+    in them and time cubic, 3.7 GiB and 80 s for 4,000 rows of ten columns. Of more, give a sample.
 
-    To cross-validate with NaN in y take :class:`sklearn_meta.model_selection.SemiSupervisedKFold`:
-    other splitters put such rows into test sets, too, which cannot be scored.
+    To cross-validate with NaN in y, use :class:`sklearn_meta.model_selection.SemiSupervisedKFold`.
+    Other splitters also put unlabelled rows into test sets, where they cannot be scored.
 
     References
     ----------
@@ -121,12 +121,12 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_context, n_features)
-            Rows. NaN and None are missing cells. Columns of text, if it is not all numbers, and of
-            dtype category are categorical.
+            Rows. NaN and None are missing cells. Columns of dtype category are categorical, and so
+            are columns of text, unless all of it is numbers.
         y : array-like of shape (n_context,) or (n_context, n_targets)
-            Targets; NaN, in all targets of a row, marks an unlabelled row. Several are read
-            together, so that the predictions of one depend a little on the others: for independent
-            ones take :class:`sklearn.multioutput.MultiOutputRegressor`, which refuses NaN.
+            Targets; NaN in all targets of a row marks it as unlabelled. Several targets are read
+            together, so each prediction depends a little on the others. For independent ones use
+            :class:`sklearn.multioutput.MultiOutputRegressor`, which rejects NaN.
 
         Returns
         -------
@@ -135,14 +135,14 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Raises
         ------
         ValueError, TypeError, NotFittedError, OSError
-            If no row is labelled, a row has some of its targets only, a target or a cell is
-            infinite, no cell is observed, input is malformed or sparse, or a parameter or the
-            weights cannot be used; an architecture wants ``meta_fit`` first.
+            If no row is labelled, a row has only some of its targets, a target or a cell is
+            infinite, no cell is observed, the input is malformed or sparse, a parameter or the
+            weights cannot be used, or an architecture needs ``meta_fit`` first.
 
         Warns
         -----
         UserWarning
-            If more than 5,000 rows, of unlabelled ones 1,000 at most, are to be read together.
+            If more than 5,000 rows are to be read together, of which at most 1,000 unlabelled.
         """
         self._forget()
         X, self.y_ = table_with_targets(self, X, y)
@@ -154,22 +154,22 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     def predict(self, X, return_std=False, return_cov=False, *, quantiles=None):
         """Predict the target of each row.
 
-        What is predicted of a row is a mixture, of normal distributions of the target or, by the
-        default weights, of functions of it; it may be skewed.
+        The predictive distribution of a row is a mixture of normals, of the target or, with the
+        default weights, of transformations of it; it may be skewed.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            Rows to predict; in transductive mode they are each other's unlabelled data.
+            Rows to predict. In transductive mode they act as unlabelled data for each other.
         return_std : bool, default=False
-            Whether to return the standard deviation of each row's target, noise included.
+            Whether to return the standard deviation of each row's target, including noise.
         return_cov : bool, default=False
-            Whether to return the covariance of the rows' targets, noise included. All rows are
-            then read at once, whatever ``chunk_size`` is, and memory is quadratic in them: 1.2 GiB
-            for 4,000.
+            Whether to return the covariance of the rows' targets, including noise. All rows are
+            then read at once, whatever ``chunk_size`` is, and memory is quadratic in their number:
+            1.2 GiB for 4,000 rows.
         quantiles : sequence of float in (0, 1), default=None
-            Quantiles of the predictive distribution, to be returned in place of its mean. They are
-            found by halving brackets: ten of 1,000 rows take about a second.
+            Quantiles of the predictive distribution to return instead of its mean. They are found
+            by bisection: ten quantiles of 1,000 rows take about a second.
 
         Returns
         -------
@@ -179,14 +179,14 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         cov : ndarray of shape (n_rows, n_rows) or (n_rows, n_rows, n_targets)
             If ``return_cov``.
         quantiles : ndarray of shape (n_quantiles, n_rows) or (n_quantiles, n_rows, n_targets)
-            If ``quantiles`` are given, alone.
+            If ``quantiles`` are given; returned alone.
 
         Raises
         ------
         NotFittedError, ValueError, TypeError
-            If more than one of the three is asked for, there is no quantile or one that is not
-            between 0 and 1, the covariance, in the target's unit squared, is beyond float64, there
-            was no ``fit``, or X has other columns than there, an infinite cell, or is sparse.
+            If more than one of the three is requested; a quantile is not between 0 and 1, or there
+            is none; the covariance, in squared units of the target, exceeds float64; ``fit`` was
+            not called; or X has other columns than in ``fit``, an infinite cell, or is sparse.
         """
         if bool(return_std) + bool(return_cov) + (quantiles is not None) > 1:
             raise ValueError("Ask for one of return_std, return_cov and quantiles at most.")
@@ -204,7 +204,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return (mean, std) if return_std else mean
 
     def score(self, X, y, sample_weight=None):
-        """R² of the predictions, as :meth:`sklearn.base.RegressorMixin.score` has it.
+        """R² of the predictions, as in :meth:`sklearn.base.RegressorMixin.score`.
 
         Parameters
         ----------
@@ -215,12 +215,12 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Returns
         -------
         float
-            Of several targets the mean; 1 is the best, and below 0 the targets' mean is better.
+            The mean over targets. The best score is 1; predicting the mean of y scores 0.
 
         Raises
         ------
         NotFittedError, ValueError, TypeError
-            If a target is missing, and as in ``predict``.
+            If a target is missing; or as in ``predict``.
         """
         if n_unlabelled := without_gaps(y := as_cells(y))[1].sum():
             raise ValueError(
@@ -231,10 +231,10 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return super().score(X, y, sample_weight)
 
     def log_predictive_density(self, X, y):
-        """Logarithm of the predictive density of targets that are known.
+        """Log density of known targets under the predictive distribution.
 
-        Of each target of a row alone, in one over its unit; the mean over rows that ``fit`` has
-        not seen tells how much a regressor knows of its errors. Higher is better.
+        Each target of a row is taken by itself; its density is per unit of y. The mean over rows
+        that ``fit`` has not seen tells how well the regressor knows its errors. Higher is better.
 
         Parameters
         ----------
@@ -243,12 +243,12 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
         Returns
         -------
-        ndarray of shape (n_rows,) or (n_rows, n_targets), as the targets of ``fit``
+        ndarray of shape (n_rows,) or (n_rows, n_targets), like the targets of ``fit``
 
         Raises
         ------
         NotFittedError, ValueError, TypeError
-            As in ``predict``; or if targets are missing, infinite, or not as many as in ``fit``.
+            As in ``predict``; or if targets are missing, infinite, or not of the number in ``fit``.
         """
         check_is_fitted(self)
         y = check_array(targets_as_numbers(y), ensure_2d=False, dtype=np.float64, input_name="y")
@@ -272,7 +272,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return found.reshape(shape) - np.log(scale)
 
     def sample_y(self, X, n_samples=1, random_state=0):
-        """Draw samples of the rows' targets, jointly, from what is predicted of all at once.
+        """Draw joint samples of the rows' targets; all rows are read at once.
 
         Parameters
         ----------
@@ -288,7 +288,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         Raises
         ------
         NotFittedError, ValueError, TypeError
-            As in ``predict``; or if ``n_samples`` is no integer of 0 or more.
+            As in ``predict``; or if ``n_samples`` is not an integer of 0 or more.
         """
         check_integers(0, n_samples=n_samples)
         rng = check_random_state(random_state)
@@ -298,28 +298,28 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return np.moveaxis(self._unstandardised(samples), 0, -1)
 
     def predict_batch(self, tasks, return_std=False):
-        """Targets for many small tasks in a few forward passes.
+        """Predict targets for many small tasks, in a few forward passes.
 
-        No ``fit`` is needed and nothing is stored. Tasks are grouped by size and padded, which
-        changes no answer; one of many rows is read in chunks, as by ``predict``.
+        No ``fit`` is needed and nothing is stored. Tasks of like size are padded and read together,
+        which changes no prediction; one with many rows is read in chunks, as in ``predict``.
 
         Parameters
         ----------
         tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
-            One triple of array-likes a task; columns may differ between tasks, and NaN in
-            y_labelled is a row without a target, as in ``fit``.
+            One triple of array-likes per task. Columns may differ between tasks. NaN in y_labelled
+            marks an unlabelled row, as in ``fit``.
         return_std : bool, default=False
             Whether to return the standard deviations, too.
 
         Returns
         -------
         list of ndarray of shape (n_unlabelled,), or of pairs (mean, std) of them
-            Of shape (n_unlabelled, n_targets) where the task's targets are a matrix.
+            Of shape (n_unlabelled, n_targets) where the task's y_labelled has two dimensions.
 
         Raises
         ------
         ValueError, NotFittedError, OSError
-            If a task is malformed: says which; or as ``fit`` does of parameters and weights.
+            If a task is malformed (the error says which), or parameters or weights cannot be used.
         """
         answers = [self._in_units(output, *of) for of, output in self._read_tasks(tasks)]
         return answers if return_std else [mean for mean, _ in answers]

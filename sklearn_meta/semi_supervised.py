@@ -18,45 +18,47 @@ MOST_TOGETHER, OF_EACH_CLASS = 1000, 20
 
 
 class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
-    """Classifier that already knows how to learn from few labelled and many unlabelled rows.
+    """Meta-trained classifier of tables with few labelled and many unlabelled rows.
 
     A variable-feature self-attention network, meta-trained over many tables, embeds labelled and
-    unlabelled rows of a new table together; classes are told apart by their prototypes in that
-    space (Eq. 1-9 of paper 000). The default weights embed them twice: beside the prototypes there
-    is a Gaussian process, which weighs more the more labelled rows a class has. ``fit`` takes no
-    gradient step: it stores the context.
+    unlabelled rows of a new table together. Classes are told apart by their prototypes in the
+    embedding space (Eq. 1-9 of paper 000). The default weights embed the rows twice: beside the
+    prototypes there is a Gaussian process, which gets more weight the more labelled rows a class
+    has. ``fit`` takes no gradient step: it stores the rows as the context of predictions.
 
     Parameters
     ----------
     backbone : str, path or torch.nn.Module, default="default"
         Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, such as
-        "prototypes" for half the time, or "meta_lp" for 20 classes and more; the path of a file or
-        folder; a hub id ``"owner/name@revision"`` (see :func:`sklearn_meta.weights.load_learner`),
-        or a module. An estimator reads a path or the hub once, by its first ``fit``. The name of an
-        architecture in ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"vsa_pair"``,
-        ``"deep_sets"``, ``"exchangeable"``, ``"hml"``, ``"att_hml"``, ``"maml"``) has no weights
-        and needs ``meta_fit`` first.
+        "prototypes", which takes half the time, or "meta_lp", for 20 classes or more; the path of a
+        file or folder; a hub id ``"owner/name@revision"`` (see
+        :func:`sklearn_meta.weights.load_learner`); or a module. A path or hub id is read only once
+        per estimator, by its first ``fit``. The name of an architecture in
+        ``sklearn_meta.backbones.BACKBONES`` (``"vsa"``, ``"vsa_pair"``, ``"deep_sets"``,
+        ``"exchangeable"``, ``"hml"``, ``"att_hml"``, ``"maml"``) comes without weights and requires
+        ``meta_fit`` first.
     head : {"prototypes", "prototypes_gp", "label_propagation", "linear"}, default=None
-        How embeddings become predictions; None is the head the weights were trained with, and
-        ``"prototypes"`` for an architecture without weights. Another head than the weights' needs
-        an architecture and ``meta_fit``.
+        Method that turns embeddings into predictions. If None, the head that the weights were
+        trained with, or ``"prototypes"`` for an architecture without weights. Any other head
+        requires an architecture as ``backbone``, and ``meta_fit``.
     transductive : bool, default=True
-        Whether the rows given to ``predict`` act as unlabelled data for each other. If False,
-        every row is predicted from the context of ``fit`` alone, so its answer does not depend
-        on the rows beside it, the context is encoded once, and time is linear in the rows.
+        Whether the rows given to ``predict`` act as unlabelled data for each other. If False, each
+        row is predicted from the context of ``fit`` alone: its prediction does not depend on the
+        rows beside it, the context is encoded only once, and time is linear in the number of rows.
     chunk_size : int, default=None
-        Rows of ``predict`` read at a time at most. In transductive mode those of a chunk see each
-        other and the context, which is read with each. None is 20 for each class, as meta-training
-        has, or half of the labelled rows, if these are more, and 1,000 at most: of more unlabelled
-        rows answers are worse; with ``transductive=False`` 1,000. Of the unlabelled rows of ``fit``
-        as many as None gives in transductive mode are read, whatever mode and ``chunk_size`` are,
-        drawn at random, the same in any order.
+        Maximum number of rows of ``predict`` read at a time. In transductive mode the rows of a
+        chunk see each other and the context, which is read again with every chunk. If None, the
+        maximum is 20 rows per class, as in meta-training, or half the number of labelled rows if
+        that is more, but never more than 1,000: with more unlabelled rows, predictions get worse.
+        With ``transductive=False``, None means 1,000. Of the unlabelled rows of ``fit``, no more
+        are read than None gives in transductive mode, whatever the mode and ``chunk_size``; they
+        are drawn at random, and which are drawn does not depend on their order.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
-        Precision of the forward pass. "auto" is bfloat16 where the device gains from it.
+        Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``meta_fit``. Prediction has no randomness.
+        Seed of ``meta_fit``. Prediction is deterministic.
 
     Attributes
     ----------
@@ -69,32 +71,34 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     X_ : ndarray or DataFrame of shape (n_context, n_features)
         The rows given to ``fit``.
     y_ : ndarray of shape (n_context,)
-        Their class codes, -1 for unlabelled rows.
+        Class codes of these rows; -1 for unlabelled rows.
     label_distributions_ : ndarray of shape (n_context, n_classes)
-        Class probabilities of these rows; unlabelled ones are read as rows of ``predict`` are,
-        when this or ``transduction_`` is first asked for, seconds where there are thousands.
+        Class probabilities of these rows. They are computed when this attribute or
+        ``transduction_`` is first accessed, which takes seconds for thousands of rows; unlabelled
+        rows are read like rows of ``predict``.
     transduction_ : ndarray of shape (n_context,)
-        Labels of these rows, their own or predicted.
+        Labels of these rows: given for labelled rows, predicted for the others.
     encoder_ : TableEncoder
-        Makes numbers of the columns of tables, as ``fit`` found them.
+        Converts the columns of tables to numbers, with the types found in ``fit``.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, if they are strings.
+        Names of these columns, if all are strings.
 
     Notes
     -----
-    For partial dependence, decision boundaries or any other artificial rows set
-    ``transductive=False``: such rows would be read as unlabelled data, and change the answers.
+    For partial dependence, decision boundaries or any other artificial rows, set
+    ``transductive=False``; otherwise they are read as unlabelled data and change the predictions.
 
-    Labelled rows of ``fit`` are read all at once, whatever ``chunk_size`` is: memory is quadratic
-    in them and time cubic, 1.7 GiB and 34 s for 4,000 of ten columns. Of more, give a sample.
+    All labelled rows of ``fit`` are read at once, whatever ``chunk_size`` is. Memory is quadratic
+    in their number and time cubic: 1.7 GiB and 34 s for 4,000 rows of ten columns. If you have
+    more, fit on a sample.
 
-    To cross-validate where some labels are -1 take
-    :class:`sklearn_meta.model_selection.SemiSupervisedSplit`: other splitters put these rows into
-    test sets, too, where every answer to them counts as wrong. To scikit-learn's voting, stacking,
-    bagging, one-vs-rest and calibration give the labelled rows alone: they count the labels before
-    an estimator sees them, and take -1 for a class.
+    To cross-validate when some labels are -1, use
+    :class:`sklearn_meta.model_selection.SemiSupervisedSplit`. Other splitters also put unlabelled
+    rows into test sets, where every prediction for them counts as wrong. Give scikit-learn's
+    voting, stacking, bagging, one-vs-rest and calibration the labelled rows alone: they count the
+    labels before an estimator sees them, and treat -1 as a class.
 
     References
     ----------
@@ -147,8 +151,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_context, n_features)
-            Rows. NaN and None are missing cells. Columns of text, if it is not all numbers, and of
-            dtype category are categorical.
+            Rows. NaN and None are missing cells. Columns of dtype category are categorical, and so
+            are columns of text, unless all of it is numbers.
         y : array-like of shape (n_context,)
             Class labels, numbers or strings; -1 (or "-1") marks an unlabelled row.
 
@@ -159,16 +163,16 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Raises
         ------
         ValueError, TypeError
-            If no row is labelled, there is one class only, labels are gaps, fractions or text
-            beside numbers, no cell is observed, a cell is infinite, input is malformed or sparse,
-            or a parameter or the weights cannot be used.
+            If no row is labelled; there is only one class; labels are missing, are fractions, or
+            mix text and numbers; no cell is observed; a cell is infinite; the input is malformed or
+            sparse; or a parameter or the weights cannot be used.
         NotFittedError, OSError
-            If ``backbone`` names an architecture without weights, or they cannot be fetched.
+            If ``backbone`` names an architecture without weights, or the weights cannot be fetched.
 
         Warns
         -----
         UserWarning
-            If more than 5,000 rows, of unlabelled ones 1,000 at most, are to be read together.
+            If more than 5,000 rows are to be read together, of which at most 1,000 unlabelled.
         """
         self._forget()
         X, y = table_with_labels(self, X, as_labels(y))
@@ -194,7 +198,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            Rows to predict; in transductive mode they are each other's unlabelled data.
+            Rows to predict. In transductive mode they act as unlabelled data for each other.
 
         Returns
         -------
@@ -209,7 +213,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self.classes_[most_probable]
 
     def predict_proba(self, X):
-        """Predict the probability of each class, by Eq. (9) or what the head has in its place.
+        """Predict class probabilities, by Eq. (9) or by what another head has in its place.
 
         Parameters
         ----------
@@ -224,21 +228,22 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Raises
         ------
         NotFittedError
-            If there was no ``fit``.
+            If ``fit`` was not called.
         ValueError, TypeError
-            If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
+            If X has no rows, other columns than in ``fit`` or an infinite cell, or is sparse.
         """
         return self._probabilities(self._read(X))
 
     def score(self, X, y, sample_weight=None):
-        """Accuracy on rows whose labels are known.
+        """Accuracy on rows with known labels.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
             As in ``predict``.
         y : array-like of shape (n_rows,)
-            Their classes. A row marked as unlabelled counts as a mistake, with a warning.
+            True classes of these rows. A row marked as unlabelled counts as a mistake, with a
+            warning.
         sample_weight : array-like of shape (n_rows,), default=None
 
         Returns
@@ -248,7 +253,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         Raises
         ------
         NotFittedError, ValueError, TypeError
-            As in ``predict``; or if labels are gaps, or not one a row.
+            As in ``predict``; or if labels are missing, or there is not one label per row.
         """
         y = as_labels(y)
         warn_of_unlabelled(are_unlabelled(np.ravel(y)).sum())
@@ -258,7 +263,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     def label_distributions_(self):
         """Class probabilities of the rows given to ``fit``, (n_context, n_classes).
 
-        A labelled row has probability one for its label.
+        The given label of a labelled row has probability one.
         """
         check_is_fitted(self)
         module = self._module(self._learner())
@@ -274,36 +279,36 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     @property
     def transduction_(self):
-        """Labels of the rows given to ``fit``, their own or predicted, (n_context,)."""
+        """Labels of the rows given to ``fit``, given or predicted, (n_context,)."""
         most_probable = self.label_distributions_.argmax(axis=1)  # says so if there was no fit
         return self.classes_[most_probable]
 
     def predict_proba_batch(self, tasks):
-        """Class probabilities for many small tasks in a few forward passes.
+        """Predict class probabilities for many small tasks, in a few forward passes.
 
-        No ``fit`` is needed and nothing is stored. Tasks are grouped by size and padded, which
-        changes no answer; one of many rows is read in chunks, as by ``predict``.
+        No ``fit`` is needed and nothing is stored. Tasks of like size are padded and read together,
+        which changes no prediction; one with many rows is read in chunks, as in ``predict``.
 
         Parameters
         ----------
         tasks : iterable of (X_labelled, y_labelled, X_unlabelled)
-            One triple of array-likes a task; columns and classes may differ between tasks. A label
-            of -1 (or "-1") marks a row without one, as in ``fit``.
+            One triple of array-likes per task. Columns and classes may differ between tasks. A
+            label of -1 (or "-1") marks an unlabelled row, as in ``fit``.
 
         Returns
         -------
         list of ndarray of shape (n_unlabelled, n_classes)
-            Columns in the sorted order of the task's labels.
+            Columns are in the sorted order of the task's labels.
 
         Raises
         ------
         ValueError, NotFittedError, OSError
-            If a task is malformed: says which; or as ``fit`` does of parameters and weights.
+            If a task is malformed (the error says which), or parameters or weights cannot be used.
         """
         return [self._probabilities(logits) for _, logits in self._read_tasks(tasks)]
 
     def predict_batch(self, tasks):
-        """Labels for many small tasks in a few forward passes.
+        """Predict class labels for many small tasks, in a few forward passes.
 
         Parameters
         ----------

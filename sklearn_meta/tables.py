@@ -73,7 +73,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         self.random_state = random_state
 
     def transform(self, X):
-        """Embed rows: the z of section 3.3 of paper 000, on which the head works.
+        """Embed rows: the z of section 3.3 of paper 000, from which the head predicts.
 
         Parameters
         ----------
@@ -82,14 +82,16 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         Returns
         -------
         ndarray of shape (n_rows, n_embedding)
-            ``n_embedding`` is the number of columns after one-hot encoding times the channels of
-            an attribute: of the default weights 17 for classes (8 of the prototypes' network, 9 of
-            the process's), 9 for targets and 8 for outliers; of more than ten classes twice that.
+            ``n_embedding`` is the number of columns after one-hot encoding times the number of
+            channels per column. With the default weights there are 17 channels for classification
+            (8 of the prototypes' network, 9 of the Gaussian process's), 9 for regression and 8 for
+            outliers; with more than ten classes, twice as many.
 
         Raises
         ------
         NotFittedError, ValueError, TypeError
-            If there was no ``fit``, or X has no row, other columns, an infinite cell, or is sparse.
+            If ``fit`` was not called, or X has no rows, other columns than in ``fit`` or an
+            infinite cell, or is sparse.
         """
         check_is_fitted(self)
         X = self._table(X)
