@@ -218,8 +218,7 @@ class MetaEstimator(BaseEstimator):
         NotFittedError
             If there are no meta-trained weights to save.
         ValueError
-            If ``backbone`` is your own module, ``card`` is no json, or the repository does not
-            exist.
+            If ``backbone`` is your own module, ``card`` is not json, or the repository is missing.
         ImportError
             If saving to the hub and ``huggingface_hub`` is not installed.
         OSError

@@ -22,51 +22,53 @@ SHARPEST = 3.0
 
 
 class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
-    """Classifier that reads a few labelled rows and a query together, all in one sequence.
+    """Classifier that reads a few labelled rows and a query together, as one sequence.
 
-    A network has been meta-trained on episodes of N classes with K labelled rows each, which it
-    reads at once, in their order; their labels are carried to the query by attention. The default
-    weights know them when they compare rows, too, which is not in the paper. Of other numbers of
-    classes and rows many such episodes are made: every member of an ensemble takes other rows in
-    another order, classes beyond N meet in a tournament, and where there are fewer classes or rows
-    than the episode has places, some are taken several times. ``fit`` takes no gradient step: it
+    The network was meta-trained on episodes of N classes with K labelled rows each. It reads an
+    episode at once, as a sequence, and attention carries the labels to the query. The default
+    weights use the labels to compare rows, too, which is not in the paper. Other numbers of classes
+    and rows are handled by many such episodes: every member of an ensemble takes other rows in
+    another order, classes beyond N meet in a tournament, and if there are fewer classes or rows
+    than an episode has places, some are taken several times. ``fit`` takes no gradient step: it
     stores the labelled rows.
 
-    Predictions do not depend on each other, but somewhat on the order of the labelled rows, of the
-    columns and of the classes' names: these say which rows a member takes, and in which order.
+    Predictions do not depend on each other. They do depend somewhat on the order of the labelled
+    rows, of the columns and of the class names, which determine the rows that a member takes, and
+    their order.
 
     Parameters
     ----------
     backbone : str, path or torch.nn.Module, default="default"
-        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
-        a file or folder, a hub id (see :func:`sklearn_meta.weights.load_learner`), or a
-        :class:`sklearn_meta.few_shot_learner.FewShotLearner`. "default" reads tables of any
-        columns; ``"omniglot_few_shot"`` reads drawings of 28 x 28 pixels in [0, 1], ink being 1.
-        The architectures ``"few_shot_transformer"``, ``"transformer"`` and ``"snail"`` have no
-        weights and need ``meta_fit`` first.
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of a
+        file or folder, a hub id (see :func:`sklearn_meta.weights.load_learner`), or a
+        :class:`sklearn_meta.few_shot_learner.FewShotLearner`. "default" reads tables with any
+        columns; ``"omniglot_few_shot"`` reads drawings of 28 x 28 pixels in [0, 1], where ink is 1.
+        The architectures ``"few_shot_transformer"``, ``"transformer"`` and ``"snail"`` come without
+        weights and require ``meta_fit`` first.
     n_estimators : int, default=16
-        Members whose probabilities are averaged: each takes other rows of every class, in another
-        order, and of tables sees another rotation of the columns. There are more of them where it
-        takes more to use every labelled row once, so that time grows with the labelled rows.
+        Number of ensemble members, whose probabilities are averaged. Each takes other rows of every
+        class in another order and, for tables, sees another rotation of the columns. More members
+        are added if it takes more to use every labelled row once, so time grows with the number of
+        labelled rows.
     chunk_size : int, default=256
-        Rows predicted at a time at most, which bounds memory and changes no answer.
+        Maximum number of rows predicted at a time; bounds memory and changes no prediction.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass.
     random_state : int, RandomState instance or None, default=None
-        Seed of orders, rotations and ``meta_fit``; None is 0.
+        Seed of orders, rotations and ``meta_fit``; None means 0.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     X_ : ndarray of shape (n_rows, n_columns)
-        The labelled rows, as numbers.
+        The labelled rows, encoded as numbers.
     y_ : ndarray of shape (n_rows,)
-        Their class codes.
+        Class codes of these rows.
     encoder_ : TableEncoder
-        Makes numbers of the columns of tables; absent where rows are read as they are.
+        Converts the columns of tables to numbers; absent if the weights read rows as they are.
     learner_ : FewShotLearner
         The meta-trained network in use.
     history_ : skorch.history.History
@@ -74,20 +76,21 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, if they are strings.
+        Names of these columns, if all are strings.
 
     Notes
     -----
-    Episodes have as many rows of each class, all classes are as likely in them, and of many
-    labelled rows they are too cautious. So probabilities are multiplied by the fourth root of one
-    more than a class has labelled rows, and then raised to the power of the root of their mean
-    number, at most 3; with one labelled row of each class they stay as they are. This is not in the
-    paper, and was chosen on validation tables. Where labelled rows were not drawn as they come,
-    label as many of each class.
+    Episodes have equally many rows of every class, all classes are equally likely in them, and with
+    many labelled rows their probabilities are too cautious. Therefore the probability of a class is
+    multiplied by the fourth root of one more than its number of labelled rows. The results are then
+    raised to a power: the square root of the mean number of labelled rows per class, at most 3.
+    With one labelled row per class nothing changes. This is not in the paper; it was chosen on
+    validation tables. If labelled rows were not drawn as they occur, label equally many of each
+    class.
 
-    A tournament of C classes plays them in groups of at most N. The winners of the groups play
-    on, and a loser's odds are its winner's times those between both within the group (Luce's
-    choice axiom); it takes about C / (N - 1) episodes a query and member.
+    In a tournament, C classes play in groups of at most N. The winners of the groups play on, and a
+    loser's odds are its winner's times the odds between the two within the group (Luce's choice
+    axiom). A tournament takes about C / (N - 1) episodes per query and member.
 
     References
     ----------
@@ -136,12 +139,13 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            NaN and None are missing cells. Columns of text, if it is not all numbers, and of
-            dtype category are categorical. Weights for vectors and images read numbers only: pixels
-            in [0, 1], of colours all pixels of one channel, then of the next, which
-            :class:`sklearn_meta.tasks.Pictures` makes of bytes.
+            NaN and None are missing cells. Columns of dtype category are categorical, and so are
+            columns of text, unless all of it is numbers. Weights for vectors and images read
+            numbers only. Images are pixels in [0, 1]; of colour images all pixels of one channel
+            come first, then those of the next, as :class:`sklearn_meta.tasks.Pictures` arranges
+            bytes.
         y : array-like of shape (n_rows,)
-            Class labels, numbers or strings; -1 is a label like any other.
+            Class labels, numbers or strings; -1 is a class like any other.
 
         Returns
         -------
@@ -150,16 +154,16 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Raises
         ------
         ValueError
-            If there is one class only; labels are gaps, fractions or text beside numbers, or not
-            one a row; rows have another length than the weights read, or pixels are not in [0, 1];
-            a cell is infinite or cannot be encoded, or none is observed; or a parameter or the
-            weights cannot be used.
+            If there is only one class; labels are missing, are fractions, mix text and numbers, or
+            are not one per row; rows do not have the length that the weights read, or pixels are
+            not in [0, 1]; a cell is infinite or cannot be encoded, or no cell is observed; or a
+            parameter or the weights cannot be used.
         TypeError
-            If X or y is sparse, or only some names of columns are strings.
+            If X or y is sparse, or only some column names are strings.
         NotFittedError
-            If ``backbone`` names an architecture, and ``meta_fit`` was not called.
+            If ``backbone`` names an architecture and ``meta_fit`` was not called.
         OSError
-            If weights of the hub cannot be fetched.
+            If weights cannot be fetched from the hub.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
         self._device()  # refused now, not by the first prediction
@@ -196,7 +200,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
 
     @torch.inference_mode()
     def predict_proba(self, X):
-        """Predict the probability of each class.
+        """Predict class probabilities.
 
         Parameters
         ----------
@@ -210,9 +214,9 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Raises
         ------
         NotFittedError
-            If there was no ``fit``, or ``meta_fit`` has brought a network of other rows since.
+            If ``fit`` was not called, or ``meta_fit`` has since produced a network for other rows.
         ValueError, TypeError
-            If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
+            If X has no rows, other columns than in ``fit`` or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
         module, rows = self._module(self.learner_), self._asked_rows(X)
@@ -242,25 +246,25 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         datasets : mapping, iterable or source
-            As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
+            As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`; for example
             :class:`sklearn_meta.tasks.TablePrior`, or :class:`sklearn_meta.tasks.Omniglot` with
-            ``vectors=Drawings(28)``. Pairs ``(X, y)`` are tables to a network of tables, and rows
-            of finite numbers, taken as they are, to others.
+            ``vectors=Drawings(28)``. A network of tables reads pairs ``(X, y)`` as tables, others
+            as rows of finite numbers, used as they are.
         vectors : callable, default=None
-            What makes of rows the vectors that the network reads:
-            :class:`sklearn_meta.tasks.Drawings`, which augments them, too, or a function of some
-            rows, their class codes and a generator. None is
-            :class:`sklearn_meta.tasks.TableEpisodes` for a network of tables, and the rows
-            themselves for others.
+            Function that turns rows into the vectors that the network reads:
+            :class:`sklearn_meta.tasks.Drawings`, which also augments them, or a callable that takes
+            some rows, their class codes and a random generator. If None,
+            :class:`sklearn_meta.tasks.TableEpisodes` for a network of tables; other networks read
+            the rows as they are.
         n_queries : int, default=5
-            Queries of an episode.
+            Queries per episode.
         batch_size : int, default=16
-            Episodes a step.
+            Episodes per step.
         validation_datasets, max_steps, learning_rate, **settings
-            As there, with its defaults, but for ``n_shots`` and ``n_unlabelled``, which are
-            refused: episodes have the learner's shape.
+            As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, with the same defaults.
+            ``n_shots`` and ``n_unlabelled`` are not accepted: episodes have the learner's shape.
         schedule : {"cosine", "noam", "constant"}, default="cosine"
-            How the learning rate runs; "noam" and "constant" are the paper's (section 3.5).
+            Course of the learning rate; "noam" and "constant" are the paper's (section 3.5).
 
         Returns
         -------
@@ -269,10 +273,10 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         Raises
         ------
         ValueError, OSError
-            As there; or if there are ``n_shots`` or ``n_unlabelled``, or datasets or ``vectors``
-            are not what the network reads.
+            As there; or if ``n_shots`` or ``n_unlabelled`` is given, or the network cannot read the
+            datasets or ``vectors``.
         TypeError
-            If there is no such setting.
+            If a setting is unknown.
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come

@@ -19,7 +19,7 @@ class FittedMixture(DensityMixin):
     """
 
     def predict(self, X):
-        """The likeliest component of each point.
+        """Predict the most likely component of each point.
 
         Parameters
         ----------
@@ -32,16 +32,16 @@ class FittedMixture(DensityMixin):
         Raises
         ------
         NotFittedError
-            If there was no ``fit``.
+            If ``fit`` was not called.
         ValueError, TypeError
-            If X has no row, other columns than in ``fit``, or a cell that is not finite, or is
+            If X has no rows, other columns than in ``fit`` or a cell that is not finite, or is
             sparse.
         """
         X = self._standardised(X)
         return self._mixture.predict(X)
 
     def predict_proba(self, X):
-        """The probability of each component for each point.
+        """Predict the probability of each component for each point.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class FittedMixture(DensityMixin):
         return float(self.score_samples(X).mean())
 
     def bic(self, X):
-        """Bayesian information criterion of the mixture on the points: the lower, the better.
+        """Bayesian information criterion of the mixture on the points; lower is better.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class FittedMixture(DensityMixin):
         return self._mixture.bic(X) + 2 * len(X) * self._units.log_volume
 
     def aic(self, X):
-        """Akaike information criterion of the mixture on the points: the lower, the better.
+        """Akaike information criterion of the mixture on the points; lower is better.
 
         Parameters
         ----------
@@ -146,12 +146,12 @@ class FittedMixture(DensityMixin):
         -------
         X : ndarray of shape (n_samples, n_features)
         y : ndarray of shape (n_samples,)
-            The component of each.
+            Component of each point.
 
         Raises
         ------
         NotFittedError
-            If there was no ``fit``.
+            If ``fit`` was not called.
         ValueError
             If `n_samples` is less than 1.
         """

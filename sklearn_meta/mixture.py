@@ -19,68 +19,69 @@ from .tasks.mixtures import COVARIANCE_TYPES, as_point_sets, refuse_one_set
 
 
 class AmortizedGMM(FittedMixture, MetaEstimator):
-    """Mixture of Gaussians that a meta-trained network reads off the points.
+    """Gaussian mixture that a meta-trained network estimates in a few forward passes.
 
     A drop-in for :class:`sklearn.mixture.GaussianMixture` whose ``fit`` takes a few forward passes
     instead of iterations from several starts. The network was trained on the likelihood of points
-    that it had not read, so it is wary of what few points seem to say: its likelihood of the
-    points of ``fit`` is often lower than that of EM, and that of new points higher.
+    that it had not read, so it is cautious with few points: its likelihood of the points of ``fit``
+    is often lower than that of EM, and its likelihood of new points higher.
 
-    Columns are standardised inside, so shifting or rescaling a column, or reversing its sign,
-    changes nothing but the units. Of spherical mixtures that is true for all columns together.
+    Columns are standardised internally, so shifting or rescaling a column, or reversing its sign,
+    changes nothing but the units. With spherical components this holds for all columns together.
 
     Parameters
     ----------
     n_components : int or "auto", default=1
-        Number of components; "auto" is the one with the least BIC among 1 to `max_components`, as
-        far as there is one point more than columns for each of them: on fewer, BIC is of no use.
-        Weights of the package were meta-trained for 1 to 16 components and 1 to 32 columns; more
-        are possible.
+        Number of components. "auto" selects the number with the lowest BIC from 1 to
+        `max_components`, among those with at least one point more than there are columns for each
+        component: with fewer points, BIC is of no use. The weights in the package were meta-trained
+        for 1 to 16 components and 1 to 32 columns; more are possible.
     covariance_type : {"full", "diag", "spherical"}, default="full"
         As in :class:`sklearn.mixture.GaussianMixture`, which has "tied" as well. "full" takes twice
-        as long: points are read with the correlations of their columns and without.
+        as long: points are read both with the correlations of their columns and without.
     n_init : int, default=1
-        Starts, the likeliest of which is kept, but for one full covariance of nearly all of few
-        points; each takes as long as one. They begin at points of different distance from the
-        middle; a larger number repeats the starts of a smaller one and adds others. One start may
-        join two clusters and divide a third; four are still fast.
+        Number of starts, of which the likeliest is kept; each takes equally long. (With full
+        covariances and few points, starts that put nearly all points into one component are
+        penalised.) Starts begin at points of different distance from the middle; a larger number
+        repeats the starts of a smaller one and adds others. One start may merge two clusters and
+        split a third; four starts are still fast.
     refine_steps : int, default=0
-        Steps of EM from the network's answer. None of them lowers the likelihood of the points of
-        ``fit``; on few points they overfit.
+        EM steps that start from the network's answer. None of them lowers the likelihood of the
+        points of ``fit``, but with few points they overfit.
     max_components : int, default=10
-        Most components that "auto" tries.
+        Largest number of components that "auto" tries.
     backbone : str, path or torch.nn.Module, default="default"
-        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
-        a file or folder, a hub id ``"owner/name@revision"`` (see
-        :func:`sklearn_meta.weights.load_learner`), or a module. ``"mixture_transformer"``, the
-        architecture, has no weights and needs ``meta_fit`` first.
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of a
+        file or folder, a hub id ``"owner/name@revision"`` (see
+        :func:`sklearn_meta.weights.load_learner`), or a module. The architecture,
+        ``"mixture_transformer"``, comes without weights and requires ``meta_fit`` first.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     dtype : {"float32", "float64"}, default="float32"
-        Precision of the forward pass; steps of EM are in float64.
+        Precision of the forward pass; EM steps use float64.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``sample``, and of ``meta_fit``, where None is 0. ``fit`` has no randomness.
+        Seed of ``sample`` and of ``meta_fit``, where None means 0. ``fit`` is deterministic.
 
     Attributes
     ----------
     n_components_ : int
-        Number of components, chosen if "auto".
+        Number of components; the selected one if "auto".
     weights_ : ndarray of shape (n_components_,)
-        Shares of the components.
+        Weights of the components.
     means_ : ndarray of shape (n_components_, n_features)
     covariances_ : ndarray
         Of shape (n_components_,) if spherical, (n_components_, n_features) if diagonal,
-        (n_components_, n_features, n_features) if full. Variances are at least 1e-6 of that of
-        their column, and 1e-6 in a constant column.
+        (n_components_, n_features, n_features) if full. Variances are at least 1e-6 times the
+        variance of their column, and 1e-6 in a constant column.
     precisions_, precisions_cholesky_ : ndarray of the same shape
-        Inverses of ``covariances_``, and their factors: of full ones the upper triangular matrix
+        Inverses of ``covariances_``, and their factors: for "full", the upper triangular matrices
         with ``precisions_cholesky_ @ precisions_cholesky_.T == precisions_``.
     lower_bound_ : float
         Mean log-likelihood of the points of ``fit``.
     n_iter_ : int
-        Steps of EM that were made: `refine_steps`.
+        Number of EM steps made: `refine_steps`.
     converged_ : bool
-        Always True: there is nothing to wait for.
+        Always True: ``fit`` does not iterate to convergence.
     learner_ : MixtureLearner
         The meta-trained network in use.
     history_ : skorch.history.History
@@ -88,7 +89,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, if they are strings.
+        Names of these columns, if all are strings.
 
     See Also
     --------
@@ -96,11 +97,11 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
 
     Notes
     -----
-    ``weights_``, ``means_`` and the other parameters are told and not read: setting them changes
-    no answer.
+    ``weights_``, ``means_`` and the other parameters are for reading only: setting them does not
+    change predictions.
 
-    The units are those of all points: where one is thousands of times farther off than others are
-    from each other, these look like one component. Leave such points out.
+    Columns are standardised over all points. If one point is thousands of times farther away than
+    the others are from each other, the others look like a single component. Leave such points out.
 
     References
     ----------
@@ -165,7 +166,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Points, at least two and at least as many as components.
+            Points: at least two, and at least as many as components.
         y : Ignored
 
         Returns
@@ -175,16 +176,15 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         Raises
         ------
         ValueError
-            If there are fewer points than two or than components, a value is not finite or no real
-            number, the variances of a column are beyond float64 in its unit, or a parameter or the
+            If there are fewer points than two or than components, a value is not a finite real
+            number, the variances of a column exceed float64 in its units, or a parameter or the
             weights cannot be used.
         TypeError
-            If X is sparse, a cell is of another type than a number, or only some names of columns
-            are strings.
+            If X is sparse, a cell is not a number, or only some column names are strings.
         NotFittedError
-            If ``backbone`` names the architecture, and ``meta_fit`` was not called.
+            If ``backbone`` names the architecture and ``meta_fit`` was not called.
         OSError
-            If weights of the hub cannot be fetched.
+            If weights cannot be fetched from the hub.
         """
         for name in ("weights_", "means_", "covariances_", "lower_bound_"):
             vars(self).pop(name, None)  # a fit that fails leaves nothing of the one before
@@ -193,7 +193,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         return self
 
     def fit_predict(self, X, y=None):
-        """Fit a mixture to the points and tell the component of each.
+        """Fit a mixture to the points and return the component of each.
 
         Parameters
         ----------
@@ -214,23 +214,23 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     def fit_batch(self, sets):
         """Fit a mixture to each of many sets of points, in a few forward passes.
 
-        The estimator itself stays as it is. Sets of like size are padded and run together, which
-        changes no answer.
+        The estimator itself does not change. Sets of similar size are padded and run together,
+        which changes no result.
 
         Parameters
         ----------
         sets : iterable of array-likes of shape (n_samples, n_features)
-            Both numbers may differ between sets.
+            n_samples and n_features may differ between sets.
 
         Returns
         -------
         list of AmortizedGMM
-            Fitted copies of the estimator, one a set; none if there is no set.
+            Fitted copies of the estimator, one per set; an empty list if there are no sets.
 
         Raises
         ------
         ValueError
-            If ``sets`` are a single one, or a set is refused by ``fit``: says which.
+            If ``sets`` is a single set, or ``fit`` refuses a set (the error says which).
         NotFittedError, OSError
             As in ``fit``.
         """
@@ -266,31 +266,32 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         checkpoint_dir=None,
         verbose=True,
     ):
-        """Meta-train the network on held-out likelihood of many sets of points.
+        """Meta-train the network on the held-out likelihood of many sets of points.
 
-        Each task is half of the points of a set, read with the number of its components, or a
-        random one in a fifth of the tasks and wherever they are not known, and with this
-        estimator's ``covariance_type``; the other half is scored. Eq. (15) of paper 001 scores the
-        points that were read instead, and so rewards overfitting.
+        In each task the network reads half the points of a set and is scored on the other half. It
+        is told the number of components, or a random number in a fifth of the tasks and wherever it
+        is unknown, and this estimator's ``covariance_type``. Eq. (15) of paper 001 instead scores
+        the points that were read, and so rewards overfitting.
 
         Parameters
         ----------
         datasets : mapping, iterable or source
-            Arrays ``X`` of points; pairs ``(X, y)`` of points and the component, or class, that
-            each comes from; or anything with ``draw(rng) -> Dataset``, such as
-            :class:`sklearn_meta.tasks.MixturePrior`, which the default weights come from.
+            Arrays ``X`` of points; pairs ``(X, y)`` of points and the component, or class, of each;
+            or anything with a method ``draw(rng) -> Dataset``, such as
+            :class:`sklearn_meta.tasks.MixturePrior`, on which the default weights were trained.
         validation_datasets : as ``datasets``, default=None
             As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`.
         max_steps : int, default=6000
-            Steps of ``batch_size`` tasks each; above ``eval_every`` rounded up to a multiple of it.
+            Number of steps of ``batch_size`` tasks; above ``eval_every``, rounded up to a multiple
+            of it.
         batch_size : int, default=32
-            Tasks a step.
+            Tasks per step.
         learning_rate : float, default=2e-3
-            Its peak.
+            Peak learning rate.
         eval_every : int, default=250
             Steps between validations, and between checkpoints.
         optimizer, patience, ema_decay, n_workers, callbacks, checkpoint_dir, verbose
-            As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, with its defaults.
+            As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, with the same defaults.
 
         Returns
         -------
@@ -303,8 +304,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             If datasets, a setting or the weights cannot be used, the checkpoint belongs to another
             run, or training diverged.
         OSError
-            If the checkpoint cannot be written, a worker is killed, or weights of the hub cannot be
-            fetched.
+            If the checkpoint cannot be written, a worker is killed, or weights cannot be fetched
+            from the hub.
         """
         self._validate_params()
         return self._meta_train(

@@ -16,61 +16,62 @@ from .labels import check_one_kind, declared_classes, in_type_of, more_labels
 
 
 class MANNClassifier(ClassifierMixin, OnlineEstimator):
-    """Classifier that learns from one row at a time, without a gradient step.
+    """Classifier that learns from rows that arrive one at a time, without a gradient step.
 
-    A network with an external memory has been meta-trained to read rows one after another, each
-    with the label of the row before, and to bind them in its memory. ``partial_fit`` shows it
-    more rows; the state of its memory is all that is kept of them, so time and memory do not grow
-    with the rows that were seen. ``fit`` begins anew.
+    The network has an external memory. It was meta-trained to read rows one after another, each
+    with the label of the row before, and to store them in its memory. ``partial_fit`` shows it more
+    rows. Only the state of the memory is kept, so time and memory do not grow with the number of
+    rows seen. ``fit`` starts afresh.
 
-    What it learned depends on the order of the rows, as in any learner that reads them once, and
-    a little on the order of the columns; predictions do not depend on each other.
+    What is learned depends on the order of the rows, as in any learner that reads them only once,
+    and a little on the order of the columns. Predictions do not depend on each other.
 
     Parameters
     ----------
     backbone : str, path or torch.nn.Module, default="default"
-        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
-        a file or folder, a hub id (see :func:`sklearn_meta.weights.load_learner`), or a
-        :class:`sklearn_meta.memory_learner.MemoryLearner`. "default" reads tables of any columns;
-        ``"omniglot_mann"`` and ``"omniglot_mann_string"`` read drawings of 20 x 20 pixels, ink
-        being 1. The architectures ``"mann"``, ``"mann_ntm"``, ``"mann_feedforward"``, ``"lstm"``
-        and ``"feedforward"`` have no weights and need ``meta_fit`` first.
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of a
+        file or folder, a hub id (see :func:`sklearn_meta.weights.load_learner`), or a
+        :class:`sklearn_meta.memory_learner.MemoryLearner`. "default" reads tables with any columns;
+        ``"omniglot_mann"`` and ``"omniglot_mann_string"`` read drawings of 20 x 20 pixels, where
+        ink is 1. The architectures ``"mann"``, ``"mann_ntm"``, ``"mann_feedforward"``, ``"lstm"``
+        and ``"feedforward"`` come without weights and require ``meta_fit`` first.
     label_encoding : {"onehot", "string"}, default=None
-        What labels are to the network: one output a class, of which there are 10 in the default
-        weights, or strings of five letters of five, of which there are 3,125, so that the number
-        of classes is open. None is what the weights were trained with; "onehot" for "default".
+        How labels are shown to the network: as one output per class, 10 in the default weights, or
+        as strings of five letters out of five, of which there are 3,125, so that the number of
+        classes is open. If None, what the weights were trained with; "onehot" for "default".
     n_estimators : int, default=8
-        Members whose probabilities are averaged. Each has another binding of classes to labels
-        and another rotation of the columns, and in ``fit`` reads the rows in another order.
+        Number of ensemble members, whose probabilities are averaged. Each binds classes to labels
+        and rotates the columns in its own way, and in ``fit`` reads the rows in another order.
     shuffle : bool, default=True
-        Whether ``fit`` presents the rows in random orders. Otherwise, and always in
-        ``partial_fit``, they come in the order that they are in.
+        Whether ``fit`` presents the rows in random orders. If False, and always in ``partial_fit``,
+        they are presented in the given order.
     window_size : int, default=125
-        A memory answers from the last ``window_size`` rows of a stream, or up to twice as many: an
-        empty one starts every ``window_size`` rows, and takes over that many later. If shuffled,
-        ``fit`` shows each member that many at random. None, or a persistent memory, is all rows.
+        Predictions use the last ``window_size`` rows of a stream, or up to twice as many: an empty
+        memory starts every ``window_size`` rows, and replaces the old one that many rows later. If
+        shuffling, ``fit`` shows each member that many rows at random. None, or a persistent memory:
+        all rows.
     memory : {"wipe", "persistent"}, default="wipe"
-        Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote,
-        which interferes (section 4.2.1 of paper 002), if that was persistent, too, with the same
-        network, dtype, members and ``random_state``, an int.
+        If "wipe", ``fit`` empties the external memory. If "persistent", it keeps what an earlier
+        persistent ``fit`` with the same network, dtype, members and ``random_state`` (int or None)
+        wrote, which interferes (section 4.2.1 of paper 002).
     chunk_size : int, default=256
-        Rows predicted at a time at most, which bounds memory and changes no answer.
+        Maximum number of rows predicted at a time; bounds memory and changes no prediction.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass.
     random_state : int, RandomState instance or None, default=None
-        Seed of orders, bindings, rotations and ``meta_fit``; None is 0.
+        Seed of orders, bindings, rotations and ``meta_fit``; None means 0.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        Labels that were presented or declared, sorted.
+        Labels that were shown or declared, sorted.
     n_samples_seen_ : int
-        Rows that ``fit`` and ``partial_fit`` were given.
+        Number of rows given to ``fit`` and ``partial_fit``.
     encoder_ : TableEncoder
-        Makes numbers of the columns of tables, as the first rows had them; absent where rows
-        are read as they are.
+        Converts the columns of tables to numbers, with the types found in the first rows; absent if
+        the weights read rows as they are.
     learner_ : MemoryLearner
         The meta-trained network in use.
     history_ : skorch.history.History
@@ -78,7 +79,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, if they are strings.
+        Names of these columns, if all are strings.
 
     References
     ----------
@@ -135,16 +136,16 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
-        """Begin anew and present the rows, to each member a window of them if ``shuffle``.
+        """Start afresh and present the rows; if ``shuffle``, a random window to each member.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            NaN and None are missing cells. Columns of text, if it is not all numbers, and of
-            dtype category are categorical; categories are what the dtype declares and what these
-            rows show. Weights for vectors read numbers only.
+            NaN and None are missing cells. Columns of dtype category are categorical, and so are
+            columns of text, unless all of it is numbers. Categories are those that the dtype
+            declares or these rows have. Weights for vectors read numbers only.
         y : array-like of shape (n_rows,)
-            Class labels, numbers or strings; -1 is a label like any other.
+            Class labels, numbers or strings; -1 is a class like any other.
 
         Returns
         -------
@@ -153,11 +154,11 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Raises
         ------
         ValueError, TypeError
-            If there are more classes than the labels that the network knows, or labels are gaps,
-            fractions or not of one kind; rows have another length than it reads; a cell is
-            infinite; input is malformed or sparse; or a parameter or the weights cannot be used.
+            If there are more classes than the network has labels for; labels are missing, are
+            fractions or of several kinds; rows do not have the length it reads; a cell is infinite;
+            the input is malformed or sparse; or a parameter or the weights cannot be used.
         NotFittedError, OSError
-            If ``backbone`` names an architecture without weights, or they cannot be fetched.
+            If ``backbone`` names an architecture without weights, or the weights cannot be fetched.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
         slots, labels = self._with_labels(y, {}, ())
@@ -169,16 +170,15 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y, classes=None):
-        """Present some more rows, in their order.
+        """Present more rows, in the given order.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            As in ``fit``. Categories are those of the first call: later ones are missing cells,
-            of which a warning tells.
+            As in ``fit``. Categories not seen in the first call are missing cells, with a warning.
         y : array-like of shape (n_rows,)
         classes : array-like of shape (n_classes,), default=None
-            Labels that may come. Others may come as well: none needs to be declared.
+            Labels that may occur. They need not be declared: others may occur as well.
 
         Returns
         -------
@@ -187,26 +187,26 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Raises
         ------
         ValueError, TypeError, NotFittedError, OSError
-            As in ``fit``; or if columns, or the kind of labels, are others than before.
+            As in ``fit``; or if the columns, or the kind of labels, differ from those before.
         """
         self._go_on(X, y, classes)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def predict_online(self, X, y):
-        """Predict each row, then learn from it, as in ``partial_fit``.
+        """Predict each row, then learn from it as ``partial_fit`` does.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
         y : array-like of shape (n_rows,)
-            Their labels, each of which is shown after its row was predicted. Which labels there
-            are is known beforehand.
+            Labels of the rows, each shown after its row is predicted. Which labels occur is known
+            from the start.
 
         Returns
         -------
         ndarray of shape (n_rows,)
-            Predictions: their accuracy is the prequential accuracy of stream learning.
+            Predictions; their accuracy is the prequential accuracy of stream learning.
 
         Raises
         ------
@@ -219,7 +219,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         return self.classes_[self._probabilities(outputs, n_come).argmax(1)]
 
     def predict_proba(self, X):
-        """Probability of each class, for rows each of which is asked for as the next one.
+        """Predict class probabilities, for each row as if it came next.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Raises
         ------
         NotFittedError
-            If there was no ``fit`` or ``partial_fit``.
+            If neither ``fit`` nor ``partial_fit`` was called.
         ValueError, TypeError
             If X has other columns than there, or an infinite cell, or is sparse.
         """
@@ -242,7 +242,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         return self._probabilities(outputs, np.full(outputs.shape[1], len(self._slots)))
 
     def predict(self, X):
-        """Class of each row; nothing is learned from them.
+        """Predict the class of each row; nothing is learned from it.
 
         Parameters
         ----------
@@ -277,37 +277,37 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     ):
         """Meta-train the network over many sequences (section 2 of paper 002).
 
-        What an earlier ``fit`` or ``partial_fit`` has shown is forgotten: the state of a network is
-        nothing to another.
+        What an earlier ``fit`` or ``partial_fit`` learned is forgotten: the state of one network
+        means nothing to another.
 
         Parameters
         ----------
         datasets : mapping, iterable or source
-            As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
+            As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`; for example
             :class:`sklearn_meta.tasks.TablePrior`, or :class:`sklearn_meta.tasks.Omniglot` with
-            ``vectors=Drawings()`` and a ``MemoryLearner(inputs="pixels", n_inputs=400)``. Pairs
-            ``(X, y)`` are tables to a network of tables, and rows of finite numbers, taken as they
-            are, to others.
+            ``vectors=Drawings()`` and a ``MemoryLearner(inputs="pixels", n_inputs=400)``. A network
+            of tables reads pairs ``(X, y)`` as tables, others as rows of finite numbers, used as
+            they are.
         vectors : callable, default=None
-            What makes of rows the vectors that the network reads:
-            :class:`sklearn_meta.tasks.Drawings`, which augments them, too, or a function of some
-            rows, their class codes and a generator. None is
-            :class:`sklearn_meta.tasks.ProjectedColumns` for a network of tables, and the rows
-            themselves for others.
+            Function that turns rows into the vectors that the network reads:
+            :class:`sklearn_meta.tasks.Drawings`, which also augments them, or a callable that takes
+            some rows, their class codes and a random generator. If None,
+            :class:`sklearn_meta.tasks.ProjectedColumns` for a network of tables; other networks
+            read the rows as they are.
         n_classes : int or (int, int), default=(2, 10)
-            Range of the number of classes of a sequence, at most that of the labels.
+            Range of the number of classes in a sequence; at most that of the labels.
         n_shots : int or sequence of int, default=(10,)
-            Rows a class on average; one of them is drawn for each sequence.
+            Rows per class, on average; drawn from these for each sequence.
         curriculum : int, default=None
-            Sequences after which the largest number of classes grows by one, 10,000 in the paper;
-            None lets it stay.
+            Number of sequences after which the largest number of classes grows by one (10,000 in
+            the paper). If None, it stays the same.
         optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
-            "rmsprop" is the paper's, for which ``learning_rate=1e-4``.
+            "rmsprop" is the paper's, with ``learning_rate=1e-4``.
         batch_size : int, default=16
-            Sequences a step.
+            Sequences per step.
         validation_datasets, max_steps, learning_rate, **settings
-            As there, with its defaults, but for ``n_unlabelled``, which is refused. ``schedule``
-            is taken, too: "cosine" by default, "noam" or "constant".
+            As there, with the same defaults, except for ``n_unlabelled``, which is not accepted.
+            ``schedule`` is, too: "cosine" (default), "noam" or "constant".
 
         Returns
         -------
@@ -316,7 +316,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         Raises
         ------
         ValueError, TypeError, OSError
-            As there; or if there are ``n_unlabelled``, unknown settings or unfit ``vectors``.
+            As there; or if ``n_unlabelled`` is given, a setting unknown, or ``vectors`` unfit.
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come

@@ -12,42 +12,44 @@ from .base import OnlineEstimator
 
 
 class MANNRegressor(TargetsMixin, OnlineEstimator):
-    """Regressor that learns from one row at a time, without a gradient step.
+    """Regressor that learns from rows that arrive one at a time, without a gradient step.
 
-    The counterpart of :class:`MANNClassifier`: the network answers with a Gaussian, so every
-    prediction comes with a standard deviation.
+    The counterpart of :class:`MANNClassifier`. The network predicts a normal distribution, so every
+    prediction has a standard deviation.
 
     Parameters
     ----------
     backbone : str, path or torch.nn.Module, default="default"
-        Meta-trained weights, as of :class:`MANNClassifier`. "default" reads tables of any columns.
+        Meta-trained weights, as in :class:`MANNClassifier`. "default" reads tables with any
+        columns.
     n_estimators : int, default=8
-        Members whose predictions are averaged. Each has another rotation of the columns, and in
-        ``fit`` reads the rows in another order.
+        Number of ensemble members, whose predictions are averaged. Each rotates the columns
+        differently, and in ``fit`` reads the rows in another order.
     shuffle : bool, default=True
-        Whether ``fit`` presents the rows in random orders. Otherwise, and always in
-        ``partial_fit``, they come in the order that they are in.
+        Whether ``fit`` presents the rows in random orders. If False, and always in ``partial_fit``,
+        they are presented in the given order.
     window_size : int, default=125
-        Rows by which a memory answers, as of :class:`MANNClassifier`; None: all.
+        Number of rows that predictions use, as in :class:`MANNClassifier`; all rows if None.
     memory : {"wipe", "persistent"}, default="wipe"
-        Whether ``fit`` empties the external memory, or leaves in it what an earlier ``fit`` wrote
-        with the same network, dtype, members and ``random_state``, an int.
+        If "wipe", ``fit`` empties the external memory. If "persistent", it keeps what an earlier
+        persistent ``fit`` with the same network, dtype, members and ``random_state`` (int or None)
+        wrote.
     chunk_size : int, default=256
-        Rows predicted at a time at most, which bounds memory and changes no answer.
+        Maximum number of rows predicted at a time; bounds memory and changes no prediction.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass.
     random_state : int, RandomState instance or None, default=None
-        Seed of orders, rotations and ``meta_fit``; None is 0.
+        Seed of orders, rotations and ``meta_fit``; None means 0.
 
     Attributes
     ----------
     n_samples_seen_ : int
-        Rows that ``fit`` and ``partial_fit`` were given.
+        Number of rows given to ``fit`` and ``partial_fit``.
     encoder_ : TableEncoder
-        Makes numbers of the columns of tables, as the first rows had them; absent where rows
-        are read as they are.
+        Converts the columns of tables to numbers, with the types found in the first rows; absent if
+        the weights read rows as they are.
     learner_ : MemoryLearner
         The meta-trained network in use.
     history_ : skorch.history.History
@@ -55,13 +57,13 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, if they are strings.
+        Names of these columns, if all are strings.
 
     Notes
     -----
-    Of tables, columns and targets are standardised by what was seen of them so far, so that they
-    may have any units. A network of vectors reads both as they are. Where all rows are at hand
-    and a line fits them, a linear model is far better.
+    The columns and targets of tables are standardised by what has been seen of them so far, so they
+    may have any units. A network of vectors reads both as they are. If all rows are at hand and a
+    linear model fits them, it is far better.
 
     References
     ----------
@@ -86,14 +88,14 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
-        """Begin anew and present the rows, to each member a window of them if ``shuffle``.
+        """Start afresh and present the rows; if ``shuffle``, a random window to each member.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            NaN and None are missing cells. Columns of text, if it is not all numbers, and of
-            dtype category are categorical; categories are what the dtype declares and what these
-            rows show. Weights for vectors read numbers only.
+            NaN and None are missing cells. Columns of dtype category are categorical, and so are
+            columns of text, unless all of it is numbers. Categories are those that the dtype
+            declares or these rows contain. Weights for vectors read numbers only.
         y : array-like of shape (n_rows,)
             Targets.
 
@@ -104,15 +106,15 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
         Raises
         ------
         ValueError
-            If rows have another length than the network reads, a cell is infinite or cannot be
-            encoded, a target is no finite number or not one a row, or a parameter or the weights
-            cannot be used.
+            If rows do not have the length that the network reads, a cell is infinite or cannot be
+            encoded, a target is not a finite number, there is not one target per row, or a
+            parameter or the weights cannot be used.
         TypeError
-            If X or y is sparse, or only some names of columns are strings.
+            If X or y is sparse, or only some column names are strings.
         NotFittedError
-            If ``backbone`` names an architecture, and ``meta_fit`` was not called.
+            If ``backbone`` names an architecture and ``meta_fit`` was not called.
         OSError
-            If weights of the hub cannot be fetched.
+            If weights cannot be fetched from the hub.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
         self._begin(X.shape[1])
@@ -122,13 +124,13 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y):
-        """Present some more rows, in their order.
+        """Present more rows, in the given order.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
-            As in ``fit``. Categories are those of the first call: later ones are missing cells,
-            of which a warning tells.
+            As in ``fit``. Categories are those of the first call: later ones are read as missing
+            cells, with a warning.
         y : array-like of shape (n_rows,)
 
         Returns
@@ -138,21 +140,22 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
         Raises
         ------
         ValueError, TypeError, NotFittedError, OSError
-            As in ``fit``; or if columns are others than before.
+            As in ``fit``; or if the columns differ from those before.
         """
         self._go_on(X, y)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def predict_online(self, X, y, return_std=False):
-        """Predict each row, then learn from it, as in ``partial_fit``.
+        """Predict each row, then learn from it as ``partial_fit`` does.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
         y : array-like of shape (n_rows,)
-            Their targets, each of which is shown after its row was predicted.
+            Targets of the rows, each shown after its row is predicted.
         return_std : bool, default=False
+            Whether to return the standard deviation of each row's target.
 
         Returns
         -------
@@ -169,25 +172,26 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
         return (mean, std) if return_std else mean
 
     def predict(self, X, return_std=False):
-        """Predict rows, each of which is asked for as the next one; nothing is learned from them.
+        """Predict each row as if it came next; nothing is learned from it.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n_rows, n_features)
         return_std : bool, default=False
+            Whether to return the standard deviation of each row's target.
 
         Returns
         -------
         mean : ndarray of shape (n_rows,)
         std : ndarray of shape (n_rows,)
-            Only if ``return_std``: standard deviation of the target.
+            Only if ``return_std``.
 
         Raises
         ------
         NotFittedError
-            If there was no ``fit``.
+            If ``fit`` was not called.
         ValueError, TypeError
-            If X has no row, other columns than in ``fit``, or an infinite cell, or is sparse.
+            If X has no rows, other columns than in ``fit`` or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
         outputs = self._ask(self._asked_rows(X))
@@ -209,24 +213,24 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
     ):
         """Meta-train the network over many sequences (section 2 of paper 002).
 
-        What an earlier ``fit`` or ``partial_fit`` has shown is forgotten: the state of a network is
-        nothing to another.
+        What an earlier ``fit`` or ``partial_fit`` learned is forgotten: the state of one network
+        means nothing to another.
 
         Parameters
         ----------
         datasets : mapping, iterable or source
-            As of :meth:`sklearn_meta.base.MetaEstimator.meta_fit`, such as
+            As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`; for example
             :class:`sklearn_meta.tasks.RegressionPrior`, or
-            :class:`sklearn_meta.tasks.GaussianProcessPrior` for a network of vectors, to which
-            the rows of pairs ``(X, y)`` are finite numbers, taken as they are.
+            :class:`sklearn_meta.tasks.GaussianProcessPrior` for a network of vectors. The latter
+            reads pairs ``(X, y)`` as rows of finite numbers, used as they are.
         n_rows : (int, int), default=(20, 150)
             Range of the length of a sequence.
         optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
         batch_size : int, default=16
-            Sequences a step.
+            Sequences per step.
         validation_datasets, max_steps, learning_rate, **settings
-            As there, with its defaults, but for ``n_shots`` and ``n_unlabelled``, which are
-            refused. ``schedule`` is taken, too: "cosine" by default, "noam" or "constant".
+            As there, with the same defaults, except for ``n_shots`` and ``n_unlabelled``, which are
+            not accepted. ``schedule`` is, too: "cosine" (default), "noam" or "constant".
 
         Returns
         -------
@@ -235,10 +239,10 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
         Raises
         ------
         ValueError, OSError
-            As there; or if there are ``n_shots`` or ``n_unlabelled``, or datasets are not what the
-            network reads.
+            As there; or if ``n_shots`` or ``n_unlabelled`` is given, or the network cannot read the
+            datasets.
         TypeError
-            If there is no such setting.
+            If a setting is unknown.
         """
         self._validate_params()
         learner = self._starting_learner(0)  # of the shape of the one to come
