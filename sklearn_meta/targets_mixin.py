@@ -9,7 +9,7 @@ class TargetsMixin(RegressorMixin):
     """scikit-learn's mixin of regressors, to which a date that is missing is no number."""
 
     def score(self, X, y, sample_weight=None):
-        """R² of the predictions, as :meth:`sklearn.base.RegressorMixin.score` has it.
+        """R² of the predictions, as in :meth:`sklearn.base.RegressorMixin.score`.
 
         Parameters
         ----------
@@ -22,11 +22,11 @@ class TargetsMixin(RegressorMixin):
         Returns
         -------
         float
-            1 is the best, and below 0 the targets' mean is better.
+            The best score is 1; predicting the mean of y scores 0.
 
         Raises
         ------
         NotFittedError, ValueError, TypeError
-            If a target is missing, dates among them, and as in ``predict``.
+            If a target is missing (missing dates included); or as in ``predict``.
         """
         return super().score(X, targets_as_numbers(y), sample_weight)

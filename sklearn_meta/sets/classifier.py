@@ -12,56 +12,56 @@ from .base import SetEstimator
 
 
 class SetTransformerClassifier(ClassifierMixin, SetEstimator):
-    """Classifier of sets: one sample is a set of vectors, and the order of these is no matter.
+    """Classifier of sets: each sample is a set of vectors, whose order does not matter.
 
-    A network of attention blocks reads a set of any size and pools it to the logits of its class.
-    Unlike the meta-trained estimators of this package, it starts from nothing and is **trained
-    by** ``fit``, on the sets given there: it wants hundreds of them, and minutes. Elements are
-    standardised inside.
+    A network of attention blocks reads a set of any size and pools it to class logits. Unlike the
+    meta-trained estimators of this package, it starts from random weights and is **trained by**
+    ``fit`` on the sets given: it needs hundreds of sets, and minutes. Elements are standardised
+    internally.
 
     Parameters
     ----------
     encoder : {"isab", "sab", "rff", "rffp_mean", "rffp_max"}, default="isab"
-        How elements read each other. "isab": through ``n_inducing`` learned points, in time linear
-        in the size of a set; "sab": directly; "rff": not at all; "rffp_mean" and "rffp_max":
-        through the mean or maximum of all.
+        How the elements of a set interact. "isab": through ``n_inducing`` learned points, in time
+        linear in the size of the set; "sab": directly; "rff": not at all; "rffp_mean" and
+        "rffp_max": through the mean or maximum over all elements.
     pooling : {"pma", "mean", "sum", "max", "dotprod"}, default="pma"
-        How they become one vector; "pma" is attention. Copies of an element are told from one, and
-        so how many there are, by "sum" alone, beside ``encoder="rff"`` and ``norm="none"``; or
-        give the number as a column of every element.
+        How the elements become one vector; "pma" is attention. Only "sum", together with
+        ``encoder="rff"`` and ``norm="none"``, distinguishes copies of an element from a single one,
+        and so knows their number; otherwise, give the number as a column of every element.
     width, n_heads, n_layers, n_inducing : int, default=64, 4, 2 and 16
-        Length of an element's vector, attention heads, of which each has a part of it, blocks of
-        the encoder, and learned points of "isab". Change ``max_epochs`` and ``width`` first.
+        Length of an element's vector; attention heads, which share that length among them; blocks
+        of the encoder; and learned points of "isab". Tune ``max_epochs`` and ``width`` first.
     norm : {"pre", "post", "none"}, default="pre"
-        Where a block normalises; "post" is the paper's. "none" is for targets that are to be told
-        to several digits, such as the largest number of a set.
+        Where a block normalises; "post" is the paper's. Use "none" for targets that must be
+        predicted to several digits, such as the largest number of a set.
     dropout : float, default=0.0
-        Share of the hidden units that are left out of each step of training.
+        Fraction of the hidden units that are dropped in each training step.
     embedding : torch.nn.Module, default=None
-        Applied to each element first, and trained with the rest: makes (n, n_numbers) of elements
-        (n, ...), such as a convolutional network of images. Elements may then have any shape, and
-        are not standardised. A copy is trained, from the weights that the module has.
+        Module applied to each element first, and trained with the rest. It makes (n, n_numbers) of
+        elements (n, ...), as a convolutional network does of images. Elements may then have any
+        shape, and are not standardised. A copy of the module is trained, starting from its weights.
     max_epochs : int, default=100
-        Times that each set is seen.
+        Number of passes over the sets.
     batch_size : int, default=32
-        Sets a step, and sets that prediction reads at a time, which bounds memory.
+        Sets per training step, and sets that prediction reads at a time; bounds memory.
     learning_rate : float, default=0.001
-        Peak rate of AdamW: it rises over the first steps, then falls to zero along a cosine.
+        Peak learning rate of AdamW, after a warm-up and before a cosine decay to zero.
     weight_decay : float, default=0.01
-        Of AdamW.
+        Weight decay of AdamW.
     early_stopping : bool, default=False
-        Whether to hold out ``validation_fraction`` of the sets, to stop when ``n_iter_no_change``
-        epochs have not lowered their loss, and to keep the weights of the lowest.
+        Whether to hold out ``validation_fraction`` of the sets, to stop when their loss has not
+        improved for ``n_iter_no_change`` epochs, and to keep the weights with the lowest loss.
     validation_fraction : float, default=0.1
-        Share of the sets that are held out.
+        Fraction of the sets to hold out.
     n_iter_no_change : int, default=10
-        Epochs.
+        Epochs without improvement before stopping.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     random_state : int, RandomState instance or None, default=None
-        Of the weights, of the order of the sets, of dropout and of what is held out.
+        Seed of the weights, of the order of the sets, of dropout and of the sets held out.
     verbose : bool or int, default=False
-        Whether to print a line an epoch.
+        Whether to print a line per epoch.
 
     Attributes
     ----------
@@ -70,14 +70,14 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
     module_ : torch.nn.Module
         The trained network.
     history_ : skorch.history.History
-        Losses by epoch: ``history_[:, "train_loss"]``, and "valid_loss" if sets were held out.
+        Losses per epoch: ``history_[:, "train_loss"]``, and "valid_loss" if sets were held out.
     n_iter_ : int
-        Number of epochs.
+        Number of epochs run.
     mean_, scale_ : ndarray of shape (n_features_in_,)
-        By which elements are standardised, unless there is an embedding; the scale of what does
-        not vary is infinite.
+        Mean and scale by which elements are standardised, unless there is an ``embedding``; the
+        scale of a constant column is infinite.
     n_features_in_ : int
-        Number of cells of an element: d of sets (n_points, d).
+        Number of values of an element: d for sets of shape (n_points, d).
 
     References
     ----------
@@ -102,12 +102,12 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         Parameters
         ----------
         X : list of array-likes, or array-like
-            One set each: (n_points, n_features), or (n_points, ...) with an ``embedding``, or
-            (n_points,) for sets of numbers. Or an array (n_sets, n_points, n_features), or
-            (n_sets, n_points) for sets of numbers, where points that are all NaN are padding.
-            Columns of DataFrames are told apart by their place, not by their names.
+            One array-like per set: (n_points, n_features), or (n_points, ...) with an
+            ``embedding``, or (n_points,) for sets of numbers. Or one array: (n_sets, n_points,
+            n_features), or (n_sets, n_points) for sets of numbers, where points that are all NaN
+            are padding. Columns of DataFrames are matched by position, not by name.
         y : array-like of shape (n_sets,)
-            Classes: numbers or strings.
+            Class labels, numbers or strings.
 
         Returns
         -------
@@ -117,17 +117,17 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         ------
         ValueError
             If a parameter cannot be used; a set is empty, or there is none; elements differ in
-            shape, or are no vectors and there is no ``embedding`` that makes such of them; a cell
-            is missing, infinite, complex or a date; labels are gaps, fractions or text beside
-            numbers, of one class, or not one for each set; ``early_stopping`` has too few sets to
-            hold some out; or training diverged.
+            shape, or are not vectors and there is no ``embedding`` that makes them so; a cell is
+            missing, infinite, complex or a date; labels are missing, are fractions, mix text and
+            numbers, are of one class, or are not one per set; ``early_stopping`` has too few sets
+            to hold some out; or training diverged.
         TypeError
-            If sets or labels are sparse, or a cell is of another type than a number.
+            If sets or labels are sparse, or a cell is not a number.
 
         Warns
         -----
         UserWarning
-            If a Ctrl-C ended training after a complete epoch: the network is kept as it is then.
+            If Ctrl-C ended training after a complete epoch; the network is then kept as it is.
         """
         vars(self).pop("module_", None)  # a fit that fails leaves nothing of the one before
         if y is not None:
@@ -149,7 +149,7 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         Parameters
         ----------
         X : list of array-likes, or array-like
-            Sets, as in ``fit``; of any number of points.
+            Sets, as in ``fit``, with any number of points.
 
         Returns
         -------
@@ -158,15 +158,15 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         Raises
         ------
         NotFittedError
-            If there was no ``fit``.
+            If ``fit`` was not called.
         ValueError, TypeError
-            If sets are refused, as in ``fit``, or have other elements than there.
+            If sets are refused as in ``fit``, or their elements differ from those in ``fit``.
         """
         best = self.predict_log_proba(X).argmax(axis=1)
         return self.classes_[best]
 
     def predict_proba(self, X):
-        """Probability of each class.
+        """Predict class probabilities.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         Returns
         -------
         ndarray of shape (n_sets, n_classes)
-            In the order of ``classes_``.
+            Columns in the order of ``classes_``.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
         return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X):
-        """Logarithm of the probability of each class.
+        """Predict logarithms of class probabilities.
 
         Parameters
         ----------

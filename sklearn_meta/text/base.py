@@ -127,47 +127,47 @@ class TextEstimator(MetaEstimator):
         checkpoint_dir=None,
         verbose=True,
     ):
-        """Train several tasks jointly (Eq. 9 of paper 004): each step is of a random one.
+        """Train several tasks jointly (Eq. 9 of paper 004); each step is on a random one.
 
-        It begins with random weights each time, and forgets an earlier ``fit``.
+        Training always starts from random weights, and an earlier ``fit`` is forgotten.
 
         Parameters
         ----------
         tasks : dict
-            Name -> (texts, labels), as ``fit`` takes them.
+            Mapping of name to (texts, labels), in the form that ``fit`` accepts.
         validation_tasks : dict, default=None
-            The same names, to see in ``history_`` how training goes.
+            Tasks of the same names, to monitor training in ``history_``.
         max_steps : int, default=None
-            Mini-batches; beyond ``eval_every``, rounded up to a multiple of it. None is
-            as many as ``max_epochs`` epochs of all tasks' texts make.
+            Number of mini-batches; above ``eval_every``, rounded up to a multiple of it. If None,
+            as many as ``max_epochs`` epochs over the texts of all tasks.
         eval_every : int, default=200
             Steps between validations, and between checkpoints.
         patience : int, default=None
-            Validations without a better loss after which training stops; then the weights of the
-            lowest loss are kept, otherwise the last ones: when the rate has fallen they tell more
-            texts right, if more boldly.
+            Validations without a better loss before training stops; the weights with the lowest
+            loss are then kept. If None, the last weights are kept: after the learning rate has
+            decayed they classify more texts correctly, if more confidently.
         fine_tune_epochs : int, default=0
-            Epochs over each task's own texts afterwards, of its private part alone; none if an
-            interrupt or a callback of yours ended joint training.
+            Epochs that afterwards train each task's private part alone, on the task's own texts;
+            none if an interrupt or one of your callbacks ended joint training.
         callbacks : list of skorch callbacks, default=None
         checkpoint_dir : path, default=None
-            Folder of the checkpoint, from which a killed run goes on.
+            Folder of the checkpoint, from which a killed run resumes.
         verbose : bool, default=True
             Whether to show a progress bar.
 
         Returns
         -------
         self : object
-            With attributes ``learner_``, ``history_`` and ``estimators_``, a dict of the fitted
+            With attributes ``learner_``, ``history_`` and ``estimators_``, a dict with the fitted
             estimator of each task.
 
         Raises
         ------
         ValueError, TypeError
-            If there is no task, texts and labels of one, word vectors or a setting cannot be used,
-            weights are given, the checkpoint belongs to another run, or training diverged.
+            If there is no task; texts, labels, word vectors or a setting cannot be used;
+            ``backbone`` is weights; the checkpoint belongs to another run; or training diverged.
         OSError
-            If the checkpoint cannot be written, or there is no such file of word vectors.
+            If the checkpoint cannot be written, or the file of word vectors does not exist.
         """
         self._validate_params()
         self._seed = self._seed_of_all()

@@ -22,70 +22,70 @@ from .base import TextEstimator
 class MetaLSTMClassifier(
     ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator
 ):
-    """Classifier of texts that can learn how to compose words from other tasks.
+    """Text classifier that can learn from other tasks how words are composed.
 
-    An LSTM reads a text, and another one generates its weights at every word. The latter, and the
-    word vectors, can be learned from many tasks by ``meta_fit``; ``fit`` on a new task then leaves
-    them as they are and trains only what is the task's own, by gradient steps. Without
-    ``meta_fit`` everything is trained from nothing. Beside the network there is a linear model of
-    words, pairs and triples, unless ``wide`` is false.
+    An LSTM reads a text, and a second one generates its weights at every word. The second LSTM and
+    the word vectors can be learned from many tasks by ``meta_fit``; ``fit`` on a new task then
+    leaves them unchanged and trains only the task's own part, by gradient steps. Without
+    ``meta_fit``, ``fit`` trains everything from scratch. A linear model of words, pairs and triples
+    stands beside the network, unless ``wide`` is False.
 
     Parameters
     ----------
     backbone : str, path or Module, default="meta_lstm"
         What tasks share: "meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "ssp_mtl_shared_only",
-        "psp_mtl" or "asp_mtl"; or weights that were meta-trained: ``"english_reviews"``, which know
-        good opinions in English from bad ones, a path, a hub id (see
-        :func:`sklearn_meta.weights.load_learner`), or a
-        :class:`sklearn_meta.text_learner.TextLearner`.
+        "psp_mtl" or "asp_mtl"; or meta-trained weights: ``"english_reviews"``, which tell good from
+        bad opinions in English, a path, a hub id (see :func:`sklearn_meta.weights.load_learner`),
+        or a :class:`sklearn_meta.text_learner.TextLearner`.
     word_vectors : path or (list of str, ndarray), default=None
-        Vectors that words begin with, of which the file is in the format of GloVe or word2vec, or
-        npz (see :func:`sklearn_meta.tasks.word_vectors.read_word_vectors`); they are brought to a
-        deviation of 0.3, and their words are known even if no text has them. None is random ones.
+        Initial word vectors: a file in the format of GloVe or word2vec, or npz (see
+        :func:`sklearn_meta.tasks.word_vectors.read_word_vectors`), or words and their vectors. They
+        are scaled to a standard deviation of 0.3, and their words are known even if no text has
+        them. If None, random.
     embedding_size : int, default=100
-        Length of the vectors without ``word_vectors``.
+        Length of word vectors if ``word_vectors`` is None.
     width, meta_width, rank : int, default=100, 40 and 40
-        Hidden units h of each LSTM, m of the generating one, and its outputs z. Weights that were
-        meta-trained keep their own, and so do their vocabulary and ``pooling``.
+        Hidden units h of each LSTM, hidden units m of the generating LSTM, and its outputs z.
+        Meta-trained weights keep their own, and so do their vocabulary and ``pooling``.
     pooling : {"max", "last"}, default="max"
-        How hidden states become one vector of a text: the highest value of every hidden unit over
-        its words, or, as in the paper, the hidden state after its last word.
+        How hidden states become one vector per text: the maximum of every hidden unit over the
+        words or, as in the paper, the hidden state after the last word.
     wide : bool, default=True
-        Whether logistic regression on the TF-IDF of words, pairs and triples, of which a pair
-        counts half and a triple a quarter, reads texts, too. Of a probability the network has a
-        third where tasks learned before tell the labels; where it learned from n texts alone,
-        n / (n + 1000) of a third. The rest is of logistic regression, which also reads what linear
-        models of known tasks say, one for each set of labels, as far as cross-validation speaks
-        for it; where these tell the labelled texts, and there are few, they have a say beside both
-        (see :class:`sklearn_meta.wide.KnownTasks`). False is a network alone, as the paper's is.
+        Whether logistic regression on TF-IDF of words, pairs (counting half) and triples (a
+        quarter) reads the texts, too. The network's share of a probability is a third if what was
+        learned from other tasks predicts the labels; if it learned from n texts alone, n / (n +
+        1000) of a third. The rest is the logistic regression's. It also reads the predictions of
+        linear models of known tasks, one per set of labels, as far as cross-validation supports
+        this; if these predict the labelled texts well, and there are few, they get a share of their
+        own (see :class:`sklearn_meta.wide.KnownTasks`). If False, the network is used alone, as in
+        the paper.
     lowercase : bool, default=True
-        Whether texts are read in lower case; of ``word_vectors`` words with capitals are then left
-        out. Weights that were meta-trained keep their own.
+        Whether to convert texts to lower case; words with capitals of ``word_vectors`` are then
+        left out. Meta-trained weights keep their own setting.
     min_df : int, default=2
-        Texts that a word must be in for the network to know it; 1 where none is in so many.
-        Weights that were meta-trained keep their words, whatever this and ``max_words`` are.
+        Number of texts that a word must occur in to be known to the network; 1 if no word is in so
+        many. Meta-trained weights keep their words, whatever this and ``max_words`` are.
     max_words : int, default=25_000
-        Size of the vocabulary, which words of ``word_vectors`` fill up: they take memory, and
-        training no time. None is all words of the texts, and no others.
+        Size of the vocabulary. It is filled up with words of ``word_vectors``, which take memory
+        but no training time. If None, all words of the texts and no others.
     max_length : int, default=500
-        Words of a text that the network reads; the rest is left out, which bounds time and memory.
+        Maximum number of words read per text, which bounds time and memory; the rest is ignored.
     dropout : float, default=0.5
-        Share of the numbers of word vectors, and of what the output layer reads, that training
-        sets to zero.
+        Fraction of word vectors' values and of the output layer's inputs that training sets to 0.
     max_epochs : int, default=20
-        Of ``fit``, and of ``meta_fit`` unless it is told otherwise.
+        Epochs of ``fit``, and of ``meta_fit`` unless ``max_steps`` is given.
     batch_size : int, default=16
-        Texts of a step of training; predictions are made for four times as many at once.
+        Texts per training step; prediction reads four times as many at once.
     learning_rate : float, default=2e-3
-        Peak rate; it warms up and falls along a cosine. ``fit`` takes half of it where
-        it begins with weights of another task, ``begun_as_``.
+        Peak learning rate, after a warm-up and before a cosine decay. ``fit`` uses half of it if it
+        starts from the weights of another task, ``begun_as_``.
     optimizer : {"adamw", "adagrad", "rmsprop"}, default="adamw"
-        "adagrad" is the paper's, with ``learning_rate=0.1``; on the reviews at hand it tells two
-        points fewer texts right jointly, of one domain alone four.
+        "adagrad" is the paper's, with ``learning_rate=0.1``. On the reviews that we have it is two
+        percentage points less accurate in joint training, and four on one domain alone.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     random_state : int, RandomState instance or None, default=None
-        Seed of weights and batches; None is 0.
+        Seed of weights and batches; None means 0.
     verbose : bool, default=False
         Whether ``fit`` shows a progress bar.
 
@@ -93,19 +93,19 @@ class MetaLSTMClassifier(
     ----------
     classes_ : ndarray of shape (n_classes,)
     learner_ : TextLearner
-        What ``meta_fit`` learned, or the weights in use; absent after a ``fit`` from nothing.
+        What ``meta_fit`` learned, or the weights in use; absent after ``fit`` from scratch.
     estimators_ : dict
-        The fitted classifier of each task of ``meta_fit``; absent if that was not called.
+        Fitted classifier of each task of ``meta_fit``; absent if it was not called.
     module_ : TextLearner
-        The network of the task of ``fit``.
+        The network for the task of ``fit``.
     linear_ : sklearn_meta.wide.OwnLinear or None
-        Its linear model; None without ``wide``.
+        The linear model for this task; None without ``wide``.
     begun_as_ : str or None
-        The task of ``meta_fit`` as which that of ``fit`` began: of those with the very same labels
-        the one that tells most of them right, if these are too many for labels of other meaning.
-        Absent before ``fit``.
+        Task of ``meta_fit`` whose weights ``fit`` started from: of those with exactly the same
+        labels, the one that predicts most of them correctly, if too many for labels with another
+        meaning. None if there is no such task. Absent before ``fit``.
     history_, fit_history_ : skorch.history.History
-        Losses of ``meta_fit`` and of ``fit``; absent where these were not called.
+        Losses of ``meta_fit`` and of ``fit``; absent if these were not called.
 
     References
     ----------
@@ -186,15 +186,15 @@ class MetaLSTMClassifier(
     def fit(self, X, y):
         """Learn one task.
 
-        For texts that ``meta_fit`` was given take ``estimators_``: what tasks share in ``wide`` has
-        seen their labels, so that a ``fit`` on them trusts it too much.
+        For texts that ``meta_fit`` was given, use ``estimators_`` instead: the shared part of
+        ``wide`` has seen their labels, and a new ``fit`` on them would trust it too much.
 
         Parameters
         ----------
         X : sequence of str, or of sequences of str
-            Texts, or texts cut into words, as those without spaces between them must be.
+            Texts, or texts split into words, as languages without spaces require.
         y : array-like of shape (n_texts,)
-            Classes, numbers or strings.
+            Class labels, numbers or strings.
 
         Returns
         -------
@@ -203,9 +203,9 @@ class MetaLSTMClassifier(
         Raises
         ------
         ValueError, TypeError, OSError
-            If there is one class only; something is no text, or none has a word; labels are
-            missing, neither numbers nor strings, sparse or not one a text; a parameter, word
-            vectors or weights are of no use or not to be had; or training diverged.
+            If there is only one class; something is not a text, or no text has a word; labels are
+            missing, neither numbers nor strings, sparse, or not one per text; a parameter, word
+            vectors or weights cannot be used or found; or training diverged.
         """
         self._forget()  # a fit that fails leaves nothing of the one before
         y = self._checked_labels(X, y)
@@ -227,7 +227,7 @@ class MetaLSTMClassifier(
         return self
 
     def predict(self, X):
-        """Class of each text.
+        """Predict the class of each text.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class MetaLSTMClassifier(
         return self.classes_[most_probable]
 
     def predict_proba(self, X):
-        """Probability of each class.
+        """Predict class probabilities.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class MetaLSTMClassifier(
         Raises
         ------
         NotFittedError, ValueError
-            If there was no ``fit``, or X is a single text, or holds what is none.
+            If ``fit`` was not called, or X is a single text or holds something that is not a text.
         """
         check_is_fitted(self)
         tokens = self._tokens(X)
@@ -309,7 +309,7 @@ class MetaLSTMClassifier(
         return sum(backbone.n_outputs for backbone in self.module_.backbones)
 
     def words_of(self, text):
-        """The words of a text that are read.
+        """Words of a text as the network reads them.
 
         Parameters
         ----------
@@ -322,7 +322,7 @@ class MetaLSTMClassifier(
         Raises
         ------
         NotFittedError, ValueError
-            If there was no ``fit``, or ``text`` is no text.
+            If ``fit`` was not called, or ``text`` is not a text.
         """
         check_is_fitted(self)
         return tokens_of([text], self.module_.lowercase)[0][: self.max_length]
@@ -337,13 +337,13 @@ class MetaLSTMClassifier(
         Returns
         -------
         ndarray of shape (n_words, 4, width, embedding_size + width)
-            Of new input, output gate, input gate and forget gate; of words and of states. A text
-            without words is read as one unknown word.
+            For the new input, output gate, input gate and forget gate; applied to words and to
+            states. A text without words is read as one unknown word.
 
         Raises
         ------
         NotFittedError, ValueError
-            If there was no ``fit``, its network is no Meta-LSTM, or ``text`` is no text.
+            If ``fit`` was not called, the network is not a Meta-LSTM, or ``text`` is not a text.
         """
 
         def what(module, inputs):

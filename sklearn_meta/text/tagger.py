@@ -18,63 +18,64 @@ N_EPOCHS, LEAST_STEPS = 20, 200
 
 
 class MetaLSTMTagger(TextEstimator):
-    """Tagger of sentences that can learn how to compose words from other tasks.
+    """Sentence tagger that can learn from other tasks how words are composed.
 
-    A Meta-LSTM reads each sentence both ways, and a conditional random field says which labels
-    follow each other. Tasks share the Meta-LSTM and the word vectors, as in
-    :class:`MetaLSTMClassifier`, of which it has the parameters: ``meta_fit`` trains several tasks
-    jointly, and ``fit`` afterwards trains only what is the new task's own.
+    A Meta-LSTM reads each sentence in both directions, and a conditional random field models which
+    labels follow each other. Tasks share the Meta-LSTM and the word vectors, as in
+    :class:`MetaLSTMClassifier`, whose parameters it has: ``meta_fit`` trains several tasks jointly,
+    and ``fit`` then trains only the new task's own part.
 
     Parameters
     ----------
     backbone : str, path or Module, default="meta_lstm"
-        As of :class:`MetaLSTMClassifier`; weights that were meta-trained are ``"english_names"``,
-        which know names in English sentences, such as are labelled "B-person" and "I-person".
+        As in :class:`MetaLSTMClassifier`. The meta-trained weights are ``"english_names"``, for
+        names in English sentences, labelled such as "B-person" and "I-person".
     word_vectors, embedding_size, width, meta_width, rank, lowercase, min_df, max_words
-        As of :class:`MetaLSTMClassifier`.
+        As in :class:`MetaLSTMClassifier`.
     spelling_size : int, default=50
-        Length of a vector that is read beside each word's own and tells how it is spelled: where
-        it has capitals, digits and other signs, and its first and last letters, as in Huang, Xu
-        and Yu (2015). 0 leaves it out.
+        Length of a vector that is read beside each word's own and encodes its spelling: where it
+        has capitals, digits and other characters, and its first and last letters, as in Huang, Xu
+        and Yu (2015). 0 turns it off.
     wide : bool, default=True
         Whether linear-chain CRFs of words, their spelling and their neighbours stand beside the
-        network (:mod:`sklearn_meta.wide_tagging`): half of their scores is added to its own, up to
-        the whole where sentences are few. ``meta_fit`` trains one of all tasks' sentences, which
-        tells of a label what it is in any of them; that of each of several tasks begins with it,
-        and that of a new one in ``fit``, if its words speak for it. Their time goes with the
-        number of labels. False is a network alone, as the paper's is.
+        network (:mod:`sklearn_meta.wide_tagging`). Half of their scores is added to the network's,
+        and up to all of them if sentences are few. ``meta_fit`` trains one CRF on the sentences of
+        all tasks, in which a label means the same in every task. The CRF of each task starts from
+        it if there are several, and so does that of a new task in ``fit``, if its words support
+        this. Their time grows with the number of labels. If False, the network is used alone, as in
+        the paper.
     max_length : int, default=500
-        Words of a sentence that are read; the rest gets "O", or the first of the labels.
+        Maximum number of words read per sentence; the others are labelled "O", or the first label.
     learning_rate : float, default=4e-3
-        The Meta-LSTM learns at 0.3 of it, P and B of Eq. (13)-(14) at a tenth.
+        The Meta-LSTM uses 0.3 of it; P and B of Eq. (13)-(14) use a tenth.
     max_epochs : int or "auto", default="auto"
-        Of ``fit``, and of ``meta_fit`` unless it is told otherwise. "auto" is 20, or where 20 are
-        less than 200 mini-batches, these.
+        Epochs of ``fit``, and of ``meta_fit`` unless ``max_steps`` is given. "auto" is 20 epochs,
+        but at least 200 mini-batches.
     dropout, batch_size, optimizer, device, random_state, verbose
-        As of :class:`MetaLSTMClassifier`.
+        As in :class:`MetaLSTMClassifier`.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,)
         Labels, sorted.
     learner_, estimators_, module_
-        As of :class:`MetaLSTMClassifier`; the first two are absent after a ``fit`` from nothing.
+        As in :class:`MetaLSTMClassifier`; the first two are absent after ``fit`` from scratch.
     history_ : skorch.history.History
-        Losses of ``meta_fit``; absent if that was not called.
+        Losses of ``meta_fit``; absent if it was not called.
     fit_history_ : skorch.history.History
-        Losses of ``fit``; absent before it.
+        Losses of ``fit``; absent if it was not called.
     begun_as_ : str or None
-        As of :class:`MetaLSTMClassifier`; absent before ``fit``.
+        As in :class:`MetaLSTMClassifier`; absent before ``fit``.
     linear_ : sklearn_meta.wide_tagging.LinearTags or None
-        Its linear model; None without ``wide``.
+        The linear model for the task of ``fit``; None without ``wide``.
 
     Notes
     -----
-    On the sets at hand the Meta-LSTM labels as many spans right as an LSTM for each task
-    (``backbone="lstm"``), a little more on one of four and a little less on another. Where several
-    tasks are learned jointly, ``"ssp_mtl"`` is ahead of both.
-    The linear models are worth 1 to 8 points of F1 beside each of them, and cost one where new
-    sentences are of another kind than the labelled ones: there set ``wide=False``.
+    On the data sets that we have, the Meta-LSTM labels as many spans correctly as a separate LSTM
+    per task (``backbone="lstm"``): slightly more on one of four and slightly fewer on another. When
+    several tasks are learned jointly, ``"ssp_mtl"`` is ahead of both. The linear models add 1 to 8
+    points of F1 to each of them, but cost one point if new sentences differ in kind from the
+    labelled ones; in that case set ``wide=False``.
 
     References
     ----------
@@ -152,15 +153,15 @@ class MetaLSTMTagger(TextEstimator):
     def fit(self, X, y):
         """Learn one task.
 
-        For sentences that ``meta_fit`` was given take ``estimators_``: what tasks share in ``wide``
-        has seen their labels, so that a ``fit`` on them trusts it too much.
+        For sentences that ``meta_fit`` was given, use ``estimators_`` instead: the shared part of
+        ``wide`` has seen their labels, and a new ``fit`` on them would trust it too much.
 
         Parameters
         ----------
         X : sequence of sequences of str
-            Sentences, cut into words.
+            Sentences, split into words.
         y : sequence of sequences of str, or of int
-            The label of each word.
+            Label of each word.
 
         Returns
         -------
@@ -169,9 +170,9 @@ class MetaLSTMTagger(TextEstimator):
         Raises
         ------
         ValueError, TypeError, OSError
-            If a sentence has more or fewer labels than words, something is no sentence, none has a
-            word, labels are neither all strings nor all integers; a parameter, word vectors or
-            weights are of no use or not to be had; or training diverged.
+            If a sentence has more or fewer labels than words; something is not a sentence, or none
+            has a word; labels are neither all strings nor all integers; a parameter, word vectors
+            or weights cannot be used or found; or training diverged.
         """
         self._forget()  # a fit that fails leaves nothing of the one before
         y = self._checked_labels(X, y)
@@ -189,10 +190,10 @@ class MetaLSTMTagger(TextEstimator):
         return self
 
     def predict(self, X):
-        """Labels of the words of each sentence: the most probable sequence (Viterbi).
+        """Predict the labels of the words of each sentence: the most probable sequence (Viterbi).
 
-        Lists of different length are no array, which ``cross_val_predict`` would make of them:
-        predict the sentences of each fold by themselves. ``cross_val_score`` is as everywhere.
+        ``cross_val_predict`` fails, since it needs an array and lists of different lengths are
+        none: predict the sentences of each fold yourself. ``cross_val_score`` works as usual.
 
         Parameters
         ----------
@@ -201,12 +202,13 @@ class MetaLSTMTagger(TextEstimator):
         Returns
         -------
         list of lists of str, or of int
-            As the labels are that it learned from.
+            Of the type of the labels given to ``fit``.
 
         Raises
         ------
         NotFittedError, ValueError
-            If there was no ``fit``, or X is no sequence of sentences that are sequences of words.
+            If ``fit`` was not called, or X is not a sequence of sentences that are sequences of
+            words.
         """
 
         def what(module, inputs):
@@ -231,13 +233,13 @@ class MetaLSTMTagger(TextEstimator):
         return found
 
     def score(self, X, y):
-        """F1 of the spans, as seqeval counts them, if labels are spans; or share of right labels.
+        """F1 of spans, as seqeval computes it, if labels are spans; otherwise the share correct.
 
         Parameters
         ----------
         X : sequence of sequences of str
         y : sequence of sequences of str, or of int
-            Labels are spans if ``classes_`` are "O", "B-..." and "I-..." and nothing else.
+            Labels of the words. They are spans if ``classes_`` has only "O", "B-..." and "I-...".
 
         Returns
         -------
@@ -246,8 +248,8 @@ class MetaLSTMTagger(TextEstimator):
         Raises
         ------
         NotFittedError, ValueError
-            If there was no ``fit``, sentences or labels are refused as there, or labels are numbers
-            where its own are strings, or the other way round.
+            If ``fit`` was not called, sentences or labels are refused as in ``fit``, or labels are
+            numbers where those of ``fit`` are strings, or the other way round.
         ImportError
             If labels are spans and seqeval is not installed.
         """
