@@ -45,33 +45,34 @@ MANY = 20
 
 
 class Evaluation(NamedTuple):
-    """What :func:`evaluate` found.
+    """Result of :func:`evaluate`.
 
     Parameters
     ----------
     records : list of dict
-        One for each ``dataset``, ``n_shots``, ``episode`` and ``estimator``, with ``accuracy``
-        and ``log_loss`` (natural logarithm) over the episode's unlabelled rows.
+        One dict per ``dataset``, ``n_shots``, ``episode`` and ``estimator``, with ``accuracy`` and
+        ``log_loss`` (natural logarithm) on the unlabelled rows of the episode.
     failures : list of dict
-        What has no record, by ``dataset``, ``n_shots``, ``episode`` and ``estimator``, and the
-        ``reason``. None stands for all: a dataset that cannot be loaded fails for all estimators.
+        What could not be evaluated, by ``dataset``, ``n_shots``, ``episode`` and ``estimator``,
+        with the ``reason``. None stands for all: a dataset that cannot be loaded fails for all
+        estimators.
     """
 
     records: list
     failures: list
 
     def summary(self):
-        """Mean scores by number of labelled rows and estimator.
+        """Mean scores per number of labelled rows and estimator.
 
-        Means are over the datasets on which every estimator did all episodes, so that all are
-        compared on the same tasks; an estimator that failed on every dataset is left out.
+        Means are over the datasets on which every estimator completed all episodes, so that all are
+        compared on the same tasks. An estimator that failed on every dataset is left out.
 
         Returns
         -------
         list of dict
-            ``n_shots``, ``estimator``, ``accuracy``, ``log_loss``, ``rank`` (mean over datasets
-            of the rank by accuracy; 1 is the best, ties share theirs) and ``n_datasets``; the
-            most accurate first. Means over no dataset are None.
+            ``n_shots``, ``estimator``, ``accuracy``, ``log_loss``, ``rank`` (rank by accuracy,
+            averaged over datasets; 1 is best, ties share a rank) and ``n_datasets``, sorted by
+            accuracy, best first. Means over no dataset are None.
         """
         scores = defaultdict(lambda: defaultdict(list))
         for record in self.records:
@@ -121,7 +122,7 @@ class Evaluation(NamedTuple):
         return "\n".join(text)
 
     def describe_failures(self):
-        """Failures as lines of text, each reason of a dataset and estimator once.
+        """Failures as lines of text, with each reason once per dataset and estimator.
 
         Returns
         -------
@@ -148,32 +149,32 @@ def evaluate(
 ):
     """Few-shot accuracy and log loss of estimators on every dataset of a collection.
 
-    All estimators are given the same episodes, drawn by
-    :class:`~sklearn_meta.model_selection.FewShotSplit`: a clone is fitted to the labelled rows
-    and asked for the probabilities of the unlabelled ones in a single call, so that transductive
+    All estimators get the same episodes, drawn by
+    :class:`~sklearn_meta.model_selection.FewShotSplit`: a clone is fitted on the labelled rows and
+    predicts the probabilities of all unlabelled rows in a single call, so that transductive
     estimators can use them. An episode depends on the dataset's name and `random_state`, not on
-    what else the collection holds. Whatever cannot be evaluated is among the failures, and a
-    warning tells of it; another, of weights that were meta-trained on tables of these names.
+    what else is in the collection. Whatever cannot be evaluated is listed in the failures, with a
+    warning. Another warning says if weights were meta-trained on tables with these names.
 
     Parameters
     ----------
     estimators : dict of str to classifier
-        Each with ``predict_proba``; scikit-learn's semi-supervised ones within a
+        Classifiers with ``predict_proba``; wrap scikit-learn's semi-supervised ones in
         :class:`~sklearn_meta.model_selection.Transductive`. See :func:`peers`.
     collection : mapping of str to (X, y), RawTable or Dataset
-        The tables, such as a :class:`sklearn_meta.tasks.Folder`, loaded one by one in this
-        process; workers are sent the rows of their episodes. Rows whose label is missing are left
-        out, and those of label -1, unless the metadata's "task" is "classification" or "marked" is
-        False, as of files.
+        The tables, such as a :class:`sklearn_meta.tasks.Folder`. They are loaded one by one in this
+        process; workers receive only the rows of their episodes. Rows whose label is missing are
+        left out. So are rows with label -1, unless the metadata's "task" is "classification" or
+        "marked" is False, as for files.
     n_shots : int or sequence of int, default=(1, 3, 5)
-        Labelled rows a class; each is evaluated apart.
+        Labelled rows per class; each number is evaluated separately.
     n_unlabelled : int, default=20
-        Unlabelled rows a class.
+        Unlabelled rows per class.
     n_episodes : int, default=10
-        Episodes for each dataset and number of labelled rows.
+        Episodes per dataset and number of labelled rows.
     n_jobs : int, default=None
-        Jobs of joblib, each of which is one episode; None is 1, and -1 all cores. Within a
-        ``joblib.parallel_config(backend=...)``, a Dask or Ray cluster does the work.
+        Number of joblib jobs, each running one episode at a time; None means 1, and -1 all cores.
+        Within ``joblib.parallel_config(backend=...)``, a Dask or Ray cluster does the work.
     random_state : int, default=0
         Seed of the episodes.
     verbose : bool, default=False
@@ -187,15 +188,15 @@ def evaluate(
     Raises
     ------
     ValueError
-        If estimators or tables have no names, an estimator is no classifier or has no
+        If estimators or tables have no names, an estimator is not a classifier or has no
         ``predict_proba``, or a number is out of range.
     TypeError
-        If ``n_episodes`` is no int.
+        If ``n_episodes`` is not an int.
 
     Notes
     -----
-    Probabilities are mixed with 1 % of the uniform distribution before the log loss is taken;
-    otherwise one confident mistake would be worth more than everything else.
+    Probabilities are mixed with 1 % of the uniform distribution before the log loss is computed.
+    Otherwise a single confident mistake would outweigh everything else.
 
     Examples
     --------

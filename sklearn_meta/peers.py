@@ -21,18 +21,18 @@ from .model_selection import Transductive
 
 
 def peers():
-    """Classifiers of scikit-learn that take a table as it comes: categories, gaps and all.
+    """scikit-learn classifiers to compare with; they accept categories and missing cells.
 
-    Each is a :class:`~sklearn_meta.model_selection.Transductive` around :func:`preparation` and
-    the classifier, so that imputers and scalers see the unlabelled rows, too: those of 3 labelled
-    rows alone would harm every one of them. Only label spreading learns from the unlabelled rows.
+    Each is a :class:`~sklearn_meta.model_selection.Transductive` around :func:`preparation` and the
+    classifier, so that imputers and scalers see the unlabelled rows, too; fitted on 3 labelled rows
+    alone, they would harm every classifier. Only label spreading learns from the unlabelled rows.
 
     Returns
     -------
     dict of str to Transductive
-        "LabelSpreading", "GaussianProcess", "LogisticRegression", "RandomForest" and "1-NN".
-        Kernel widths grow with the number of columns, as distances do; all else are scikit-learn's
-        defaults.
+        "LabelSpreading", "GaussianProcess", "LogisticRegression", "RandomForest" and "1-NN". Kernel
+        widths grow with the number of columns, as distances do; all other settings are
+        scikit-learn's defaults.
     """
 
     def peer(*steps):
@@ -52,17 +52,17 @@ def peers():
 
 
 def preparation():
-    """A transformer from raw tables to finite numbers.
+    """Transformer from raw tables to finite numbers.
 
-    Columns of numbers, among them dates, as our own estimators read them: missing cells get the
-    column's mean, then zero mean and unit variance. Others: missing cells, and categories that
-    ``fit`` has not seen, get the most frequent category, then one-hot, left as 0 and 1; two
-    categories take one column.
+    In numeric columns, including dates, as this package's estimators read them, missing cells get
+    the column's mean; then the columns are scaled to zero mean and unit variance. In all other
+    columns missing cells, and categories that ``fit`` has not seen, get the most frequent category;
+    then the columns are one-hot encoded and left as 0 and 1, with one column for two categories.
 
     Returns
     -------
     ColumnTransformer
-        Its input is a DataFrame or an ndarray, its output a dense ndarray.
+        Takes a DataFrame or an ndarray and returns a dense ndarray.
     """
     numbers = make_pipeline(
         FunctionTransformer(_as_float), SimpleImputer(keep_empty_features=True), StandardScaler()

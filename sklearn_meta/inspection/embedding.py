@@ -13,35 +13,35 @@ from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
 class EmbeddingDisplay:
-    """Original attributes and learned embeddings of a task, each in two dimensions.
+    """Plot of the original attributes and the learned embeddings of a task, in two dimensions.
 
-    The picture of Fig. 5 (a) and (d) of paper 000: if meta-learning worked, classes that overlap
-    on the left are apart on the right. Labelled rows are circles, unlabelled ones crosses,
-    colours are classes.
+    As in Fig. 5 (a) and (d) of paper 000: if meta-learning worked, classes that overlap on the left
+    are separate on the right. Labelled rows are circles, unlabelled rows crosses, and colours are
+    classes.
 
-    Make one with :meth:`from_estimator`.
+    Create it with :meth:`from_estimator`.
 
     Parameters
     ----------
     original : ndarray of shape (n_rows, 2)
-        The rows in two dimensions, from their attributes.
+        Rows in two dimensions, reduced from their attributes.
     embedding : ndarray of shape (n_rows, 2)
-        The same rows in two dimensions, from their embeddings.
+        The same rows, reduced from their embeddings.
     target : ndarray of shape (n_rows,), int
-        Position in `classes` of the class of each row, which is its colour.
+        Index in `classes` of the class of each row, which determines its colour.
     labelled : ndarray of shape (n_rows,), bool
-        Whether the estimator knew the label.
+        Whether the estimator knew the label of the row.
     classes : ndarray of shape (n_classes,)
         Class labels, for the legend.
     predicted : bool, default=False
-        Whether the class of each unlabelled row is a prediction, which the legend tells.
+        Whether the classes of unlabelled rows are predictions; the legend says so.
 
     Attributes
     ----------
     ax_ : ndarray of shape (2,) of matplotlib Axes
         Axes of the original attributes and of the embeddings.
     figure_ : matplotlib Figure
-        The figure that holds them.
+        Figure that contains the axes.
 
     See Also
     --------
@@ -75,29 +75,29 @@ class EmbeddingDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, y=None, *, reduction="tsne", ax=None, random_state=None):
-        """Make and draw a display of the rows of ``fit`` and of further unlabelled rows.
+        """Create and draw a display of the rows of ``fit`` and of further unlabelled rows.
 
         Parameters
         ----------
         estimator : MetaSemiSupervisedClassifier
-            Fitted. All rows it was fitted on are shown.
+            Fitted classifier. All rows it was fitted on are shown.
         X : array-like or DataFrame of shape (n_rows, n_features), or None
-            Unlabelled rows to show beside them, as they would be given to ``predict``: in
-            transductive mode they are embedded together with the rows of ``fit``. None shows the
-            rows of ``fit`` alone.
+            Unlabelled rows to show as well, in the form that ``predict`` accepts: in transductive
+            mode they are embedded together with the rows of ``fit``. If None, only the rows of
+            ``fit`` are shown.
         y : array-like of shape (n_rows,), default=None
-            True labels of the rows of `X`, for their colours only. If None, and for unlabelled
-            rows of ``fit``, colours are predictions. In transductive mode unlabelled rows of both
-            are read together, in chunks: where ``fit`` was given some, ``predict``, which is asked
-            for `X` alone, may answer otherwise.
+            True labels of the rows of `X`, used only for their colours. If None, and for unlabelled
+            rows of ``fit``, colours are predictions. In transductive mode all unlabelled rows, of
+            ``fit`` and of `X`, are read together, in chunks; if ``fit`` was given some,
+            ``predict(X)`` may therefore give other classes.
         reduction : {"tsne", "pca"} or transformer, default="tsne"
-            From many dimensions to two: t-SNE as in the paper, principal components, or any
-            transformer with two output columns, a clone of which is fitted on the attributes and
+            Reduction to two dimensions: t-SNE as in the paper, principal components, or any
+            transformer with two output columns. One clone of it is fitted on the attributes and
             another on the embeddings.
         ax : sequence of two matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
         random_state : int, RandomState instance or None, default=None
-            Seed of t-SNE, and of principal components where there are many rows and columns.
+            Seed of t-SNE, and of PCA if there are many rows and columns.
 
         Returns
         -------
@@ -108,16 +108,16 @@ class EmbeddingDisplay:
         TypeError
             If `estimator` is not a MetaSemiSupervisedClassifier, or `X` is sparse.
         NotFittedError
-            If it is not fitted.
+            If the estimator is not fitted.
         ValueError
-            If ``predict`` would refuse `X`, `y` is not one label for each of its rows or holds
-            gaps or labels that ``fit`` has not seen, the reduction is unknown or has not two
-            columns, or there are not two axes.
+            If ``predict`` would refuse `X`; `y` is not one label per row of it, or has missing
+            labels or labels that ``fit`` has not seen; the reduction is unknown or does not have
+            two columns; or there are not two axes.
 
         Notes
         -----
-        Before their reduction the attributes are prepared as usual: one column a category,
-        missing cells filled with the mean, zero mean and unit variance.
+        Before reduction, the attributes are one-hot encoded, missing cells are filled with the
+        mean, and columns are scaled to zero mean and unit variance.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         from ..semi_supervised import MetaSemiSupervisedClassifier
@@ -160,7 +160,7 @@ class EmbeddingDisplay:
         Parameters
         ----------
         ax : sequence of two matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
 
         Returns
         -------

@@ -11,14 +11,14 @@ from .drawing import axes_of, check_matplotlib_support, line_style
 
 
 def instance_numbers(y):
-    """Which instance of its class each row is: 1 where a label comes for the first time, then 2.
+    """Number of each row within its class: 1 where a label first occurs, then 2, 3, ...
 
-    A learner has seen k - 1 rows of its class before a row of number k.
+    Before row number k of a class, a learner has seen k - 1 rows of that class.
 
     Parameters
     ----------
     y : array-like of shape (n_rows,)
-        Class labels in the order in which the rows come.
+        Class labels in the order in which the rows arrive.
 
     Returns
     -------
@@ -27,9 +27,9 @@ def instance_numbers(y):
     Raises
     ------
     ValueError
-        If labels are no single column.
+        If labels are not a single column.
     TypeError
-        If they cannot be sorted, such as text beside numbers.
+        If labels cannot be sorted, such as text beside numbers.
 
     References
     ----------
@@ -50,28 +50,28 @@ def instance_numbers(y):
 
 
 class InstanceAccuracyDisplay:
-    """Accuracy at the first, second, ... instance of a class within an episode.
+    """Plot of accuracy at the first, second, ... instance of a class within an episode.
 
-    The numbers of Tables 1 and 2 of paper 002, whose Figure 2 has them over the training. An
+    These are the numbers of Tables 1 and 2 of paper 002; its Figure 2 plots them over training. An
     episode is a stream of rows, each predicted before its label is shown. At the first instance of
-    a class there is only guessing, at the second one-shot learning. The band is one standard error
+    a class one can only guess; the second shows one-shot learning. The band is one standard error
     on either side.
 
-    Make one with :meth:`from_estimator` or :meth:`from_predictions`.
+    Create it with :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     accuracy : ndarray of shape (n_instances,)
-        Share of right predictions at each instance, over all classes and episodes.
+        Share of correct predictions at each instance, over all classes and episodes.
     standard_error : ndarray of shape (n_instances,)
-        Of the accuracy, over episodes, whose rows are not independent; NaN of instances that only
-        one episode has.
+        Standard error of the accuracy, over episodes, since rows of an episode are not independent;
+        NaN for instances that only one episode has.
     counts : ndarray of shape (n_instances,), int
-        Rows at each instance, over all classes and episodes.
+        Number of rows at each instance, over all classes and episodes.
     chance : float, default=None
-        Accuracy of a guess among the classes of the episode.
+        Accuracy of guessing among the classes of the episode.
     name : str, default=None
-        For the legend.
+        Name in the legend.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class InstanceAccuracyDisplay:
     band_ : matplotlib PolyCollection or None
         The standard errors, if they are known.
     chance_level_ : matplotlib Line2D or None
-        The level of chance, if this display drew it.
+        The chance level, if this display drew it.
     ax_, figure_ : matplotlib Axes and Figure
 
     References
@@ -106,18 +106,18 @@ class InstanceAccuracyDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, episodes, *, max_instance=10, name=None, ax=None, **kwargs):
-        """Make and draw a display of what an estimator predicts in some episodes.
+        """Create and draw a display of an estimator's predictions in some episodes.
 
         Parameters
         ----------
         estimator : classifier with ``predict_online``
-            Such as MANNClassifier; a fresh clone of it begins each episode.
+            Such as MANNClassifier; each episode is given to a fresh clone.
         episodes : iterable of (X, y)
-            Rows and their labels, in the order in which they come.
+            Rows and their labels, in the order in which they arrive.
         max_instance : int, default=10
             Later instances of a class are left out.
         name : str, default=None
-            Name in the legend; None is the estimator's class.
+            Name in the legend; the name of the estimator's class if None.
         ax, **kwargs
             As in :meth:`plot`.
 
@@ -128,10 +128,10 @@ class InstanceAccuracyDisplay:
         Raises
         ------
         TypeError
-            If the estimator is no classifier with ``predict_online``, and as in
+            If the estimator is not a classifier with ``predict_online``; or as in
             :meth:`from_predictions`.
         ValueError
-            If an episode is no pair, and as in :meth:`from_predictions` and ``predict_online``.
+            If an episode is not a pair; or as in :meth:`from_predictions` and ``predict_online``.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         kind = type(estimator).__name__
@@ -154,15 +154,15 @@ class InstanceAccuracyDisplay:
 
     @classmethod
     def from_predictions(cls, y_true, y_pred, *, max_instance=10, name=None, ax=None, **kwargs):
-        """Make and draw a display of the predictions of one episode or of several.
+        """Create and draw a display of the predictions of one or several episodes.
 
         Parameters
         ----------
         y_true, y_pred : array-like of shape (n_rows,), or a sequence of such
-            True and predicted labels, in the order in which the rows came; a sequence has one
-            array for each episode, of any length. An ndarray of one column is one episode.
+            True and predicted labels, in the order in which the rows arrived. A sequence has one
+            array per episode, of any length. An ndarray with one column is one episode.
         max_instance, name, ax, **kwargs
-            As in :meth:`from_estimator`; without a name there is none in the legend.
+            As in :meth:`from_estimator`; if `name` is None, the legend has no name.
 
         Returns
         -------
@@ -171,10 +171,11 @@ class InstanceAccuracyDisplay:
         Raises
         ------
         ValueError
-            If there is no row, a label is missing, numbers of rows or of episodes differ, only one
-            of both has strings for labels, `max_instance` is less than 1, or `ax` is not one axes.
+            If there are no rows, a label is missing, numbers of rows or of episodes differ, only
+            one of the two has string labels, `max_instance` is less than 1, or `ax` is not one
+            axes.
         TypeError
-            If `max_instance` is no int.
+            If `max_instance` is not an int.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
         check_scalar(max_instance, "max_instance", Integral, min_val=1)
@@ -202,18 +203,18 @@ class InstanceAccuracyDisplay:
         ).plot(ax=ax, **kwargs)
 
     def plot(self, ax=None, *, name=None, plot_chance_level=False, **kwargs):
-        """Draw the accuracy; other displays can be drawn on the same axes before and after.
+        """Draw the accuracy; several displays can share the same axes.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
         name : str, default=None
-            Name in the legend; None is that of the display.
+            Name in the legend; that of the display if None.
         plot_chance_level : bool, default=False
-            Whether to draw the accuracy of a guess among the classes of the episode.
+            Whether to draw the accuracy of guessing among the classes of the episode.
         **kwargs : dict
-            Of the line: parameters of :meth:`matplotlib.axes.Axes.plot`.
+            Keyword arguments of the line, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------

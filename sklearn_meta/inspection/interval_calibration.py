@@ -12,23 +12,23 @@ WIDTH = "mean width (dashed)"
 
 
 class IntervalCalibrationDisplay:
-    """Nominal against observed coverage of predictive intervals.
+    """Plot of nominal against observed coverage of predictive intervals.
 
-    What :class:`sklearn.calibration.CalibrationDisplay` is to probabilities: of each nominal
-    coverage, the share of rows whose target lies in the central interval of their predictive
-    distribution. Above the diagonal intervals are too wide, below it too narrow. Narrow
-    intervals on the diagonal are the aim, and their mean width can be drawn as well.
+    The counterpart of :class:`sklearn.calibration.CalibrationDisplay` for regression. For each
+    nominal coverage it shows the share of rows whose target lies in the central interval of their
+    predictive distribution. Above the diagonal intervals are too wide, below it too narrow. The aim
+    is narrow intervals on the diagonal; their mean width can be drawn as well.
 
-    Make one with :meth:`from_estimator` or :meth:`from_predictions`.
+    Create it with :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
     nominal : ndarray of shape (n_levels,)
         Nominal coverage of the intervals, between 0 and 1.
     observed : ndarray of shape (n_levels,)
-        Share of the targets within their interval.
+        Share of the targets within their intervals.
     width : ndarray of shape (n_levels,)
-        Mean width of the intervals, in the target's unit.
+        Mean width of the intervals, in units of the target.
     name : str, default=None
         Name of the regressor, for the legend.
 
@@ -41,9 +41,9 @@ class IntervalCalibrationDisplay:
     ax_ : matplotlib Axes
         Axes of the coverage.
     width_ax_ : matplotlib Axes or None
-        Axes of the width, on the right of ``ax_``.
+        Axes of the width, to the right of ``ax_``.
     figure_ : matplotlib Figure
-        The figure that holds them.
+        Figure that contains the axes.
 
     See Also
     --------
@@ -69,26 +69,27 @@ class IntervalCalibrationDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, levels=None, name=None, ax=None, **kwargs):
-        """Make and draw a display of a regressor's intervals for rows of known target.
+        """Create and draw a display of a regressor's intervals for rows with known targets.
 
         Parameters
         ----------
         estimator : regressor
-            Fitted; its ``predict`` takes ``quantiles=``, as that of MetaGPRegressor does, or
-            ``return_std=True``, as that of GaussianProcessRegressor and BayesianRidge, of which
-            intervals are those of a normal distribution. Pipelines that end in them and searches
-            for their parameters do as well. Where scikit-learn routes metadata, a pipeline's last
-            step must request the former, ``set_predict_request(quantiles=True)``, or the latter.
+            Fitted regressor whose ``predict`` accepts ``quantiles=``, as MetaGPRegressor's does, or
+            ``return_std=True``, as those of GaussianProcessRegressor and BayesianRidge do; the
+            latter's intervals are those of a normal distribution. Pipelines that end in such a
+            regressor, and searches over its parameters, are accepted as well. With metadata routing
+            enabled in scikit-learn, the last step of a pipeline must request the former,
+            ``set_predict_request(quantiles=True)``, or the latter.
         X : array-like or DataFrame of shape (n_rows, n_features)
             Rows that ``fit`` has not seen.
         y : array-like of shape (n_rows,) or (n_rows, n_targets)
-            Their targets; several are pooled.
+            Targets of these rows; several are pooled.
         levels : sequence of float in (0, 1), default=None
-            Nominal coverages, which are sorted; None is 0.05, 0.1, ..., 0.95.
+            Nominal coverages; they are sorted. If None, 0.05, 0.1, ..., 0.95.
         name : str, default=None
-            Name in the legend; None is the estimator's class.
+            Name in the legend; the name of the estimator's class if None.
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
         **kwargs : dict
             As in :meth:`plot`.
 
@@ -99,9 +100,9 @@ class IntervalCalibrationDisplay:
         Raises
         ------
         TypeError
-            If ``predict`` has neither to return, the estimator is a class, or `y` no array-like.
+            If ``predict`` returns neither, the estimator is a class, or `y` is not array-like.
         NotFittedError
-            If it is not fitted.
+            If the estimator is not fitted.
         ValueError
             As in :meth:`from_predictions`; or if ``predict`` refuses `X`, or a pipeline is not
             told whether to route quantiles.
@@ -137,13 +138,14 @@ class IntervalCalibrationDisplay:
 
     @classmethod
     def from_predictions(cls, y_true, mean, std, *, levels=None, name=None, ax=None, **kwargs):
-        """Make and draw a display of predictive means and standard deviations.
+        """Create and draw a display of predictive means and standard deviations.
 
         Parameters
         ----------
         y_true, mean, std : array-like of shape (n_rows,) or (n_rows, n_targets)
-            Targets, and mean and standard deviation (noise included) of their predictive normal
-            distributions; several targets are pooled. A DataFrame of one target does for a Series.
+            Targets, and the mean and standard deviation (including noise) of their predictive
+            normal distributions; several targets are pooled. A DataFrame with one column is treated
+            as a Series.
         levels, name, ax, **kwargs
             As in :meth:`from_estimator`.
 
@@ -154,7 +156,7 @@ class IntervalCalibrationDisplay:
         Raises
         ------
         ValueError
-            If shapes differ, there is no row, a number is not finite or a standard deviation is
+            If shapes differ, there are no rows, a number is not finite, a standard deviation is
             negative, a level is not between 0 and 1, or `ax` is not one axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_predictions")
@@ -192,20 +194,20 @@ class IntervalCalibrationDisplay:
         return cls(nominal=nominal, observed=observed, width=width, name=name)
 
     def plot(self, ax=None, *, name=None, ref_line=True, show_width=False, **kwargs):
-        """Draw the coverage; other displays can be drawn on the same axes before and after.
+        """Draw the coverage; several displays can share the same axes.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
         name : str, default=None
-            Name in the legend; None is that of the display.
+            Name in the legend; that of the display if None.
         ref_line : bool, default=True
             Whether to draw the diagonal.
         show_width : bool, default=False
-            Whether to draw the mean width, dashed, on an axis at the right.
+            Whether to draw the mean width, dashed, on an axis on the right.
         **kwargs : dict
-            Of the line: parameters of :meth:`matplotlib.axes.Axes.plot`.
+            Keyword arguments of the line, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------

@@ -21,15 +21,15 @@ SCORE = re.compile(rf"valid_(\w+)_(\d+)_({'|'.join(STRATA)})")
 
 
 class MetaLearningCurveDisplay:
-    """Losses, and scores by kind of task, against the steps of ``meta_fit``.
+    """Plot of losses, and of scores by kind of task, against the steps of ``meta_fit``.
 
-    The left panel has the losses on training and validation tasks, the right one the score on
-    validation tasks, such as accuracy or mean squared error. It has a line for each number of
-    labelled rows; of other estimators than those of tables for each number of classes an episode,
-    of components or of rows, and of texts for each task.
-    Without validation tasks there is the left panel with the training loss alone.
+    The left panel shows the losses on training and validation tasks, the right one the score on
+    validation tasks, such as accuracy or mean squared error, with one line per number of labelled
+    rows. For estimators other than those of tables there is one line per number of classes in an
+    episode, of components or of rows, and for texts one per task. Without validation tasks there is
+    only the left panel, with the training loss alone.
 
-    Make one with :meth:`from_estimator` or :meth:`from_history`.
+    Create it with :meth:`from_estimator` or :meth:`from_history`.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ class MetaLearningCurveDisplay:
     scores : dict of int to ndarray of shape (n_epochs,)
         Score on the validation tasks by `stratum`; NaN where an epoch has none.
     score_name : str or None
-        What the score is: "accuracy", "mse" (of targets standardised by the labelled rows), "nll"
+        Name of the score: "accuracy", "mse" (of targets standardised by the labelled rows), "nll"
         or "auroc".
     stratum : {"shots", "ways", "components", "rows", "task"}, default="shots"
-        What the keys of `scores` count: labelled rows, of classification a class; classes of an
-        episode; components of a mixture; rows of a set or sequence, of which 16 stands for 16 to
-        31; or the tasks of ``meta_fit`` of texts, the first of which is 0.
+        What the keys of `scores` count: labelled rows (per class in classification); classes of an
+        episode; components of a mixture; rows of a set or sequence, where 16 stands for 16 to 31;
+        or the tasks of ``meta_fit`` for texts, from 0.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class MetaLearningCurveDisplay:
     ax_ : ndarray of matplotlib Axes of shape (2,), or (1,) without scores
         Axes of losses and of scores.
     figure_ : matplotlib Figure
-        The figure that holds them.
+        Figure that contains the axes.
 
     See Also
     --------
@@ -88,14 +88,14 @@ class MetaLearningCurveDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, **kwargs):
-        """Make and draw a display of what ``meta_fit`` of an estimator did.
+        """Create and draw a display of an estimator's ``meta_fit``.
 
         Parameters
         ----------
         estimator : estimator of this package
-            With the attribute ``history_``, which ``meta_fit`` sets and ``clone`` forgets.
+            With the attribute ``history_``, which ``meta_fit`` sets and ``clone`` drops.
         ax : (sequence of) matplotlib Axes, default=None
-            Where to draw, one for each panel; a new figure if None.
+            Axes to plot on, one per panel; a new figure if None.
         **kwargs : dict
             As in :meth:`plot`.
 
@@ -108,7 +108,7 @@ class MetaLearningCurveDisplay:
         NotFittedError
             If the estimator was not meta-trained.
         ValueError
-            If there are not as many axes as panels.
+            If the number of axes is not the number of panels.
         """
         if not hasattr(estimator, "history_"):
             raise NotFittedError(
@@ -118,16 +118,15 @@ class MetaLearningCurveDisplay:
 
     @classmethod
     def from_history(cls, history, *, ax=None, **kwargs):
-        """Make and draw a display of a history.
+        """Create and draw a display of a history.
 
         Parameters
         ----------
         history : skorch.history.History, DataFrame or sequence of dict
-            One dict an epoch with ``train_loss`` and, as far as there are any,
-            ``train_batch_count`` (steps of the epoch; without it epochs are counted),
-            ``valid_loss`` and scores such as ``valid_accuracy_5_shots``, of all epochs the same
-            one; or a frame of them, such as what :func:`pandas.read_csv` makes of a
-            :class:`sklearn_meta.callbacks.CSVLog`.
+            One dict per epoch with ``train_loss`` and, optionally, ``train_batch_count`` (steps of
+            the epoch; without it epochs are counted), ``valid_loss`` and scores such as
+            ``valid_accuracy_5_shots``, the same score in all epochs; or a DataFrame of these, such
+            as :func:`pandas.read_csv` reads from a :class:`sklearn_meta.callbacks.CSVLog`.
         ax, **kwargs
             As in :meth:`from_estimator`.
 
@@ -138,8 +137,8 @@ class MetaLearningCurveDisplay:
         Raises
         ------
         ValueError
-            If there is no epoch, an epoch is no dict, none has a ``train_loss`` or a loss is no
-            number, or there are not as many axes as panels.
+            If there is no epoch, an epoch is not a dict, none has a ``train_loss``, a loss is not a
+            number, or the number of axes is not the number of panels.
         """
         check_matplotlib_support(f"{cls.__name__}.from_history")
         frame = in_pandas(history)
@@ -179,9 +178,9 @@ class MetaLearningCurveDisplay:
         Parameters
         ----------
         ax : (sequence of) matplotlib Axes, default=None
-            Where to draw, one for each panel; a new figure if None.
+            Axes to plot on, one per panel; a new figure if None.
         **kwargs : dict
-            Of all lines: parameters of :meth:`matplotlib.axes.Axes.plot`.
+            Keyword arguments of all lines, passed to :meth:`matplotlib.axes.Axes.plot`.
 
         Returns
         -------
@@ -190,7 +189,7 @@ class MetaLearningCurveDisplay:
         Raises
         ------
         ValueError
-            If there are not as many axes as panels.
+            If the number of axes is not the number of panels.
         """
         caller = f"{type(self).__name__}.plot"
         self.ax_, self.figure_ = axes_of(ax, 2 if self.scores else 1, caller)

@@ -15,35 +15,35 @@ MAX_LABELS = 40
 
 
 class MemoryDisplay:
-    """Where a memory-augmented network writes and reads, row after row of a stream.
+    """Plot of where a memory-augmented network writes and reads, row by row of a stream.
 
-    Two heat maps with a line for each row of the stream, downwards, and a column for each slot of
-    the external memory that was written to, in the order in which they first were. A network that
-    binds rows to labels writes to a new slot what it has not met before, and where a class comes
-    again it reads from the slots of its earlier instances. The label of a row reaches the network
-    with the next one (Fig. 1 of paper 002).
+    Two heat maps have one line per row of the stream, from top to bottom, and one column per slot
+    of the external memory that was written to, in the order of the first write. A network that
+    binds rows to labels writes what is new to it to a new slot, and when a class recurs it reads
+    from the slots of that class's earlier rows. The label of a row reaches the network with the
+    next row (Fig. 1 of paper 002).
 
-    Make one with :meth:`from_estimator`.
+    Create it with :meth:`from_estimator`.
 
     Parameters
     ----------
     write_weights : ndarray of shape (n_rows, n_slots)
-        Of all slots, summed over heads, Eq. (7).
+        Write weights of all slots, summed over heads, Eq. (7).
     read_weights : ndarray of shape (n_rows, n_slots)
-        Of all slots, averaged over heads, Eq. (3).
+        Read weights of all slots, averaged over heads, Eq. (3).
     slots : ndarray of shape (n_shown,), int
-        The slots to show, in their order.
+        Slots to show, in this order.
     labels : ndarray of shape (n_rows,), default=None
         Class label of each row, if there are any.
 
     Attributes
     ----------
     images_ : list of two matplotlib AxesImage
-        Writes and reads.
+        The images of writes and reads.
     ax_ : ndarray of matplotlib Axes of shape (2,)
         Their axes.
     figure_ : matplotlib Figure
-        The figure that holds them.
+        Figure that contains the axes.
 
     References
     ----------
@@ -72,26 +72,27 @@ class MemoryDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, member=0, min_write=0.1, ax=None, **kwargs):
-        """Make and draw a display of rows that a fresh clone of an estimator reads.
+        """Create and draw a display of the memory of a fresh clone that reads some rows.
 
-        The estimator itself is left as it is. One memory reads all rows, whatever ``window_size``
+        The estimator itself does not change. One memory reads all rows, whatever ``window_size``
         is.
 
         Parameters
         ----------
         estimator : MANNClassifier or MANNRegressor
-            Whose network has an external memory; it need not be fitted.
+            Estimator whose network has an external memory; it need not be fitted.
         X : array-like or DataFrame of shape (n_rows, n_features)
-            Rows in the order in which they come, as for ``partial_fit``.
+            Rows in the order in which they arrive, as for ``partial_fit``.
         y : array-like of shape (n_rows,)
-            Their labels or targets.
+            Labels or targets of these rows.
         member : int, default=0
-            The member of the ensemble whose memory is shown.
+            Member of the ensemble whose memory is shown.
         min_write : float, default=0.1
-            A slot has been written to from the row on where its write weight is this share of the
-            largest one: heads that write where they read write a little to every slot.
+            A slot counts as written to from the row at which its write weight reaches this fraction
+            of the largest weight of all: heads that write where they read write a little to every
+            slot.
         ax : sequence of two matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
         **kwargs : dict
             As in :meth:`plot`.
 
@@ -102,7 +103,8 @@ class MemoryDisplay:
         Raises
         ------
         TypeError
-            If the estimator is neither of these, `member` is no int or `min_write` no number.
+            If the estimator is neither of these, `member` is not an int or `min_write` not a
+            number.
         ValueError
             If a parameter of the estimator is invalid, its network has no external memory, there
             is no such member, `min_write` is not between 0 and 1, or there are not two axes.
@@ -138,11 +140,11 @@ class MemoryDisplay:
         Parameters
         ----------
         ax : sequence of two matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
         colorbar : bool, default=True
-            Whether to draw the scale beside each of them.
+            Whether to draw a colorbar beside each image.
         **kwargs : dict
-            Of both: parameters of :meth:`matplotlib.axes.Axes.imshow`.
+            Keyword arguments of both images, passed to :meth:`matplotlib.axes.Axes.imshow`.
 
         Returns
         -------

@@ -29,23 +29,23 @@ def relative_changes(matrices):
 
 
 class MetaChangeDisplay:
-    """What is predicted after every word of a text, and how much the weights changed at it.
+    """Plot of the prediction after every word of a text, and of how much the weights changed.
 
-    One panel is a heat map with a line for each gate: the mean relative change of the matrix W(z)
-    that the Meta-LSTM generates, Eq. (23). The other has the log-odds of a class if the text ended
-    there, by the network alone.
+    One panel is a heat map with a line per gate: the mean relative change of the matrix W(z) that
+    the Meta-LSTM generates, Eq. (23). The other shows the log-odds of a class if the text ended
+    there, from the network alone.
 
-    Make one with :meth:`from_estimator`.
+    Create it with :meth:`from_estimator`.
 
     Parameters
     ----------
     words : list of str
     changes : ndarray of shape (4, n_words)
-        Of the matrices of new input, output gate, input gate and forget gate; NaN at the first
-        word, before which there is none.
+        Changes of the matrices of the new input, output gate, input gate and forget gate; NaN at
+        the first word, before which there is none.
     log_odds : ndarray of shape (n_words,)
     label : object
-        The class that they are for.
+        The class of the log-odds.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class MetaChangeDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, text, *, label=None, ax=None, **kwargs):
-        """Make and draw a display of one text.
+        """Create and draw a display of one text.
 
         Parameters
         ----------
@@ -84,9 +84,9 @@ class MetaChangeDisplay:
             Fitted, with ``backbone="meta_lstm"``.
         text : str or list of str
         label : object, default=None
-            The class whose log-odds are shown; None is the last of ``classes_``.
+            Class whose log-odds are shown; the last of ``classes_`` if None.
         ax : sequence of two matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
         **kwargs : dict
             As in :meth:`plot`.
 
@@ -97,12 +97,12 @@ class MetaChangeDisplay:
         Raises
         ------
         TypeError
-            If the estimator is no MetaLSTMClassifier.
+            If the estimator is not a MetaLSTMClassifier.
         NotFittedError
-            If it is not fitted.
+            If the estimator is not fitted.
         ValueError
-            If its network generates no weights, it has no such class, the text has no word or is
-            none, or there are not two axes.
+            If the network generates no weights, the estimator has no such class, `text` is not a
+            text or has no word, or there are not two axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         from ..text import MetaLSTMClassifier
@@ -138,9 +138,9 @@ class MetaChangeDisplay:
         Parameters
         ----------
         ax : sequence of two matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
         **kwargs : dict
-            Of the changes: parameters of :meth:`matplotlib.axes.Axes.imshow`.
+            Keyword arguments of the changes, passed to :meth:`matplotlib.axes.Axes.imshow`.
 
         Returns
         -------

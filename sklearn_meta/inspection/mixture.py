@@ -10,30 +10,30 @@ RADII = {1: "solid", 2: "dashed"}
 
 
 class MixtureDisplay:
-    """A mixture of Gaussians over two columns: its points, centres and ellipses.
+    """Plot of a Gaussian mixture over two columns: its points, centres and ellipses.
 
-    The picture of Fig. 3 of paper 001. Each point has the colour of its likeliest component; a
-    cross marks the component's centre, and ellipses the points at one (solid) and two (dashed)
-    standard deviations from it. Of more than two columns these are the mixture's marginals.
+    As in Fig. 3 of paper 001, each point has the colour of its most likely component; a cross marks
+    the centre of the component, and ellipses the points at one (solid) and two (dashed) standard
+    deviations from it. If there are more than two columns, these are marginals of the mixture.
 
-    Make one with :meth:`from_estimator`.
+    Create it with :meth:`from_estimator`.
 
     Parameters
     ----------
     points : ndarray of shape (n_samples, 2)
     labels : ndarray of shape (n_samples,), int
-        The component of each point.
+        Component of each point.
     weights : ndarray of shape (n_components,)
     means : ndarray of shape (n_components, 2)
     covariances : ndarray of shape (n_components, 2, 2)
     names : pair of str, default=("", "")
-        What the two columns are called.
+        Names of the two columns.
 
     Attributes
     ----------
     ellipses_ : list of lists of matplotlib Ellipse
-        Of each component, at one and at two standard deviations; none of a component whose weight
-        is below 1e-6.
+        Per component, the ellipses at one and at two standard deviations; none for components whose
+        weight is below 1e-6.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
 
@@ -63,18 +63,18 @@ class MixtureDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, X, *, features=(0, 1), ax=None):
-        """Make and draw a display of a fitted mixture.
+        """Create and draw a display of a fitted mixture.
 
         Parameters
         ----------
         estimator : AmortizedGMM, GaussianMixture or BayesianGaussianMixture
-            Fitted, with any type of covariance.
+            Fitted mixture, with any covariance type.
         X : array-like or DataFrame of shape (n_samples, n_features)
-            The points to show.
+            Points to show.
         features : pair of int or str, default=(0, 1)
-            The two columns to show, by position or name.
+            The two columns to show, by index or name.
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
 
         Returns
         -------
@@ -83,9 +83,9 @@ class MixtureDisplay:
         Raises
         ------
         TypeError
-            If the estimator is no mixture of Gaussians.
+            If the estimator is not a Gaussian mixture.
         NotFittedError
-            If it is not fitted.
+            If the estimator is not fitted.
         ValueError
             If `features` are not two different columns, ``predict`` refuses `X`, or `ax` is not one
             axes.
@@ -115,7 +115,7 @@ class MixtureDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
 
         Returns
         -------

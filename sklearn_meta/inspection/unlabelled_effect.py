@@ -20,24 +20,24 @@ from .drawing import axes_of, check_matplotlib_support, colours, legend, scatter
 
 
 class UnlabelledEffectDisplay:
-    """Decision regions without and with the unlabelled rows of a task of two columns.
+    """Plot of decision regions without and with the unlabelled rows, for two columns.
 
-    Both panels show what the estimator predicts over a grid of points: on the left it was fitted
-    on the labelled rows alone, on the right on the unlabelled rows, too. Labelled rows are
-    circles, unlabelled ones crosses.
+    Both panels show what the estimator predicts over a grid of points: on the left after fitting on
+    the labelled rows alone, on the right after fitting on the unlabelled rows as well. Labelled
+    rows are circles, unlabelled rows crosses.
 
-    Make one with :meth:`from_estimator`.
+    Create it with :meth:`from_estimator`.
 
     Parameters
     ----------
     xx0, xx1 : ndarray of shape (grid_resolution, grid_resolution)
-        The grid, as :func:`numpy.meshgrid` makes it.
+        The grid, as :func:`numpy.meshgrid` returns it.
     without_unlabelled, with_unlabelled : ndarray of shape (grid_resolution, grid_resolution), int
-        Position in `classes` of the prediction at each grid point.
+        Index in `classes` of the prediction at each grid point.
     points : ndarray of shape (n_rows, 2)
         The rows of the task.
     target : ndarray of shape (n_rows,), int
-        Position in `classes` of the label of each row, -1 for unlabelled rows.
+        Index in `classes` of the label of each row; -1 for unlabelled rows.
     classes : ndarray of shape (n_classes,)
         Class labels, for the legend.
     names : sequence of two str, default=("", "")
@@ -48,14 +48,14 @@ class UnlabelledEffectDisplay:
     ax_ : ndarray of shape (2,) of matplotlib Axes
         Axes without and with unlabelled rows.
     figure_ : matplotlib Figure
-        The figure that holds them.
+        Figure that contains the axes.
 
     See Also
     --------
     EmbeddingDisplay : Attributes and embeddings of a task of any number of columns.
     sklearn.inspection.DecisionBoundaryDisplay : Decision regions of one fitted estimator.
-        Of this package's set ``transductive=False`` first: by default they take the points of the
-        grid for unlabelled rows.
+        For those of this package, set ``transductive=False`` first: by default the grid points act
+        as unlabelled rows.
 
     Examples
     --------
@@ -100,20 +100,21 @@ class UnlabelledEffectDisplay:
         Parameters
         ----------
         estimator : classifier
-            Fitted or not: its clones are fitted here. A parameter ``transductive``, its own or
-            that of a pipeline's step, is set to False in the clones, whatever a search chose, and
-            :class:`~sklearn_meta.model_selection.Transductive` makes way for its estimator, or
-            the grid points would be unlabelled rows themselves. Semi-supervised estimators of
-            scikit-learn do as well. The clones are fitted on positions among the sorted classes,
-            so that a setting such as ``class_weight`` must name 0, 1, ... for the labels.
+            Fitted or not: clones are fitted here. In the clones, a parameter ``transductive``, also
+            one of a pipeline step, is set to False, whatever a search chose, and
+            :class:`~sklearn_meta.model_selection.Transductive` is replaced by its estimator;
+            otherwise the grid points would act as unlabelled rows themselves. scikit-learn's
+            semi-supervised estimators are accepted as well. The clones are fitted on indices into
+            the sorted classes, so a setting such as ``class_weight`` must use 0, 1, ... for the
+            labels.
         X : array-like or DataFrame of shape (n_rows, 2)
-            Rows of the task, two numeric columns.
+            Rows of the task: two numeric columns.
         y : array-like of shape (n_rows,)
-            Labels; -1 marks unlabelled rows.
+            Class labels; -1 marks unlabelled rows.
         grid_resolution : int, default=100
-            Grid points along each column, two at least.
+            Number of grid points along each column, at least two.
         ax : sequence of two matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
 
         Returns
         -------
@@ -122,12 +123,12 @@ class UnlabelledEffectDisplay:
         Raises
         ------
         TypeError
-            If the estimator is no classifier, or frozen, `X` is sparse, or `grid_resolution` no
-            int.
+            If the estimator is not a classifier or is frozen, `X` is sparse, or `grid_resolution`
+            is not an int.
         ValueError
-            If `X` has not two columns, one of them is not numeric or has no finite cell, there is
-            no labelled or no unlabelled row, labels are not one for each row, the estimator takes
-            -1 for a class, `grid_resolution` is less than 2, or there are not two axes.
+            If `X` does not have two columns, one of them is not numeric or has no finite cell,
+            there is no labelled or no unlabelled row, there is not one label per row, the estimator
+            treats -1 as a class, `grid_resolution` is less than 2, or there are not two axes.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         if not is_classifier(estimator):
@@ -189,7 +190,7 @@ class UnlabelledEffectDisplay:
         Parameters
         ----------
         ax : sequence of two matplotlib Axes, default=None
-            Where to draw; a new figure if None.
+            Axes to plot on; a new figure if None.
 
         Returns
         -------

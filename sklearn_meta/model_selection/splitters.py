@@ -57,28 +57,28 @@ def encode_labels(y, unlabelled=-1):
 class SemiSupervisedSplit(StratifiedKFold):
     """K folds of the labelled rows; unlabelled rows are in every train set, never in a test set.
 
-    Labelled rows are stratified as :class:`~sklearn.model_selection.StratifiedKFold` does.
+    The labelled rows are stratified, as in :class:`~sklearn.model_selection.StratifiedKFold`.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of folds, at least 2.
     shuffle : bool, default=True
-        Whether to shuffle the labelled rows of each class before they are cut into folds.
+        Whether to shuffle the labelled rows of each class before splitting them into folds.
     random_state : int, RandomState instance or None, default=None
         Seed of the shuffle. An int gives the same folds at every call of ``split``.
 
     Raises
     ------
     ValueError
-        If `n_splits` is no int of 2 or more, or there is a `random_state` without `shuffle`.
+        If `n_splits` is not an int of 2 or more, or `random_state` is given without `shuffle`.
     TypeError
-        If `shuffle` is no bool.
+        If `shuffle` is not a bool.
 
     Notes
     -----
-    For scores that need every class in every fold, such as ``scoring="roc_auc"``, each class
-    needs at least `n_splits` labelled rows; scikit-learn warns where one has fewer.
+    For scores that need every class in every fold, such as ``scoring="roc_auc"``, each class needs
+    at least `n_splits` labelled rows; scikit-learn warns if a class has fewer.
 
     Examples
     --------
@@ -94,29 +94,29 @@ class SemiSupervisedSplit(StratifiedKFold):
         super().__init__(n_splits=n_splits, shuffle=shuffle, random_state=random_state)
 
     def split(self, X, y, groups=None):
-        """Generate the row numbers of each train and test set.
+        """Generate the row indices of each train and test set.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Only its length is used.
         y : array-like of shape (n_samples,)
-            Labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
+            Class labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
         groups : None
-            Ignored with a warning, exists for API compatibility.
+            Ignored with a warning; exists for API compatibility.
 
         Yields
         ------
         train : ndarray of shape (n_train,)
-            Sorted rows of the other folds, and all unlabelled rows.
+            Sorted indices of the labelled rows of the other folds and of all unlabelled rows.
         test : ndarray of shape (n_test,)
-            Sorted labelled rows of this fold.
+            Sorted indices of the labelled rows of this fold.
 
         Raises
         ------
         ValueError
-            If no row is labelled, no class has `n_splits` labelled rows, or labels are gaps,
-            fractions or not one a row.
+            If no row is labelled, no class has `n_splits` labelled rows, or labels are missing, are
+            fractions, or are not one per row.
         TypeError
             If y is sparse.
         """
@@ -135,25 +135,26 @@ class SemiSupervisedSplit(StratifiedKFold):
 
 
 class SemiSupervisedKFold(KFold):
-    """K folds of the rows with a target; rows whose target is NaN are in every train set alone.
+    """K folds of rows with a target; rows without are in every train set, never in a test set.
 
-    :class:`SemiSupervisedSplit` for regression: nothing is stratified.
+    The counterpart of :class:`SemiSupervisedSplit` for regression, where NaN marks rows without a
+    target. Nothing is stratified.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of folds, at least 2.
     shuffle : bool, default=True
-        Whether to shuffle the rows with a target before they are cut into folds.
+        Whether to shuffle the rows with a target before splitting them into folds.
     random_state : int, RandomState instance or None, default=None
         Seed of the shuffle. An int gives the same folds at every call of ``split``.
 
     Raises
     ------
     ValueError
-        If `n_splits` is no int of 2 or more, or there is a `random_state` without `shuffle`.
+        If `n_splits` is not an int of 2 or more, or `random_state` is given without `shuffle`.
     TypeError
-        If `shuffle` is no bool.
+        If `shuffle` is not a bool.
 
     Examples
     --------
@@ -170,35 +171,36 @@ class SemiSupervisedKFold(KFold):
         super().__init__(n_splits=n_splits, shuffle=shuffle, random_state=random_state)
 
     def split(self, X, y, groups=None):
-        """Generate the row numbers of each train and test set.
+        """Generate the row indices of each train and test set.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Only its length is used.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets; NaN or None marks a row without one; of several targets one is enough.
+            Targets. NaN or None marks a row without a target; with several targets, one of them is
+            enough to mark it.
         groups : None
-            Ignored with a warning, exists for API compatibility.
+            Ignored with a warning; exists for API compatibility.
 
         Yields
         ------
         train : ndarray of shape (n_train,)
-            Sorted rows of the other folds, and all rows without a target.
+            Sorted indices of the rows of the other folds and of all rows without a target.
         test : ndarray of shape (n_test,)
-            Sorted rows of this fold.
+            Sorted indices of the rows of this fold.
 
         Raises
         ------
         ValueError
-            If fewer than `n_splits` rows have a target, a target is infinite or no number, or
-            there is not one for each row.
+            If fewer than `n_splits` rows have a target, a target is infinite or not a number, or
+            there is not one per row.
 
         Warns
         -----
         UserWarning
-            If `y` looks like classes, among which -1 means "no label": it holds a few whole
-            numbers from -1 on, and no NaN.
+            If `y` looks like class labels in which -1 marks unlabelled rows: it holds a few whole
+            numbers from -1 up, and no NaN.
         """
         if y is None:
             raise ValueError("SemiSupervisedKFold.split needs y: targets, NaN where there is none.")
@@ -242,22 +244,22 @@ def _may_be_classes(y):
 
 
 class FewShotSplit(BaseCrossValidator):
-    """Random few-shot tasks: `n_shots` labelled rows of every class to train on, others to test on.
+    """Random few-shot tasks: train on `n_shots` rows of every class, test on other rows.
 
-    Splits are drawn independently, so the test sets of different splits overlap. Rows with
-    ``y == -1`` are in every train set and in no test set.
+    Splits are drawn independently, so the test sets of different splits overlap. Rows with ``y ==
+    -1`` are in every train set and never in a test set.
 
     Parameters
     ----------
     n_splits : int, default=10
         Number of tasks.
     n_shots : int, default=5
-        Labelled rows of each class in a train set.
+        Labelled rows per class in a train set.
     n_unlabelled : int or None, default=None
-        Rows of each class in a test set, whose labels the estimator does not see. None takes all
-        the rest of the class.
+        Rows per class in a test set; the estimator does not see their labels. None takes all
+        remaining rows of the class.
     random_state : int, RandomState instance or None, default=None
-        Seed of the draws. An int gives the same splits at every call of ``split``.
+        Seed of the splits. An int gives the same splits at every call of ``split``.
 
     Raises
     ------
@@ -294,29 +296,29 @@ class FewShotSplit(BaseCrossValidator):
         )
 
     def split(self, X, y, groups=None):
-        """Generate the row numbers of each train and test set.
+        """Generate the row indices of each train and test set.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Only its length is used.
         y : array-like of shape (n_samples,)
-            Labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
+            Class labels: numbers, strings or objects; -1 (or "-1") marks an unlabelled row.
         groups : None
-            Ignored with a warning, exists for API compatibility.
+            Ignored with a warning; exists for API compatibility.
 
         Yields
         ------
         train : ndarray of shape (n_shots * n_classes + n_marked,)
-            `n_shots` rows of each class and the rows marked -1, shuffled.
+            `n_shots` rows of each class and all rows marked -1, shuffled.
         test : ndarray of shape (n_unlabelled * n_classes,)
             Other rows of each class, shuffled.
 
         Raises
         ------
         ValueError
-            If no row is labelled, a class has too few rows, labels are gaps, fractions or not one
-            a row, or a parameter was set to what is out of range.
+            If no row is labelled, a class has too few rows, labels are missing, are fractions, or
+            are not one per row, or a parameter was set out of range.
         TypeError
             If y is sparse.
         """

@@ -29,52 +29,53 @@ from .splitters import are_labelled, encode_labels
 
 
 class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Give a semi-supervised estimator the rows of ``predict`` as its unlabelled rows.
+    """Meta-estimator that passes the rows of ``predict`` to ``fit`` as unlabelled rows.
 
-    Each call of ``predict`` or ``predict_proba`` fits a clone of the wrapped estimator on the rows
-    of ``fit`` and the rows asked for, these marked as unlabelled, and returns what the clone made
-    of them. Without it, a semi-supervised estimator cross-validates without unlabelled rows.
+    Each call of ``predict`` or ``predict_proba`` fits a clone of the wrapped semi-supervised
+    estimator on the rows of ``fit`` and the rows to predict, marked as unlabelled, and returns the
+    clone's results for the latter. Without this, a semi-supervised estimator is cross-validated
+    without unlabelled rows.
 
     Parameters
     ----------
     estimator : estimator object
-        A classifier whose ``fit`` takes -1 for "no label", as those of
-        :mod:`sklearn.semi_supervised` do, or a pipeline or search around one. Inside a pipeline
-        given here, scalers too see the unlabelled rows.
+        Classifier whose ``fit`` accepts -1 for unlabelled rows, as those of
+        :mod:`sklearn.semi_supervised` do, or a pipeline or search around one. In a pipeline given
+        here, scalers see the unlabelled rows, too.
     unlabelled : int, str or None, default=-1
-        The value of `y` that marks unlabelled rows in ``fit``. None: every row of ``fit`` is
+        Value of `y` that marks unlabelled rows in ``fit``. If None, every row of ``fit`` is
         labelled, which allows -1 as a class.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels, sorted.
+        Class labels, sorted.
     class_prior_ : ndarray of shape (n_classes,)
         Share of each class among the labelled rows.
     X_ : {ndarray, sparse matrix, DataFrame} of shape (n_samples, n_features)
-        Rows of ``fit``.
+        Rows given to ``fit``.
     y_ : ndarray of shape (n_samples,)
-        Positions in `classes_` of the labels of ``fit``; -1 for unlabelled rows.
+        Index in `classes_` of the label of each row of ``fit``; -1 for unlabelled rows.
     n_features_in_ : int
         Number of features seen during ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features seen during ``fit``, where all of them are strings.
+        Names of features seen during ``fit``, if all are strings.
 
     Notes
     -----
-    The answer for a row depends on the rows asked for with it: that is the meaning of
-    transduction. Every call costs one fit of the wrapped estimator, whose errors come at
-    ``predict``: among them a ValueError if it took -1 for a class.
+    The prediction for a row depends on the other rows predicted with it: that is what transduction
+    means. Every call fits the wrapped estimator once, so its errors are raised by ``predict``:
+    among them a ValueError if it treated -1 as a class.
 
-    A row that no label reaches in label propagation gets NaN from scikit-learn's ``predict_proba``
-    (scikit-learn issue 18029); here it gets `class_prior_`, and the most frequent label.
-    ``predict`` returns the clone's ``transduction_`` where it has one. For self-training these
-    are the labels at the time each row was taken in, and ``predict`` of the final classifier for
-    rows that never were, while ``predict_proba`` is always the final classifier's.
-    No metadata is routed: sample weights, say, are not known for the rows of ``predict``.
+    For a row that no label reaches in label propagation, scikit-learn's ``predict_proba`` returns
+    NaN (scikit-learn issue 18029); here such a row gets `class_prior_`, and the most frequent
+    label. ``predict`` returns the clone's ``transduction_`` if it has one. For self-training these
+    are the labels given when each row was added, and predictions of the final classifier for rows
+    that never were, while ``predict_proba`` is always the final classifier's. Metadata such as
+    sample weights are not routed: they are not known for the rows of ``predict``.
 
-    Clones are fitted on positions in `classes_`: settings inside that name classes, such as
-    ``class_weight`` or a scorer's ``pos_label``, must name 0, 1, ... for the labels.
+    Clones are fitted on indices into `classes_`: nested settings that name classes, such as
+    ``class_weight`` or a scorer's ``pos_label``, must use 0, 1, ... for the labels.
 
     Examples
     --------
@@ -100,15 +101,15 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)  # the wrapped estimator is not validated yet
     def fit(self, X, y):
-        """Check and store the rows.
+        """Validate and store the rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Labelled rows, and unlabelled ones if there are any. A DataFrame is handed on as it
-            is, for pipelines that select columns by name.
+            Labelled rows and, if there are any, unlabelled ones. A DataFrame is passed on
+            unchanged, for pipelines that select columns by name.
         y : array-like of shape (n_samples,)
-            Labels; `unlabelled` marks rows without one, which not all rows may be.
+            Class labels; `unlabelled` marks unlabelled rows. At least one row must be labelled.
 
         Returns
         -------
@@ -118,10 +119,11 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If no row is labelled, rows or labels are malformed, or a parameter is of another kind.
+            If no row is labelled, rows or labels are malformed, or a parameter is of the wrong
+            type.
         TypeError
-            If the wrapped estimator is no classifier, or frozen, or takes no sparse rows, which
-            these are.
+            If the wrapped estimator is not a classifier or is frozen, or X is sparse and the
+            estimator does not accept sparse rows.
         """
         vars(self).pop("X_", None)  # a fit that fails leaves nothing of the one before
         if get_tags(self.estimator).estimator_type not in ("classifier", None):
@@ -138,27 +140,28 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        """Return the transduced labels of the rows.
+        """Predict the class of each row by transduction.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            The rows, unlabelled data of the fit made here.
+            Rows to predict; they are the unlabelled rows of the fit that this call makes.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
-            Labels.
+            Predicted labels.
 
         Raises
         ------
         NotFittedError
-            If there was no ``fit``.
+            If ``fit`` was not called.
         ValueError
-            If rows are malformed, or of other columns than in ``fit``, or the wrapped estimator
-            took -1 for a class. Whatever else its ``fit`` raises comes here, too.
+            If the rows are malformed or have other columns than in ``fit``, or the wrapped
+            estimator treated -1 as a class. Anything else that its ``fit`` raises is raised here,
+            too.
         TypeError
-            If it takes no sparse rows, which these are.
+            If X is sparse and the wrapped estimator does not accept sparse rows.
         """
         model, rows = self._refit(X)
         final = innermost(model)
@@ -171,17 +174,17 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X):
-        """Return the class probabilities of the rows.
+        """Predict class probabilities by transduction.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            The rows, unlabelled data of the fit that this call makes.
+            Rows to predict; they are the unlabelled rows of the fit that this call makes.
 
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`; each row sums to 1 and holds no NaN.
+            Columns in the order of `classes_`; each row sums to 1 and has no NaN.
 
         Raises
         ------
@@ -193,14 +196,14 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self._probabilities(model.predict_proba(rows) if weights is None else weights)
 
     def score(self, X, y, sample_weight=None):
-        """Accuracy on rows whose labels are known.
+        """Accuracy on rows with known labels.
 
         Parameters
         ----------
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
             As in ``predict``.
         y : array-like of shape (n_samples,)
-            Labels. A row marked by `unlabelled` counts as a mistake, with a warning.
+            True labels. A row marked by `unlabelled` counts as a mistake, with a warning.
         sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
@@ -210,7 +213,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Raises
         ------
         NotFittedError, ValueError, TypeError
-            As in ``predict``; or if labels are gaps, or not one a row.
+            As in ``predict``; or if labels are missing, or there is not one per row.
         """
         warn_of_unlabelled((~are_labelled(y, self.unlabelled)).sum(), self.unlabelled)
         return super().score(X, y, sample_weight)
