@@ -116,13 +116,13 @@ class StratumScores(Callback):
 
 
 class CSVLog(Callback):
-    """Writes losses, scores and seconds of each epoch to a CSV file.
+    """Callback that writes the losses, scores and duration of each epoch to a CSV file.
 
     Parameters
     ----------
     path : path
-        Written anew after each epoch and in the end, a resumed run's earlier epochs included.
-        Where the disk is full it warns, and the run goes on.
+        File, rewritten after each epoch and at the end, including the earlier epochs of a resumed
+        run. If the disk is full, the callback warns and the run continues.
     """
 
     def __init__(self, path):

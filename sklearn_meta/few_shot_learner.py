@@ -10,33 +10,31 @@ from .sizes import check_integers
 
 
 class FewShotLearner(nn.Module):
-    """Encoder x backbone x head for queries beside a fixed number of labelled rows (paper 003).
+    """Encoder, backbone and head for queries beside a fixed number of labelled rows (paper 003).
 
     Parameters
     ----------
     backbone : {"few_shot_transformer", "transformer", "snail"}, default="few_shot_transformer"
     head : {"label_attention", "last_position"}, default=None
-        That of the backbone, "last_position" for "snail"; None is it.
+        If None, the backbone's: "last_position" for "snail", otherwise "label_attention".
     task : "few_shot", default="few_shot"
     inputs : {"tables", "vectors", "images"}, default="tables"
-        Whether rows come from tables of any columns, which are brought to the length that the
-        network reads, or are vectors of that length as they are, or the pixels of pictures, in
-        [0, 1].
+        Whether rows come from tables with any columns, which are projected to the length that the
+        network reads, or are vectors of that length, or pixels of images, in [0, 1].
     n_inputs : int, default=32
-        That length.
+        Length of the vectors that the network reads.
     n_ways, n_shots : int, default=5 and 1
-        Classes of an episode, and labelled rows of each.
+        Classes per episode, and labelled rows per class.
     image_encoder : {"convolutional", "residual"}, default="convolutional"
-        What reads images: :class:`sklearn_meta.backbones.image_encoder.ImageEncoder` or
+        Encoder of images: :class:`sklearn_meta.backbones.image_encoder.ImageEncoder` or
         :class:`sklearn_meta.backbones.image_encoder.ResidualImageEncoder`.
     encoder_config, backbone_config, head_config : dict, optional
-        Keyword arguments of the image encoder, of the backbone, but for its sizes, and of the
-        head.
+        Keyword arguments of the image encoder, of the backbone (except its sizes), and of the head.
 
     Raises
     ------
     ValueError
-        If something is unknown, or there are fewer than two ways, no shots or no inputs.
+        If an argument is unknown, or there are fewer than two ways, no shots or no inputs.
     """
 
     task = "few_shot"

@@ -15,7 +15,7 @@ from .text_learner import TextLearner
 
 
 class Learner(nn.Module):
-    """Backbone x head.
+    """Backbone, which embeds rows, and head, which predicts from the embeddings, in one module.
 
     Parameters
     ----------
@@ -23,17 +23,17 @@ class Learner(nn.Module):
         Name of an architecture in ``sklearn_meta.backbones.BACKBONES``, or a module with its
         calling convention (see :class:`sklearn_meta.backbones.VSA`).
     head : str or torch.nn.Module, default="prototypes"
-        Name of a head of the task in ``sklearn_meta.heads.HEADS``, or a module with its calling
+        Name of a head for the task in ``sklearn_meta.heads.HEADS``, or a module with its calling
         convention (see :class:`sklearn_meta.heads.Prototypes`).
     task : {"classification", "regression", "outlier_detection"}, default="classification"
-        What labels are.
+        What the labels are.
     backbone_config, head_config : dict, optional
         Keyword arguments of the named backbone and head.
 
     Raises
     ------
     ValueError
-        If a name is unknown, or the head cannot read the backbone.
+        If a name is unknown, or the head cannot read the backbone's embeddings.
     """
 
     def __init__(

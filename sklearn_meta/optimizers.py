@@ -12,16 +12,16 @@ LEAST_SIDE = 8
 
 
 class MuonAdamW(torch.optim.Optimizer):
-    """Muon for the matrices of a network and AdamW for all else, at one rate.
+    """Muon for the matrices of a network and AdamW for everything else, at one learning rate.
 
-    Muon steps by a matrix with the gradient's directions, all of them equally long. A square
-    matrix of 64 x 64 is moved an eighth as far as by AdamW at the same rate, so the rate can be
-    high, as kernels and temperatures of heads need it to get anywhere.
+    Muon's step for a matrix has the directions of the gradient, all of equal length. A square
+    matrix of 64 x 64 moves an eighth as far as with AdamW at the same rate, so the rate can be
+    high, as kernels and temperatures of heads need it to be.
 
     Parameters
     ----------
     params : iterable of Parameter, or of dict
-        Those of two dimensions, each 8 or more, are Muon's.
+        Parameters with two dimensions, each of 8 or more, are optimised by Muon.
     lr, weight_decay : float, default=5e-3 and 0.01
 
     References

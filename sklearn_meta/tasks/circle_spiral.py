@@ -16,10 +16,10 @@ _FIGURES = {"circle": (rings, 2, 0.05), "spiral": (spirals, 5, 0.025)}
 class CircleSpiral:
     """Circles and spirals hidden among columns of noise.
 
-    A Circle table holds two concentric circles of radius 0.5 and 1, a Spiral table five spiral
-    arms; rows are spread at random along the figure with a little jitter, and the two coordinates
-    are scaled to unit variance. Columns of standard Gaussian noise are added and the columns put
-    in random order, so that which two columns carry the figure differs from table to table.
+    A Circle table has two concentric circles of radius 0.5 and 1, a Spiral table five spiral arms.
+    Rows are spread at random along the figure with a little jitter, and the two coordinates are
+    scaled to unit variance. Columns of standard Gaussian noise are added, and the columns are
+    shuffled, so the two columns that carry the figure differ from table to table.
 
     Parameters
     ----------
@@ -27,13 +27,12 @@ class CircleSpiral:
         Smallest and largest total number of columns, both inclusive, each equally likely.
 
     n_rows_per_class : int, default=25
-        Rows of each class. Paper 000 gives every table 100 rows, which is not enough for five
-        classes with 5 labelled and 20 unlabelled rows each; 25 a class is just enough, and makes
-        50 rows for Circle and 125 for Spiral. Tasks of more shots or more unlabelled rows need
-        as many more.
+        Rows per class. Paper 000 gives every table 100 rows, which is not enough for five classes
+        with 5 labelled and 20 unlabelled rows each. 25 per class are just enough, and make 50 rows
+        for Circle and 125 for Spiral. Tasks with more shots or unlabelled rows need as many more.
 
     kinds : tuple of str, default=("circle", "spiral")
-        The figures to draw from, each equally likely.
+        Figures to draw from, each equally likely.
 
     Raises
     ------
@@ -73,7 +72,7 @@ class CircleSpiral:
         Returns
         -------
         dataset : Dataset
-            Of balanced classes, named "circle" or "spiral".
+            Has balanced classes and is named "circle" or "spiral".
         """
         kind = self.kinds[rng.integers(len(self.kinds))]
         figure, n_classes, jitter = _FIGURES[kind]
@@ -87,23 +86,23 @@ class CircleSpiral:
 
 
 def circle_spiral_tasks(n_tasks=100, random_state=0, **parameters):
-    """Fixed Circle-Spiral tables, as the 100 tasks of paper 000.
+    """Fixed Circle-Spiral tables, like the 100 tasks of paper 000.
 
     Parameters
     ----------
     n_tasks : int, default=100
-        Number of tables, Circle and Spiral in turn.
+        Number of tables, alternately Circle and Spiral.
 
     random_state : int, default=0
         Seed of the tables.
 
     **parameters
-        Of `CircleSpiral`, but `kinds`.
+        Parameters of `CircleSpiral`, except `kinds`.
 
     Returns
     -------
     tasks : dict of str to Dataset
-        Keyed "circle-0", "spiral-1", "circle-2" and so on, which are the tables' names too.
+        Keys are "circle-0", "spiral-1", "circle-2" and so on, which are the tables' names, too.
     """
     rng = np.random.default_rng(random_state)
     sources = [CircleSpiral(kinds=(kind,), **parameters) for kind in _FIGURES]

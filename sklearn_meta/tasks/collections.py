@@ -21,25 +21,25 @@ from .table_files import READERS, to_install
 
 
 class Folder(Mapping):
-    """Tables in the files of a folder: parquet, CSV or ARFF, the last column the target.
+    """Tables in the files of a folder: parquet, CSV or ARFF; the last column is the target.
 
-    Where a row's target is a gap it has no label, as in :func:`as_dataset`; -1 is a class like any.
+    A row whose target is missing is unlabelled, as in :func:`as_dataset`; -1 is a class like any
+    other.
 
-    Of CSV, the first line names the columns, cells are separated by commas, and "None" and "null"
-    are text in a column of text: empty cells and "NA", "N/A" or "NaN" are its gaps. A first column
-    without a name ("Unnamed: 0" where pandas has given it one), of whole numbers that are all
-    different, numbers the rows and is left out. Needs pandas, and pyarrow for parquet:
-    ``pip install 'sklearn_meta[tables]'``; and for ARFF liac-arff, which comes with
-    ``'sklearn_meta[openml]'``.
+    The first line of a CSV file names the columns, and cells are separated by commas. In columns of
+    text, "None" and "null" are text, while empty cells and "NA", "N/A" or "NaN" are missing. A
+    first column without a name ("Unnamed: 0" if pandas wrote it) that holds distinct integers is a
+    row number and is left out. Requires pandas, and pyarrow for parquet: ``pip install
+    'sklearn_meta[tables]'``; ARFF requires liac-arff, which comes with ``'sklearn_meta[openml]'``.
 
     Parameters
     ----------
     path : path
-        The folder. If it has an ``index.csv``, the tables are those of its column ``name``, in its
-        order; its other columns become metadata, and ``split``, ``task`` and ``family`` have a
-        meaning. Otherwise every table in it is taken, by name, but for hidden files.
+        The folder. If it has an ``index.csv``, the tables are those in its column ``name``, in that
+        order. Other columns become metadata; ``split``, ``task`` and ``family`` have a special
+        meaning. Without an index all tables in the folder are used, by name, except hidden files.
     split, task : str, default=None
-        Only tables of which the index says so, such as "train" and "classification".
+        Only use tables for which the index has this value, such as "train" or "classification".
 
     Attributes
     ----------
@@ -49,12 +49,12 @@ class Folder(Mapping):
     Raises
     ------
     FileNotFoundError
-        If there is no such folder, or no table in it.
+        If the folder does not exist or has no table.
     ValueError
-        If ``split`` or ``task`` is asked for and the index does not have it, or two files, or two
-        rows of the index, share a name.
+        If ``split`` or ``task`` is given and the index does not have it, or two files, or two rows
+        of the index, have the same name.
     ImportError
-        If what reads a file is not installed.
+        If the package that reads a file is not installed.
     """
 
     def __init__(self, path, *, split=None, task=None):
@@ -203,33 +203,34 @@ def select(
     exclude=(),
     one_a_family=False,
 ):
-    """The tables of a collection that fit, as paper 000 chose its own from OpenML.
+    """Tables of a collection that meet conditions, as paper 000 selected its own from OpenML.
 
     Parameters
     ----------
     collection : mapping of str to RawTable, Dataset or (X, y)
     n_columns, n_rows, n_classes : (int, int), default=None
-        Smallest and largest number that is allowed, both inclusive. Rows without a label count as
-        rows, and are of no class. Tables of regression have no classes and pass: take a folder's
-        tables of one task by ``Folder(..., task="classification")``.
+        Smallest and largest number allowed, both inclusive. Unlabelled rows count as rows, but
+        belong to no class. Regression tables have no classes and pass: to select a folder's tables
+        of one task, use ``Folder(..., task="classification")``.
     min_class_size : int, default=None
-        Rows that each class must have.
+        Minimum number of rows per class.
     exclude : str, int or collection of these, default=()
-        Names, families or dataset ids (metadata ``"id"``) to leave out, such as the sets of a
+        Names, families or dataset ids (metadata ``"id"``) to leave out, such as the datasets of a
         benchmark.
     one_a_family : bool, default=False
-        Whether only the first table of each family is taken: OpenML has many versions of one set.
+        Whether to keep only the first table of each family: OpenML has many versions of one
+        dataset.
 
     Returns
     -------
     Selection
-        ``rejected`` says why each of the other tables, among them those that could not be
-        loaded, was not taken.
+        ``rejected`` says why each of the other tables, including those that could not be loaded,
+        was not taken.
 
     Raises
     ------
     ValueError
-        If the collection is no mapping, or bounds are no pair.
+        If the collection is not a mapping, or bounds are not a pair.
     """
     _check_mapping(collection)
     pairs = {"n_columns": n_columns, "n_rows": n_rows, "n_classes": n_classes}
@@ -305,28 +306,28 @@ def _check_mapping(collection):
 
 
 def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
-    """Meta-training, validation and test tables, by a hash of each table's family.
+    """Split tables into meta-training, validation and test, by a hash of each table's family.
 
-    A table is on the same side whatever else the collection holds, and tables of one family
+    A table falls into the same part whatever else the collection holds, and tables of one family
     stay together.
 
     Parameters
     ----------
     collection : mapping of str to RawTable or (X, y)
     shares : sequence of float, default=(0.6, 0.1, 0.3)
-        Expected share of each part; their sum is 1.
+        Expected shares of the parts; they sum to 1.
     seed : int, default=0
-        Another seed splits otherwise.
+        Seed of the hash.
 
     Returns
     -------
     list of Subset
-        One for each share.
+        One per share.
 
     Raises
     ------
     ValueError
-        If the collection is no mapping, or the shares are negative or do not sum to one.
+        If the collection is not a mapping, or the shares are negative or do not sum to 1.
     """
     _check_mapping(collection)
     bounds = np.cumsum(shares)

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class RawTable(NamedTuple):
-    """A table as a collection gives it.
+    """Table as a collection returns it.
 
     Parameters
     ----------
@@ -15,13 +15,13 @@ class RawTable(NamedTuple):
         Numbers, categories or strings; NaN and None are missing cells.
 
     y : ndarray or Series of shape (n_rows,)
-        Class labels, or the values of a regression target.
+        Class labels, or values of a regression target.
 
     metadata : dict
-        What is known of the table. ``"task"`` ("classification" or "regression") says what ``y``
-        is, otherwise its values do; ``"family"`` names the original of several versions;
-        ``"marked"`` says whether class -1 marks rows without a label, as it does unless it is False
-        or a task is named.
+        What is known about the table. ``"task"`` ("classification" or "regression") says what ``y``
+        is; otherwise it is inferred from its values. ``"family"`` names the original of several
+        versions. ``"marked"`` says whether class -1 marks unlabelled rows; it does unless this is
+        False or a task is given.
     """
 
     X: Any
@@ -30,23 +30,23 @@ class RawTable(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """A table, ready for few-shot tasks to be drawn from it.
+    """Encoded table from which few-shot tasks can be drawn.
 
     Parameters
     ----------
     name : str
-        What the table is called in reports.
+        Name of the table in reports.
 
     X : ndarray of shape (n_rows, n_columns), float32
-        The attributes. Categories are one-hot encoded already; NaN is a missing cell.
+        Attributes. Categories are already one-hot encoded; NaN is a missing cell.
 
     y : ndarray of shape (n_rows,)
-        int64 class codes 0 to ``n_classes - 1``, every one of which occurs; or float32 values of
-        a regression target, which classification tasks cut into classes.
+        int64 class codes 0 to ``n_classes - 1``, all of which occur; or float32 values of a
+        regression target, which classification tasks cut into classes.
 
     unlabelled : ndarray of shape (n_unlabelled, n_columns), float32, default=None
-        Attributes of rows whose label nobody knows (paper 000, section 3.1). Tasks may read
-        them, and none is asked for.
+        Attributes of rows without a label (paper 000, section 3.1). Tasks may read them, but never
+        ask for their labels.
     """
 
     name: str
@@ -86,17 +86,17 @@ def column_as_target(dataset, rng):
 
 
 class Task(NamedTuple):
-    """One few-shot task: rows with labels, rows without, and what may be read.
+    """One few-shot task: labelled rows, unlabelled rows, and which of them may be read.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_columns), float
-        The attributes; NaN is a missing cell.
+        Attributes; NaN is a missing cell.
 
     y : ndarray
-        int64 class codes of shape (n_rows,), -1 where no class is known; or float targets of
-        shape (n_rows,) or (n_rows, n_targets), NaN where none is known. Labels of rows that are
-        not ``labelled`` are held out: they serve the loss and are never shown to the backbone.
+        int64 class codes of shape (n_rows,), -1 where no class is known; or float targets of shape
+        (n_rows,) or (n_rows, n_targets), NaN where none is known. Labels of rows that are not
+        ``labelled`` are held out: they are used for the loss and never shown to the backbone.
 
     labelled : ndarray of shape (n_rows,), bool
         Rows whose label the learner may read (the support set).

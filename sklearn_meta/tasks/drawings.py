@@ -14,24 +14,24 @@ TILT, SHIFT = math.pi / 16, 10 / 105
 
 @dataclass(frozen=True)
 class Drawings:
-    """Turns the drawings of one episode into vectors, with the augmentation of paper 002.
+    """Convert the drawings of one episode to vectors, with the augmentation of paper 002.
 
     Parameters
     ----------
     size : int, default=20
-        Pixels of a side of the rendered pictures.
+        Side length of the rendered drawings in pixels.
     augment : bool, default=True
-        Whether each drawing is shifted by up to 10/105 of the side along both axes and turned by
+        Whether to shift each drawing by up to 10/105 of the side along both axes and rotate it by
         up to pi/16, and all drawings of a class by the same random multiple of 90 degrees.
     stretch : float, default=0.0
-        Up to so much is added to each entry of each drawing's linear map; not in the paper.
+        Largest amount added to each entry of each drawing's linear map; not in the paper.
     warp : float, default=0.0
-        The same for all drawings of a class, half of which are mirrored then: as turning does, it
-        makes other characters of those there are. Not in the paper.
+        The same for all drawings of a class, half of the classes then being mirrored as well: like
+        rotation, this makes new characters of the existing ones. Not in the paper.
 
     Notes
     -----
-    All of it is one bilinear interpolation, for pictures of up to about twice the size. What is
+    All of this is one bilinear interpolation, for drawings of up to about twice the size. What is
     moved out is lost, and what comes in is paper.
     """
 

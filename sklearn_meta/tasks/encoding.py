@@ -24,42 +24,42 @@ from .gap_marks import gap_marks
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Numeric columns as they are, the others one-hot; a missing cell stays missing.
+    """Encoder that keeps numeric columns and one-hot encodes others; missing cells stay missing.
 
     A missing category is NaN in each of its one-hot columns, so the backbone sees an unobserved
     cell (Eq. 5 of paper 000) and not one more category. A category that ``fit`` has not seen is
-    missing, too. A two-valued column becomes one column, whose sign the order of the two names
-    decides. Dates, times of day and durations are numbers, of seconds, and a period is when it
-    begins. A column of which ``fit`` has seen no cell is one column: numbers that it holds later
-    are taken as they are, and other text is missing; so is other text in a column of which
-    ``fit`` has seen text of numbers alone, as few rows of one with "5+" may show.
+    missing, too. A column with two values becomes one column, whose sign is decided by the order of
+    the two names. Dates, times of day and durations are numbers, in seconds; a period is its
+    beginning. A column without any observed cell in ``fit`` becomes one column: later numbers in it
+    are used as they are, and other text is missing. Other text is also missing in a column whose
+    text was all numbers in ``fit``, as a few rows of a column with "5+" may show.
 
     Parameters
     ----------
     max_categories : int, default=20
-        Columns at most that one categorical column becomes; rarer categories share one.
+        Maximum number of columns for one categorical column; the rarest categories share one.
     declared : bool, default=False
-        Whether categories that a dtype category declares count as seen, though no row has them:
+        Whether categories declared by a categorical dtype count as seen even if no row has them:
         for streams, which may show them later.
     marks : bool, default=False
-        Whether numbers that mark gaps, such as -9999, are missing cells
+        Whether to treat numbers that mark gaps, such as -9999, as missing cells
         (:func:`~sklearn_meta.tasks.gap_marks.gap_marks`).
 
     Attributes
     ----------
     categorical_ : list of int
-        Positions of the columns that are one-hot encoded.
+        Indices of the one-hot encoded columns.
     unseen_ : list of int
-        Positions of the columns of which ``fit`` has seen no cell; of a matrix, none.
+        Indices of the columns without any observed cell in ``fit``; empty for a matrix.
     numerals_ : list of int
-        Positions of the columns of numbers that were text in ``fit``.
+        Indices of the columns whose text was all numbers in ``fit``.
     marks_ : dict of int to list of float
-        Numbers that mark gaps, by the positions of their columns.
+        Numbers that mark gaps, by column index.
     times_, durations_ : list of int
-        Positions of the columns of dates, times of day or durations, and of these those that are
-        not of dates.
+        Indices of the columns of dates, times of day or durations, and of those among them that are
+        not dates.
     n_features_in_, n_columns_out_ : int
-        Number of columns of the table, and of the result.
+        Number of columns of the table and of the result.
     """
 
     # Of encoders that were pickled before there were such; None: not known.
@@ -77,16 +77,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : ndarray or DataFrame of shape (n_rows, n_columns)
-            Categorical are columns of dtype category, and others that are not all numbers, dates,
-            times or durations. Text of numbers is numbers, whatever its dtype.
+            Columns of dtype category are categorical, and so are others that are not all numbers,
+            dates, times or durations. Text that is all numbers is numeric, whatever its dtype.
         y : None
             Ignored.
         categorical : sequence of int, default=()
-            Positions of columns that are categorical whatever they hold.
+            Indices of columns to treat as categorical whatever they hold.
         numerals : sequence of int, default=()
-            Positions of columns of numbers, in which other text is missing.
+            Indices of columns of numbers, in which other text is missing.
         name : str, default=None
-            What a warning of marks calls the table, where there are many.
+            Name of the table in warnings about marks, if there are many tables.
 
         Returns
         -------
@@ -95,17 +95,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a column is of complex numbers, a cell is a list, dict, set or array, or X has not
-            two dimensions.
+            If a column has complex numbers, a cell is a list, dict, set or array, or X does not
+            have two dimensions.
         TypeError
             If X is sparse.
 
         Warns
         -----
         UserWarning
-            If a column of text, not of dtype category, has more than ``max_categories`` of them,
-            and most look like numbers or dates: a single "?" makes text of a column of numbers.
-            If ``marks`` are sought and found.
+            If a column of text, not of dtype category, has more than ``max_categories`` categories,
+            and most look like numbers or dates: a single "?" turns a column of numbers into text.
+            Also if ``marks`` is True and there are any.
         """
         X = as_table(X)
         cells = columns_of(X) if categorical or not _is_matrix(X) else []
@@ -167,10 +167,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            As in ``fit``; or if there are more or fewer columns, or one of numbers holds other text
-            or dates now, one of categories dates, one of dates numbers or durations.
+            As in ``fit``; or if the number of columns differs, or a column of numbers now holds
+            other text or dates, one of categories dates, or one of dates numbers or durations.
         NotFittedError
-            If there was no ``fit``.
+            If ``fit`` was not called.
         """
         check_is_fitted(self)
         X = as_table(X)
@@ -306,17 +306,17 @@ def _places(encoder):
 
 
 def stack_tables(X, more):
-    """Rows of two tables of the same kind, one below the other.
+    """Stack the rows of two tables with the same columns.
 
     Parameters
     ----------
     X, more : array-like or DataFrame of shape (n_rows, n_columns)
-        Columns belong together by their position.
+        Tables whose columns are matched by position.
 
     Returns
     -------
     ndarray or DataFrame
-        As ``X`` is.
+        Of the same type as ``X``.
     """
     if hasattr(X, "iloc"):
         return concat_frames(X, more)

@@ -11,21 +11,21 @@ from .dataset import Dataset
 
 @dataclass(frozen=True)
 class GaussianProcessPrior:
-    """Functions of one to three variables, or more, at random points.
+    """Random functions of one or more variables, drawn from a Gaussian process.
 
     Parameters
     ----------
     n_columns : int, default=1
         Dimension of the points, which are uniform in a cube.
     n_rows : int, default=50
-        Points at which a function is known.
+        Number of points at which a function is known.
     length_scale : float, default=1.0
     amplitude : float, default=1.0
         Standard deviation of the functions.
     noise : float, default=0.05
-        Standard deviation of what is added to their values.
+        Standard deviation of the noise added to the function values.
     bounds : (float, float), default=(-3.0, 3.0)
-        Of the cube, along each dimension.
+        Bounds of the cube along each dimension.
 
     Raises
     ------

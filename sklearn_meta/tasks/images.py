@@ -22,23 +22,23 @@ SPLITS = {"train": "train", "valid": "val", "test": "test"}
 class ImageClasses:
     """Colour images of several classes, as a source for meta-training.
 
-    Rows of its table are uint8 pixels, meant for samplers that render them by :class:`Pictures`.
+    Rows of its table are uint8 pixels, for samplers that render them with :class:`Pictures`.
 
     Parameters
     ----------
     images : ndarray of shape (n, side, side, 3), uint8
-        The images, 0 to 255: red, green and blue of each pixel.
+        Images with values 0 to 255: red, green and blue of each pixel.
     y : array-like of shape (n,), int
-        Position in ``classes`` of each image's class.
+        Index in ``classes`` of each image's class.
     classes : sequence of str, length n_classes
-        Different names, each of one image or more.
+        Distinct names, each of at least one image.
     name : str, default="images"
-        What the table is called in reports.
+        Name of the table in reports.
 
     Raises
     ------
     ValueError
-        If shapes or type are others, or a class has no image or the name of another.
+        If shapes or dtype are wrong, or a class has no image or another class's name.
 
     Examples
     --------
@@ -106,16 +106,16 @@ class ImageClasses:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Turns the images of one episode into vectors, channel after channel.
+    """Convert the images of one episode to vectors, channel after channel.
 
     Parameters
     ----------
     size : int
-        Pixels of a side of the images: those of the source.
+        Side length of the images in pixels: that of the source.
     n_channels : int, default=3
-        Channels of a pixel: red, green and blue.
+        Channels per pixel: red, green and blue.
     augment : bool, default=False
-        Whether each image is mirrored left-right with probability 1/2.
+        Whether to mirror each image left-right with probability 1/2.
 
     Examples
     --------
@@ -181,27 +181,27 @@ def load_mini_imagenet(folder, split="train", *, size=84):
     Parameters
     ----------
     folder : path
-        Holds the layout of Ravi & Larochelle (2017): ``train.csv``, ``val.csv`` and ``test.csv``
-        with columns ``filename,label``, and the files in ``images``. Or else ``train``, ``val``
-        and ``test``, with one folder of images for each class.
+        Folder in the layout of Ravi & Larochelle (2017): ``train.csv``, ``val.csv`` and
+        ``test.csv`` with columns ``filename,label``, and the files in ``images``. Or with
+        ``train``, ``val`` and ``test``, each with one folder of images per class.
     split : {"train", "valid", "test"}, default="train"
-        Which classes: 64, 16 or 20.
+        Classes to read: 64, 16 or 20.
     size : int, default=84
-        Pixels of a side that images are resized to, antialiased; what is not square is cropped
-        around its centre before. At 84, a class of 600 images takes 12.7 MB.
+        Side length in pixels that images are resized to, with antialiasing; images that are not
+        square are first cropped around their centre. At 84, a class of 600 images takes 12.7 MB.
 
     Returns
     -------
     ImageClasses
-        Classes in order of their names, and images of a class in order of their files' names.
+        Classes in order of their names, and images of a class in order of their file names.
 
     Raises
     ------
     FileNotFoundError
-        If the folder has neither layout, a file is missing or a class has none.
+        If the folder has neither layout, a file is missing or a class has no image.
     ValueError
-        If the split is unknown or has no class, the csv lacks a column or a value, an image
-        cannot be decoded or ``size`` is not positive.
+        If the split is unknown or has no class, the csv lacks a column or a value, an image cannot
+        be decoded, or ``size`` is not positive.
     ImportError
         If Pillow is not installed.
     """
@@ -225,10 +225,10 @@ def load_cifar_fs(folder, split="train", *, size=32):
     Parameters
     ----------
     folder : path
-        Holds its authors' layout, or ``cifar100`` with it: ``data/<class>/*.png``, and one class
-        a line in ``splits/bertinetto/train.txt``, ``val.txt`` and ``test.txt``.
+        Folder in its authors' layout, or with ``cifar100`` in that layout: ``data/<class>/*.png``,
+        and one class per line in ``splits/bertinetto/train.txt``, ``val.txt`` and ``test.txt``.
     split, size
-        As of :func:`load_mini_imagenet`; at the default of 32, images stay as they are.
+        As in :func:`load_mini_imagenet`; with the default of 32, images are not resized.
 
     Returns
     -------

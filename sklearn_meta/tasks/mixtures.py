@@ -22,24 +22,24 @@ COVARIANCE_TYPES = ("diag", "full", "spherical")
 
 @dataclass(frozen=True)
 class MixtureSets:
-    """Sets of the protocol of paper 001: spherical components of one size in a box.
+    """Point sets as in paper 001: spherical components of equal size in a box.
 
-    Centres are uniform in (-4, 4) along each column, Eq. (19); weights are of a flat Dirichlet
-    distribution, Eq. (20); every component has standard deviation ``scale``, Eq. (21). A set comes
-    as a :class:`Dataset` whose classes are the components.
+    Centres are uniform in (-4, 4) along each column, Eq. (19); weights have a flat Dirichlet
+    distribution, Eq. (20); every component has standard deviation ``scale``, Eq. (21). A set is
+    returned as a :class:`Dataset` whose classes are the components.
 
     Parameters
     ----------
     n_components, n_columns : (int, int), default=(4, 4) and (2, 2)
         Smallest and largest number, each equally likely.
     n_points : (int, int), default=(200, 1000)
-        Points of a set: those that are read and those that are held out.
+        Range of the number of points of a set, read and held out together.
     scale : float, default=0.3
 
     Raises
     ------
     ValueError
-        If a range is out of order, or none.
+        If a range is out of order, or is not a range.
 
     References
     ----------
@@ -69,17 +69,17 @@ class MixtureSets:
 
 @dataclass(frozen=True)
 class MixturePrior:
-    """Sets from mixtures of every sort: what the default weights of a mixture are trained on.
+    """Point sets from mixtures of all kinds; the default mixture weights were trained on them.
 
-    Number of components and of columns, shares, sizes, shapes and tails of the components are all
-    random: spherical, axis-parallel or correlated, of one size or of many, Gaussian or with
-    heavier tails, well apart or overlapping.
+    The number of components and columns, and the weights, sizes, shapes and tails of the
+    components, are all random: spherical, axis-parallel or correlated, of equal or different sizes,
+    Gaussian or with heavier tails, well separated or overlapping.
 
     Parameters
     ----------
     max_components, max_columns : int, default=16 and 32
     n_points : int or (int, int), default=(40, 1000)
-        Range of the number of points, held-out ones included, drawn log-uniformly.
+        Range of the number of points, including held-out ones, drawn log-uniformly.
 
     Raises
     ------
@@ -158,21 +158,21 @@ class MixtureTask(NamedTuple):
 
 
 class MixtureSampler:
-    """Draws tasks of fitting a mixture: half of a set's points are read, the others held out.
+    """Draw mixture-fitting tasks: half of a set's points are read, the others held out.
 
     Parameters
     ----------
     covariance_types : sequence of str, default=("diag", "diag", "full", "spherical")
         One of them is drawn for each task.
     other_k : float in [0, 1], default=0.2
-        Share of tasks that ask for another number of components than the set has. So do all tasks
-        of sets with one class, which may be one because nothing is known of their components.
+        Share of tasks that ask for another number of components than the set has. All tasks of sets
+        with one class do, since one class may mean that nothing is known about their components.
     max_components : int, default=16
     max_cells : (int, int), default=(4000, 60000)
-        Range of the bound on points x components x columns of a task, drawn log-uniformly: points
-        are left out above it.
+        Range of the bound on points x components x columns of a task, drawn log-uniformly; points
+        above it are left out.
     max_columns : int, default=64
-        Columns beyond this number are left out at random: memory is quadratic in them.
+        Columns above this number are left out at random: memory is quadratic in them.
     """
 
     #: What ``strata`` counts, as the history names it.

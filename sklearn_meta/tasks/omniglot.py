@@ -35,15 +35,15 @@ MOST_BYTES = 2**26
 class Omniglot:
     """Drawings of characters, as a source for meta-training.
 
-    Rows of its table are uint8 pixels: it is for samplers that render them by
+    Rows of its table are uint8 pixels, for samplers that render them with
     :class:`sklearn_meta.tasks.Drawings`.
 
     Parameters
     ----------
     images : ndarray of shape (n_characters, n_drawings, side, side), uint8
-        The pictures, 20 of each character in Omniglot; ink is 255, paper 0.
+        The drawings, 20 per character in Omniglot; ink is 255, paper 0.
     alphabets, characters : sequence of str, length n_characters
-        Alphabet of each character, and its name within that.
+        Alphabet of each character, and its name within the alphabet.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Omniglot:
     Raises
     ------
     ValueError
-        If shapes or type are others.
+        If shapes or dtype are wrong.
 
     Examples
     --------
@@ -125,13 +125,13 @@ def load_omniglot(folder, split=None):
     Parameters
     ----------
     folder : path
-        Holds ``omniglot.npz``, which is read if it is there: arrays ``images``, ``alphabet``,
-        ``character``, ``official_set`` and ``split``. Or it holds ``images_background.zip``,
-        ``images_evaluation.zip`` or both, as :func:`fetch_omniglot` leaves them; to read these
-        takes Pillow.
+        Folder with ``omniglot.npz``, which is preferred: arrays ``images``, ``alphabet``,
+        ``character``, ``official_set`` and ``split``. Or with ``images_background.zip``,
+        ``images_evaluation.zip`` or both, as :func:`fetch_omniglot` saves them; reading these
+        requires Pillow.
     split : str, default=None
-        Which characters: "background" or "evaluation", and of the npz also "train", "valid" or
-        "test". None takes all that the folder has.
+        Characters to read: "background" or "evaluation", and from the npz also "train", "valid" or
+        "test". If None, all in the folder.
 
     Returns
     -------
@@ -140,11 +140,11 @@ def load_omniglot(folder, split=None):
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the folder has none of these files.
     ValueError
-        If there is no such split, or a file cannot be read or holds something else.
+        If the split does not exist, or a file cannot be read or has other contents.
     ImportError
-        If Pillow is needed and not installed.
+        If Pillow is required and not installed.
     """
     folder = expanded(folder)
     packed = folder / "omniglot.npz"
@@ -234,27 +234,27 @@ def fetch_omniglot(
     delay=1.0,
     timeout=30,
 ):
-    """Download the official files of Omniglot (MIT licence), unless they are there.
+    """Download the official Omniglot files (MIT licence), unless they are already there.
 
-    A file is put in its place when it is whole and its digest is right; what was read before a
-    connection broke is kept as ``.partial`` and not asked for again. Call this once before
-    starting many processes: two that write the same ``.partial`` spoil it for both.
+    A file is moved into place only when it is complete and its digest is correct. If a connection
+    breaks, the part received is kept as ``.partial`` and not requested again. Call this once before
+    starting many processes: two that write the same ``.partial`` corrupt it for both.
 
     Parameters
     ----------
     data_home : path, default=None
-        Where scikit-learn keeps data sets; None takes ``~/scikit_learn_data`` or the environment
-        variable ``SCIKIT_LEARN_DATA``.
+        Folder where scikit-learn keeps data sets; if None, ``~/scikit_learn_data`` or the
+        environment variable ``SCIKIT_LEARN_DATA``.
     subset : str or sequence of str, default=("background", "evaluation")
-        The parts wanted.
+        Parts to download.
     base_url : str, default=that of the authors' repository
-        Address of the folder with ``images_background.zip`` and ``images_evaluation.zip``.
+        URL of the folder with ``images_background.zip`` and ``images_evaluation.zip``.
     download_if_missing : bool, default=True
-        False raises OSError in place of using the network.
+        If False, raise OSError instead of using the network.
     n_retries : int, default=3
-        Further tries after one that failed. What the server refuses is not tried again.
+        Retries after a failed request. What the server refuses is not retried.
     delay, timeout : float, default=1.0 and 30
-        Seconds between tries, and for which the server may be silent.
+        Seconds between retries, and seconds for which the server may be silent.
 
     Returns
     -------
@@ -266,7 +266,7 @@ def fetch_omniglot(
     ValueError
         If a part is unknown.
     OSError
-        If a file cannot be had, or is not what it should be.
+        If a file cannot be downloaded, or is not what it should be.
     """
     parts = [subset] if isinstance(subset, str) else list(subset)
     if unknown := [part for part in parts if part not in MD5]:

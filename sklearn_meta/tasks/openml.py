@@ -27,65 +27,64 @@ _A_DAY = 24 * 3600  # seconds; no download takes so long
 class OpenMLCollection(Mapping):
     """The tables of an OpenML suite, or of OpenML tasks, by dataset name.
 
-    Everything that was fetched stays in a cache of its own, one file for each table, and is never
-    asked for again: from a warm cache nothing needs the network, and a run that starts again sees
-    the same tables. A file is put in its place when it is whole, in one step, so that a run that
-    is killed leaves nothing that could be taken as good, and processes may share a cache without
-    locks. Two of them that lack the same table both download it, though: call :meth:`fetch` once
-    before starting many.
+    Everything fetched stays in a cache of its own, one file per table, and is never requested
+    again: with a warm cache no network is needed, and a restarted run sees the same tables. Files
+    are moved into place only when complete, in one step, so a killed run leaves nothing that could
+    be mistaken for good, and processes may share a cache without locks. Two processes that lack the
+    same table both download it, though: call :meth:`fetch` once before starting many.
 
-    While a request runs, the openml package of this process is configured for it (server, cache,
-    time limits); it is put back afterwards. Other threads should not use openml meanwhile.
+    During a request, the openml package of this process is configured for it (server, cache, time
+    limits), and restored afterwards. Do not use openml in other threads meanwhile.
 
     Parameters
     ----------
     suite : int or str, default=None
         Number or alias of a suite, such as 99 or "OpenML-CC18".
     tasks : sequence of int, default=None
-        Task ids, in place of a suite or in addition to it.
+        Task ids, instead of a suite or in addition to it.
     server : str, default=None
-        Address of the REST interface, such as "https://www.openml.org/api/v1/xml"; None takes the
-        one that the openml package is configured for.
+        URL of the REST interface, such as "https://www.openml.org/api/v1/xml"; if None, the one
+        that the openml package is configured for.
     cache_directory : path, default=None
-        Where tables are kept, in one folder for each server; None takes ``sklearn_meta`` within
-        openml's own cache.
+        Folder for tables, with one subfolder per server; if None, ``sklearn_meta`` within openml's
+        own cache.
     timeout : float, default=30.0
-        Seconds for which the server may be silent, when connecting and at any point of an answer.
-        A whole answer may take ten times as long.
+        Seconds for which the server may be silent, when connecting and at any point of a response.
+        A whole response may take ten times as long.
     n_retries : int, default=3
-        Further tries after one that failed, 1, 2, 4 ... seconds later. What the server refuses
-        (an unknown id, a private dataset) is not tried again.
+        Retries after a failed request, 1, 2, 4 ... seconds later. What the server refuses (an
+        unknown id, a private dataset) is not retried.
     offline : bool, default=False
-        Never use the network: what the cache lacks is an error.
+        Whether to use the cache alone: what it lacks raises an error.
     progress : bool, default=True
-        Whether a progress bar is shown while data is fetched.
+        Whether to show a progress bar while data is fetched.
 
     Attributes
     ----------
     skipped_ : dict of str to str
-        Why each dataset that is missing from the collection could not be had. Looking its name up
-        tries again. Where not even the name is known, "task-<id>" stands for it, and only
-        :meth:`fetch` tries again.
+        Why each dataset missing from the collection could not be fetched. Looking up its name tries
+        again. If not even the name is known, "task-<id>" stands for it, and only :meth:`fetch`
+        tries again.
     families : dict of str to str
-        The dataset's name for each name of the collection. These differ where several tasks are
-        on datasets of one name: the first has the name itself, the others "<name>-<task id>".
+        Dataset name of each name in the collection. They differ if several tasks are on datasets of
+        one name: the first has the name itself, the others "<name>-<task id>".
 
     Raises
     ------
     ImportError
-        If the package openml 0.15 is not installed.
+        If openml 0.15 is not installed.
     ValueError
         If neither suite nor tasks are given, a number is out of range, or (when names are first
         needed) the suite is unknown to the server.
     OSError
-        When names are first needed, if the suite's list is neither cached nor to be had, or the
+        When names are first needed, if the suite's list is neither cached nor available, or the
         cache cannot be written.
 
     Notes
     -----
-    Names are listed at first need: one request for the suite's tasks, three small ones for each
+    Names are listed when first needed: one request for the suite's tasks and three small ones per
     task. A table is loaded by ``collection[name]``, which raises OSError if it cannot be fetched
-    and ValueError if it is of no use (no target, no labels, a format that openml cannot read).
+    and ValueError if it cannot be used (no target, no labels, a format that openml cannot read).
 
     ``metadata`` of a table holds ``id`` (of the dataset), ``task_id``, ``version``, ``target``
     (the column's name), ``task`` ("classification" or "regression"), ``family`` (the dataset's
@@ -146,16 +145,17 @@ class OpenMLCollection(Mapping):
         return f"OpenMLCollection({what}server={self.server!r})"
 
     def fetch(self, *, refresh=False):
-        """Download whatever the cache lacks, with a progress bar.
+        """Download whatever the cache lacks.
 
-        Worth calling before processes are started, and on a machine with network for one without.
-        What cannot be had is skipped: a warning names each dataset, ``skipped_`` has the reasons.
+        Call it before starting many processes, or on a machine with network for one without.
+        Whatever cannot be fetched is skipped: a warning names each dataset, and ``skipped_`` has
+        the reasons.
 
         Parameters
         ----------
         refresh : bool, default=False
-            Whether the suite's list of tasks is asked for even if it is cached. If the server
-            cannot be reached, the cached one is used, with a warning.
+            Whether to request the suite's list of tasks even if it is cached. If the server cannot
+            be reached, the cached list is used, with a warning.
 
         Returns
         -------

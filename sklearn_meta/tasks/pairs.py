@@ -11,22 +11,23 @@ from .encoding import TableEncoder
 
 
 def as_dataset(X, y, name="dataset", metadata=None):
-    """Table and target as a Dataset: categories one-hot, labels coded.
+    """Encode a table and its target as a Dataset: categories one-hot, labels as codes.
 
     Parameters
     ----------
     X : array-like or DataFrame of shape (n_rows, n_columns)
-        An infinite cell is taken for a missing one: of many tables one bad cell ends no training.
-        So is a number that marks gaps (:func:`~sklearn_meta.tasks.gap_marks.gap_marks`).
+        An infinite cell counts as missing, so that one bad cell among many tables does not end
+        training. So does a number that marks gaps
+        (:func:`~sklearn_meta.tasks.gap_marks.gap_marks`).
     y : array-like of shape (n_rows,) or (n_rows, 1)
         Class labels or values of a regression target. Rows without one become the ``unlabelled``
-        of the dataset. Only with the task "regression" may there be several columns of them. A
-        target of which float32 would swallow the variation, as of dates in seconds, comes less its
-        mean; one below 1e-30 times a power of two.
+        rows of the dataset. Several columns are only allowed with the task "regression". If float32
+        would lose the variation of a target, such as of dates in seconds, its mean is subtracted; a
+        target below 1e-30 is multiplied by a power of two.
     name : str, default="dataset"
     metadata : dict, default=None
-        ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target,
-        and label -1 marks unlabelled rows unless ``"marked"`` is False, as it is of files.
+        ``"task"`` says what ``y`` is. Without it, fractional numbers are a regression target, and
+        label -1 marks unlabelled rows unless ``"marked"`` is False, as it is for files.
 
     Returns
     -------
@@ -35,16 +36,16 @@ def as_dataset(X, y, name="dataset", metadata=None):
     Raises
     ------
     ValueError
-        If X is no table or has no row, or not as many as y, or y is None; a cell cannot be encoded
-        (see :class:`TableEncoder`); y has several columns of labels, fewer than two classes, or a
-        target that is no finite number of float32.
+        If X is not a table, has no rows, or not as many as y, or y is None; a cell cannot be
+        encoded (see :class:`TableEncoder`); or y has several columns of labels, fewer than two
+        classes, or a target that is not a finite float32 number.
     TypeError
         If X is sparse.
 
     Warns
     -----
     UserWarning
-        If a column holds numbers that mark gaps, or text most of which looks like numbers.
+        If a column has numbers that mark gaps, or text that mostly looks like numbers.
     """
     X, labelled, y = _labelled_rows(X, y, name, metadata)
     if y.dtype.kind == "f" and len(y):
@@ -58,15 +59,15 @@ def as_dataset(X, y, name="dataset", metadata=None):
 
 
 def rows_as_they_are(X, y, name="dataset", metadata=None):
-    """Rows and target as a Dataset, for networks that read rows of one length: labels coded.
+    """Dataset of unencoded rows, for networks that read rows of one length; labels as codes.
 
     Parameters
     ----------
     X : array-like or DataFrame of shape (n_rows, n_columns)
-        Finite numbers, such as pixels. Bytes stay bytes, as what renders images takes them; all
-        else becomes float32.
+        Finite numbers, such as pixels. Bytes stay bytes, for functions that render images;
+        everything else becomes float32.
     y, name, metadata
-        As of :func:`as_dataset`, but a target stays as it is, and rows without one are left out.
+        As in :func:`as_dataset`, but targets stay as they are, and rows without one are left out.
 
     Returns
     -------
@@ -75,7 +76,7 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
     Raises
     ------
     ValueError
-        As there; or if a cell is no finite number of float32.
+        As there; or if a cell is not a finite float32 number.
     """
     X, labelled, y = _labelled_rows(X, y, name, metadata)
     X = np.asarray(X)[labelled]

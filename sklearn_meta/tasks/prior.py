@@ -33,19 +33,19 @@ class TablePrior:
     Parameters
     ----------
     n_rows : int or None, default=None
-        Rows of a table; None is 40 a class, but 120 at least.
+        Rows per table. If None, 40 per class, but at least 120.
 
     n_columns : tuple of (int, int), default=(2, 30)
         Smallest and largest number of columns after one-hot encoding, both inclusive; the number
         drawn is log-uniform.
 
     n_classes : tuple of (int, int), default=(2, 10)
-        Smallest and largest number of classes, both inclusive. Two classes are the most frequent.
+        Smallest and largest number of classes, both inclusive. Two classes are most frequent.
 
     families : tuple of str, default=all six
-        Which families to draw from: "structural" (random causal networks), "linear", "trees",
-        "clusters" (Gaussian mixtures), "manifold" (rings, spirals, curves) and "factors" (columns
-        correlated through few latent factors).
+        Families to draw from: "structural" (random causal networks), "linear", "trees", "clusters"
+        (Gaussian mixtures), "manifold" (rings, spirals, curves) and "factors" (columns correlated
+        through a few latent factors).
 
     Raises
     ------
@@ -54,9 +54,9 @@ class TablePrior:
 
     Notes
     -----
-    Every class holds about ``n_rows / (3 * n_classes)`` rows or more. The numerical columns have
-    zero mean and unit variance over the observed and unobserved cells together; one-hot columns
-    are 0 or 1. Most tables are hard on purpose, as real few-shot tables are.
+    Every class has about ``n_rows / (3 * n_classes)`` rows or more. Numerical columns have zero
+    mean and unit variance over observed and unobserved cells together; one-hot columns are 0 or 1.
+    Most tables are difficult on purpose, as real few-shot tables are.
 
     References
     ----------

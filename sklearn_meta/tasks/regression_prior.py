@@ -34,18 +34,18 @@ class RegressionPrior:
     Parameters
     ----------
     n_rows : int, default=150
-        Rows of a table, at least 10. Time grows with the cube of it in the family "process";
-        150 rows take about 1 ms, 300 rows 2 ms.
+        Rows per table, at least 10. Time is cubic in their number for the family "process"; 150
+        rows take about 1 ms, 300 rows 2 ms.
 
     n_columns : tuple of (int, int), default=(2, 30)
         Smallest and largest number of columns after one-hot encoding, both inclusive; the number
         drawn is log-uniform.
 
     families : tuple of str, default=all seven
-        Which families to draw from: "process" (Gaussian processes of many kernels), "network"
-        (multilayer perceptrons), "trees" (small forests), "linear" (with products), "additive"
-        (a nonlinear function a column), "factors" (columns and target share few hidden causes)
-        and "graph" (columns and target are nodes of a causal graph).
+        Families to draw from: "process" (Gaussian processes with many kernels), "network"
+        (multilayer perceptrons), "trees" (small forests), "linear" (with products), "additive" (a
+        nonlinear function per column), "factors" (columns and target share a few hidden causes) and
+        "graph" (columns and target are nodes of a causal graph).
 
     Raises
     ------
@@ -54,11 +54,11 @@ class RegressionPrior:
 
     Notes
     -----
-    Numerical columns and the target have zero mean and unit variance over the table, gaps
-    included; one-hot columns are 0 or 1. Signal-to-noise ranges from almost nothing to almost
-    free of noise, and is low in most tables, as in real ones. The noise may depend on the signal
-    or on a column and have heavy or uneven tails; the target may be skewed, counted, rounded,
-    cut off at one end. It always takes two values at least.
+    Numerical columns and the target have zero mean and unit variance over the table, including
+    missing cells; one-hot columns are 0 or 1. The signal-to-noise ratio ranges from almost none to
+    almost noise-free, and is low in most tables, as in real ones. The noise may depend on the
+    signal or on a column and have heavy or uneven tails; the target may be skewed, counted,
+    rounded, or cut off at one end. It always takes at least two values.
 
     References
     ----------

@@ -29,30 +29,30 @@ def load_reviews(folder, split="train", domains=None):
     Parameters
     ----------
     folder : path
-        Holds ``fdu_mtl.parquet``, which is read if it is there: columns ``domain``, ``split``,
-        ``label`` and ``text``. Or it holds the public files ``<domain>.task.train``,
-        ``<domain>.task.test`` and ``<domain>.task.unlabel``: a review is a line, and in the first
-        two a label and a tab come before it.
+        Folder with ``fdu_mtl.parquet``, which is preferred: columns ``domain``, ``split``,
+        ``label`` and ``text``. Or with the public files ``<domain>.task.train``,
+        ``<domain>.task.test`` and ``<domain>.task.unlabel``: one review per line, preceded in the
+        first two by a label and a tab.
     split : {"train", "valid", "test", "unlabelled"}, default="train"
-        Which rows. The public files have none for validation: the last 200 rows of a training
+        Rows to read. The public files have none for validation: the last 200 rows of a training
         file are "valid", the rows before them "train", in the file's order.
     domains : str or sequence of str, default=None
-        Which domains; None takes all that have the split.
+        Domains to read; if None, all that have the split.
 
     Returns
     -------
     dict of {str: (list of str, ndarray of shape (n_reviews,), int64)}
         Texts and labels of each domain, in order of the domains' names. Words of a text are
         separated by blanks; a text may be empty. Labels are 1 for good, 0 for bad, and -1 for
-        all that is unlabelled.
+        unlabelled reviews.
 
     Raises
     ------
     FileNotFoundError
-        If the folder has neither layout.
+        If the folder has neither.
     ValueError
-        If the split or a domain is unknown, a file has no row or a row is malformed; a public
-        training file must have more than 200.
+        If the split or a domain is unknown, a file has no rows, or a row is malformed; a public
+        training file must have more than 200 rows.
     ImportError
         If there is a parquet file and pyarrow is not installed.
 

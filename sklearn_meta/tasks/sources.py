@@ -18,7 +18,7 @@ MOST_DRAWS = 100
 
 
 class Tables(Mapping):
-    """A collection of named tables, drawn with equal probability.
+    """Collection of named tables, drawn with equal probability.
 
     Parameters
     ----------
@@ -26,13 +26,13 @@ class Tables(Mapping):
         The tables.
 
     retarget : float in [0, 1], default=0.0
-        Probability that a numeric column takes the place of the target: many more tasks from the
+        Probability that a numeric column replaces the target, which makes many more tasks from the
         same real tables.
 
     Raises
     ------
     ValueError
-        If there is no table, or ``retarget`` is no probability.
+        If there is no table, or ``retarget`` is not a probability.
     """
 
     def __init__(self, datasets, *, retarget=0.0):
@@ -64,19 +64,19 @@ class Tables(Mapping):
 
 
 class Mixture:
-    """Several sources, one of which is chosen for each draw.
+    """Mixture of several sources, one of which is chosen for each draw.
 
     Parameters
     ----------
     sources : sequence of sources
     weights : sequence of float, default=None
-        Relative probabilities; equal when None.
+        Relative probabilities of the sources; equal if None.
 
     Raises
     ------
     ValueError
-        If there is no source, or weights are not one non-negative number for each, of a positive
-        sum; where they are read, if one cannot be used (see :func:`as_source`).
+        If there is no source, or the weights are not one non-negative number per source with a
+        positive sum; when the sources are read, if one cannot be used (see :func:`as_source`).
     """
 
     def __init__(self, sources, weights=None):
@@ -117,7 +117,7 @@ def parts_of(source):
 
 
 def names_in(source):
-    """Names of the tables that a source may draw, as far as they are known; a list of str."""
+    """Names of the tables that a source may draw, as far as they are known, a list of str."""
     if isinstance(source, Mixture):
         return [name for part in source._read for name in names_in(part)]
     if isinstance(source, Tables):
@@ -137,23 +137,23 @@ def names_given(datasets, source):
 
 
 def as_source(datasets, *, task=None, retarget=0.0, make=None):
-    """Whatever ``meta_fit`` was given, as a source.
+    """Convert whatever ``meta_fit`` accepts to a source.
 
     A dataset that cannot be loaded or used is left out, and a warning says which and why.
 
     Parameters
     ----------
     datasets : source, collection, mapping or iterable
-        An object with ``draw(rng)`` is returned as it is, a :class:`Mixture` with the collections
-        in it read by ``task`` and ``make``. The values of a mapping, among them the collections of
-        :mod:`sklearn_meta.tasks.collections`, or the items of an iterable are :class:`Dataset`,
-        :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
+        An object with ``draw(rng)`` is returned unchanged; of a :class:`Mixture` the collections in
+        it are read with ``task`` and ``make``. The values of a mapping, including the collections
+        of :mod:`sklearn_meta.tasks.collections`, or the items of an iterable must be
+        :class:`Dataset`, :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
     task : {"classification", "regression"}, default=None
-        What targets are where no metadata say so; None goes by their values.
+        Type of the targets if no metadata says so; if None, inferred from their values.
     retarget : float in [0, 1], default=0.0
         See :class:`Tables`.
     make : callable, default=None
-        What makes a :class:`Dataset` of a pair: None is :func:`as_dataset`, for tables;
+        Function that makes a :class:`Dataset` of a pair. If None, :func:`as_dataset`, for tables;
         :func:`rows_as_they_are` is for networks that read rows of one length, such as images.
 
     Returns

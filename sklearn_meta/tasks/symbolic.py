@@ -32,12 +32,12 @@ class SymbolicNetworks:
     Parameters
     ----------
     weights : ndarray of shape (n, n_weights), float32
-        One network a row. Layer by layer, weights of shape (n_outputs, n_inputs) row by row, then
+        One network per row. Layer by layer, weights of shape (n_outputs, n_inputs) row by row, then
         biases: the order of :func:`torch.nn.utils.parameters_to_vector` for Linear layers.
     functions : ndarray of shape (n,), int64
-        Which function each network was fitted to, counted from 0.
+        Index of the function that each network was fitted to.
     coefficients : ndarray of shape (n, 3), float32
-        Of that function p0 + p1 x + p2 x^2; 0 above its degree.
+        Coefficients of that function p0 + p1 x + p2 x^2; 0 above its degree.
     losses : ndarray of shape (n,), float32
         Mean squared error of each network on the grid.
     """
@@ -83,36 +83,37 @@ def make_symbolic_regression(
     """Fit many networks of one architecture to random functions of one variable.
 
     Functions are constants p0, lines p0 + p1 x or parabolas p0 + p1 x + p2 x^2 with coefficients
-    uniform in [-1, 1]. A network begins with random weights and is fitted by Adam on an even grid
-    over [-1, 1], until its mean squared error is below the threshold for the first time. Take
-    different ``random_state`` for the functions to train, to validate and to test on.
+    uniform in [-1, 1]. A network starts from random weights and is fitted by Adam on an even grid
+    over [-1, 1], until its mean squared error is below the threshold for the first time. Use
+    different ``random_state`` for the functions to train, validate and test on.
 
     Parameters
     ----------
     n_functions, n_networks : int, default=200 and 20
-        Functions, and networks fitted to each of them.
+        Number of functions, and of networks fitted to each of them.
     degrees : sequence of {0, 1, 2}, default=(0, 1, 2)
-        Degrees of the functions, taken in turn.
+        Degrees of the functions, used in turn.
     hidden : sequence of int, default=(16,)
-        Width of each hidden layer; tanh follows each, and nothing the output.
+        Width of each hidden layer; each is followed by tanh, the output by nothing.
     threshold : float, default=1e-3
-        What the mean squared error has to fall below, in squared units of the function's values.
+        Mean squared error to fall below, in squared units of the function's values.
     n_points : int, default=32
-        Points of the grid, 3 or more.
+        Number of grid points, at least 3.
     learning_rate : float, default=0.03
-        Adam's step size.
+        Learning rate of Adam.
     max_iter, max_restarts : int, default=1000 and 10
-        Steps after which a network begins anew with other weights, and how often it may do so.
+        Steps after which a network is restarted with other weights, and maximum number of restarts.
     random_state : int, default=0
-        Seed; equal ones give equal data, to the bit. Global generators are left alone.
+        Seed; equal seeds give bit-identical data. Global generators are not used.
     data_home : path, default=None
-        Folder where the data are kept and, if they are there, read, in ``symbolic_regression``.
-        None keeps nothing; :func:`sklearn.datasets.get_data_home` tells scikit-learn's folder.
+        Folder to keep the data in, and to read them from if they are there, in
+        ``symbolic_regression``. If None, nothing is kept; :func:`sklearn.datasets.get_data_home`
+        returns scikit-learn's folder.
 
     Returns
     -------
     SymbolicNetworks
-        ``n_functions * n_networks`` networks, those of a function side by side.
+        ``n_functions * n_networks`` networks; those of one function are adjacent.
 
     Raises
     ------
@@ -122,13 +123,14 @@ def make_symbolic_regression(
 
     Notes
     -----
-    The paper leaves open the architecture, grid, threshold and distribution of coefficients, and
-    has 10,000 networks of each function, which ``n_networks`` may ask for. It speaks of
-    four outputs of the meta-network but of constant, linear and quadratic functions alone, which
-    have three coefficients at most: we give three.
+    The paper does not specify the architecture, grid, threshold and distribution of coefficients,
+    and has 10,000 networks per function, which ``n_networks`` may ask for. It mentions four outputs
+    of the meta-network, but only constant, linear and quadratic functions, which have three
+    coefficients at most: here there are three.
 
-    Weights begin as those of :class:`torch.nn.Linear`. A network's do not depend on which others
-    are fitted beside it: a call for more functions or networks gives the same and others besides.
+    Weights are initialised as in :class:`torch.nn.Linear`. A network's weights do not depend on the
+    others that are fitted with it: a call for more functions or networks returns the same ones and
+    others.
 
     References
     ----------

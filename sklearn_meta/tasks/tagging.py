@@ -29,36 +29,36 @@ CONLL = {
 
 
 def read_conll(path, column, *, token_column=0, separator=None, encoding="utf-8", comment=None):
-    """Read a file of columns: a token a line, and an empty line after each sentence.
+    """Read a column file: one token per line, and an empty line after each sentence.
 
     Parameters
     ----------
     path : path
-        The file, as of CoNLL 2000 (word, pos, chunk), 2002 (word, ner or word, pos, ner) or 2003
-        (word, pos, chunk, ner). Lines that begin with ``-DOCSTART-`` are left out.
+        File in the format of CoNLL 2000 (word, pos, chunk), 2002 (word, ner or word, pos, ner) or
+        2003 (word, pos, chunk, ner). Lines that start with ``-DOCSTART-`` are skipped.
     column : int
-        Column of the tags, counted from 0.
+        Index of the tags' column, from 0.
     token_column : int, default=0
-        Column of the tokens.
+        Index of the tokens' column.
     separator : str, default=None
-        What stands between columns; None is any run of blanks and tabs.
+        Separator of columns; any run of blanks and tabs if None.
     encoding : str, default="utf-8"
         "latin-1" for the official Spanish and Dutch files of CoNLL 2002.
     comment : str, default=None
-        Lines that begin with this are left out, even where it is a token. None keeps all.
+        Lines that start with this are skipped, even if it is a token. None skips none.
 
     Returns
     -------
     sentences, tags : list of lists of str
-        Of equal lengths; tags are as in the file.
+        Of equal lengths; tags as in the file.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     ValueError
-        If a line has too few columns, the file has no sentence or another encoding, or a column
-        is no number, or negative.
+        If a line has too few columns, the file has no sentence or another encoding, or a column is
+        not a number, or is negative.
 
     See Also
     --------
@@ -73,22 +73,22 @@ def read_conllu(path, field="upos"):
     Parameters
     ----------
     path : path
-        The file, in UTF-8. Multiword tokens and empty nodes are left out: their words stay.
+        The file, in UTF-8. Multiword tokens and empty nodes are skipped; their words are kept.
     field : str, default="upos"
-        "upos", "xpos", or the name of a feature in FEATS or MISC, as "Number".
+        "upos", "xpos", or the name of a feature in FEATS or MISC, such as "Number".
 
     Returns
     -------
     sentences, tags : list of lists of str
-        Of equal lengths; the tag is ``_`` where a word does not have the field.
+        Of equal lengths; the tag is ``_`` if a word does not have the field.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     ValueError
-        If a line has not ten columns, the file is malformed otherwise, has no sentence or another
-        encoding, or no word has the field.
+        If a line does not have ten columns, the file is otherwise malformed, has no sentence or
+        another encoding, or no word has the field.
     ImportError
         If conllu is not installed.
     """
@@ -126,10 +126,10 @@ def read_conllu(path, field="upos"):
 
 
 def to_iob2(tags):
-    """Turn IOB1 into IOB2, in which each chunk begins with B-.
+    """Convert IOB1 to IOB2, in which each chunk begins with B-.
 
-    In IOB1, that of CoNLL 2003, a chunk begins with I-, and with B- only if it follows another of
-    the same type. CoNLL 2000 and 2002 are IOB2 already.
+    In IOB1, used by CoNLL 2003, a chunk begins with I-, and with B- only if it follows another
+    chunk of the same type. CoNLL 2000 and 2002 are already IOB2.
 
     Parameters
     ----------
@@ -139,13 +139,13 @@ def to_iob2(tags):
     Returns
     -------
     list of lists of str
-        IOB2, of the same lengths; what was IOB2 is the same.
+        IOB2 tags, of the same lengths; IOB2 input is returned unchanged.
 
     Raises
     ------
     ValueError
-        If a tag is none of ``O``, ``B-<type>`` and ``I-<type>``, or some chunks begin as only
-        IOB1 has it and others as only IOB2.
+        If a tag is not ``O``, ``B-<type>`` or ``I-<type>``, or some chunks begin as only IOB1
+        allows and others as only IOB2 does.
 
     Examples
     --------
@@ -182,31 +182,31 @@ def to_iob2(tags):
 
 
 def load_conll_folder(folder, dataset, split="train"):
-    """Read a shared task of CoNLL, each kind of its tags as a task (Table 4 of paper 004).
+    """Read a CoNLL shared task, with each kind of tags as a task (Table 4 of paper 004).
 
     Parameters
     ----------
     folder : path
-        Holds the official files: ``train.txt`` and ``test.txt`` of CoNLL 2000 (Tjong Kim Sang &
-        Buchholz 2000), or ``eng.train``, ``eng.testa`` and ``eng.testb`` of CoNLL 2003 (Tjong Kim
+        Folder with the official files: ``train.txt`` and ``test.txt`` of CoNLL 2000 (Tjong Kim Sang
+        & Buchholz 2000), or ``eng.train``, ``eng.testa`` and ``eng.testb`` of CoNLL 2003 (Tjong Kim
         Sang & De Meulder 2003).
     dataset : {"conll2000", "conll2003"}
-        Which of them.
+        Which of the two to read.
     split : {"train", "valid", "test"}, default="train"
-        Which file; CoNLL 2000 has none for validation.
+        File to read; CoNLL 2000 has none for validation.
 
     Returns
     -------
     dict of {str: (list of lists of str, list of lists of str)}
-        Sentences, which all share, and tags of "pos" and "chunk", and of "ner" in CoNLL 2003.
+        Sentences, shared by all tasks, and tags: "pos" and "chunk", and "ner" for CoNLL 2003.
         Chunks and names are IOB2.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     ValueError
-        If the dataset or split is unknown, or as of :func:`read_conll` and :func:`to_iob2`.
+        If the dataset or split is unknown; or as in :func:`read_conll` and :func:`to_iob2`.
     """
     if dataset not in tuple(CONLL):  # in a dict, a list would be a TypeError
         raise ValueError(f"There is no dataset {dataset!r}: take {', '.join(CONLL)}.")
@@ -229,16 +229,17 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
     Parameters
     ----------
     folder : path
-        Holds ``<dataset>.parquet``, or ``seqtag`` with it: columns ``domain``, ``split``,
-        ``tokens`` and one or more of ``pos``, ``chunk`` and ``ner``; a sentence a row.
+        Folder with ``<dataset>.parquet``, or with ``seqtag`` that has it: columns ``domain``,
+        ``split``, ``tokens`` and one or more of ``pos``, ``chunk`` and ``ner``; one sentence per
+        row.
     dataset : str
-        Which file, as "crossner".
+        Name of the file, such as "crossner".
     task : {"pos", "chunk", "ner"}
-        Which tags.
+        Tags to read.
     split : str, default="train"
-        Which rows, as "train", "valid" or "test".
+        Rows to read, such as "train", "valid" or "test".
     domains : str or sequence of str, default=None
-        Which domains; None takes all that have the split.
+        Domains to read; if None, all that have the split.
 
     Returns
     -------
@@ -249,10 +250,10 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     ValueError
-        If the task, split or a domain is unknown, the file cannot be read, a sentence is no list
-        of str, or has more or fewer tokens than tags, or as of :func:`to_iob2`.
+        If the task, split or a domain is unknown, the file cannot be read, or a sentence is not a
+        list of str or does not have one tag per token; or as in :func:`to_iob2`.
     ImportError
         If pyarrow is not installed.
     """

@@ -33,17 +33,17 @@ CARD, WEIGHTS = "model.json", "model.safetensors"
 
 
 def available_weights(task=None):
-    """Names of the weights inside the package.
+    """Names of the weights that the package contains.
 
     Parameters
     ----------
     task : str, default=None
-        Those that were meta-trained for it, such as "classification"; None is all.
+        Only weights for this task, such as "classification"; all if None.
 
     Returns
     -------
     list of str
-        Sorted.
+        Sorted names.
     """
     cards = sorted(FOLDER.glob("*.json"))
     if task is not None:
@@ -52,33 +52,33 @@ def available_weights(task=None):
 
 
 def save_learner(learner, path, /, **card):
-    """Write a learner's weights and its card.
+    """Save a learner's weights and card to a file.
 
-    A kill at any moment leaves the old pair or the new one to be loaded; if there was no old one,
-    nothing or the new one. Of several processes that torchrun started the first alone writes, and
-    the others go on without waiting for it.
+    If the process is killed at any moment, either the old pair or the new one can be loaded;
+    without an old one, nothing or the new one. Of several processes started by torchrun only the
+    first writes; the others do not wait for it.
 
     Parameters
     ----------
     learner : Learner
-        Built from named backbone and head.
+        Learner built from a named backbone and head.
     path : path
-        Ends in ``.safetensors``; the card goes beside it, ending in ``.json``.
+        Path ending in ``.safetensors``; the card is saved beside it, ending in ``.json``.
     **card : json values
-        What is to be told of the weights: data, recipe, seed, scores.
+        Entries of the card: data, recipe, seed, scores.
 
     Returns
     -------
     pathlib.Path
-        Where the weights are.
+        Path of the weights.
 
     Raises
     ------
     ValueError
-        If the learner holds modules that no name and config can build again, or the card holds
-        what json cannot.
+        If the learner has modules that cannot be rebuilt from name and config, or the card is not
+        valid json.
     OSError
-        If the folder cannot be written, or the file where the card goes is something else.
+        If the folder cannot be written, or the file in the card's place is not a card.
     """
     path = expanded(path)
     if path.suffix != ".safetensors":
@@ -94,33 +94,33 @@ def save_learner(learner, path, /, **card):
 
 
 def save_pretrained(learner, target, /, **card):
-    """Write a learner's weights and card to a folder or a hub repository.
+    """Save a learner's weights and card to a folder or a hub repository.
 
-    Of several processes that torchrun started the first alone does, as in :func:`save_learner`.
+    Of several processes started by torchrun only the first saves, as in :func:`save_learner`.
 
     Parameters
     ----------
     learner : Learner
-        Built from named backbone and head.
+        Learner built from a named backbone and head.
     target : path or str
-        A folder, made if need be, to hold ``model.safetensors`` and ``model.json``; or
-        ``"hub:owner/name"``, a repository that exists, or ``"hub:owner/name@branch"``.
+        Folder for ``model.safetensors`` and ``model.json``, created if need be; or
+        ``"hub:owner/name"``, an existing repository, or ``"hub:owner/name@branch"``.
     **card : json values
-        What is to be told of the weights. It is added to the card they were loaded with.
+        Entries that are added to the card that the weights were loaded with.
 
     Returns
     -------
     pathlib.Path or str
-        Path of the weights, or their hub id with the commit, as :func:`load_learner` takes it; in
-        other processes than the first, the hub id without it.
+        Path of the weights, or their hub id with the commit, as :func:`load_learner` accepts it; in
+        processes other than the first, the hub id without the commit.
 
     Raises
     ------
     ValueError
-        As in :func:`save_learner`; or if there is no such repository or branch, or the name of the
-        folder is empty.
+        As in :func:`save_learner`; or if the repository or branch does not exist, or the name of
+        the folder is empty.
     ImportError
-        If ``huggingface_hub`` is asked for and not installed.
+        If saving to the hub and ``huggingface_hub`` is not installed.
     OSError
         If the folder or the repository cannot be written.
     """
@@ -138,50 +138,50 @@ def save_pretrained(learner, target, /, **card):
 
 
 def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_only=False):
-    """Load weights by card name ("default"), path or hub id.
+    """Load weights by name ("default"), path or hub id.
 
-    What a name means is decided in this order:
+    A name is resolved in this order:
 
     1. a name in :func:`available_weights`: weights of the package;
     2. a path that exists: that file, or ``model.safetensors`` of that folder;
     3. a string ``owner/name`` or ``owner/name@revision``: that repository of the Hugging Face
        hub, at that branch, tag or commit.
 
-    ``hub:owner/name`` and ``hub:owner/name@revision`` mean the hub whatever paths exist, and are
-    asked for again where it cannot be reached; what may be a mistyped path is asked for once. A
-    ``pathlib.Path``, and a string that ends in ``.safetensors``, without the prefix never do; a
-    ``Path`` is no name of weights of the package either.
+    ``hub:owner/name`` and ``hub:owner/name@revision`` always mean the hub, whatever paths exist,
+    and are retried if it cannot be reached; what may be a mistyped path is tried once. A
+    ``pathlib.Path``, and a string ending in ``.safetensors`` without that prefix, never mean the
+    hub. A ``Path`` is never a name of weights in the package either.
 
     Parameters
     ----------
     name_or_path : str or path
-        Name of weights, path of a ``.safetensors`` file with its card beside it, folder written
-        by :func:`save_pretrained`, or hub id.
+        Name of weights, path of a ``.safetensors`` file with its card beside it, folder saved by
+        :func:`save_pretrained`, or hub id.
     revision : str, default=None
-        Branch, tag or commit of a hub repository, instead of ``@revision``. None is the newest
+        Branch, tag or commit of a hub repository, instead of ``@revision``. If None, the newest
         commit of the branch ``main``.
     cache_dir : path, default=None
-        Where ``huggingface_hub`` keeps what it fetched; None for its usual place.
+        Folder where ``huggingface_hub`` caches files; its usual one if None.
     local_files_only : bool, default=False
-        Whether to take a hub repository from that cache alone. The environment variable
-        ``HF_HUB_OFFLINE=1`` says so for a whole process.
+        Whether to load hub repositories from that cache only. The environment variable
+        ``HF_HUB_OFFLINE=1`` has the same effect for a whole process.
 
     Returns
     -------
     Learner, FewShotLearner, MemoryLearner, MixtureLearner or TextLearner
-        What the card describes, in eval mode. Its attribute ``card`` is the card, a dict; for
-        weights of the hub its entry "hub" is ``hub:owner/name@commit``, the id of these very
-        weights. Weights of the package are loaded once a process and shared: do not change them
-        in place.
+        The learner that the card describes, in eval mode. Its attribute ``card`` is the card, a
+        dict; for weights from the hub its entry "hub" is ``hub:owner/name@commit``, the id of
+        exactly these weights. Weights in the package are loaded once per process and shared: do not
+        modify them in place.
 
     Raises
     ------
     ValueError
-        If there are no such weights, or they are damaged, foreign or of another architecture.
+        If the weights do not exist, or are damaged, foreign or of another architecture.
     ImportError
-        If they are on the hub and ``huggingface_hub`` is not installed.
+        If the weights are on the hub and ``huggingface_hub`` is not installed.
     OSError
-        If the hub cannot be reached, or may not be, and its cache does not have the weights.
+        If the hub cannot be reached, or must not be, and the weights are not cached.
     """
     name = str(name_or_path)
     shipped = isinstance(name_or_path, str) and name in available_weights()
