@@ -10,24 +10,24 @@ IGNORE = -100
 
 
 def collate(tasks, dtype=torch.float32):
-    """Pad tasks to a common size.
+    """Pad tasks to a common size and stack them.
 
     Parameters
     ----------
     tasks : sequence of Task
-        All of them of classification, or all of regression.
+        All for classification, or all for regression.
     dtype : {torch.float32, torch.float64}, default=torch.float32
-        Type of attributes and labels.
+        Dtype of attributes and labels.
 
     Returns
     -------
     inputs : dict of tensors
-        The arguments of a backbone's call: ``x`` (B, N, M) with NaN for missing cells and
-        padding, ``labels`` (B, N, C) with NaN for rows without a label, ``readable`` (B, N),
-        ``columns`` (B, M) and ``classes`` (B, C).
+        The arguments of a backbone's call: ``x`` (B, N, M) with NaN for missing cells and padding,
+        ``labels`` (B, N, C) with NaN for unlabelled rows, ``readable`` (B, N), ``columns`` (B, M)
+        and ``classes`` (B, C).
     target : tensor
-        Held-out labels of the rows to be predicted: int of shape (B, N), ``IGNORE`` elsewhere;
-        or for regression of shape (B, N, C), NaN elsewhere.
+        Held-out labels of the rows to be predicted: int of shape (B, N), ``IGNORE`` elsewhere; for
+        regression of shape (B, N, C), NaN elsewhere.
     """
     B = len(tasks)
     N = max(len(task.y) for task in tasks)
@@ -72,7 +72,7 @@ def _label_matrix(task):
 
 
 def context_task(X, y, n_label_columns):
-    """The task of an estimator's context: every row readable, labels where ``y`` knows them."""
+    """Task of an estimator's context: all rows are readable, labelled where ``y`` is known."""
     task = Task(X, y, None, np.ones(len(y), dtype=bool), n_label_columns)
     return task._replace(labelled=task.has_label)
 
@@ -86,13 +86,13 @@ def cells_of(n_rows, n_slices):
 
 
 def groups_of_like_size(tasks, max_cells):
-    """Positions of tasks in groups that pad little.
+    """Indices of tasks in groups of similar size, which need little padding.
 
     Parameters
     ----------
     tasks : sequence of Task
     max_cells : int
-        Bound on :func:`cells_of` the tasks of a padded group of several.
+        Bound on the :func:`cells_of` the tasks of a padded group of several.
 
     Returns
     -------

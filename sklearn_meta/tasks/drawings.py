@@ -14,7 +14,7 @@ TILT, SHIFT = math.pi / 16, 10 / 105
 
 @dataclass(frozen=True)
 class Drawings:
-    """Convert the drawings of one episode to vectors, with the augmentation of paper 002.
+    """Renderer of an episode's drawings as vectors, with the augmentation of paper 002.
 
     Parameters
     ----------

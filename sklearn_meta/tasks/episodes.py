@@ -168,51 +168,51 @@ class RowSampler:
 
 
 class EpisodeSampler(RowSampler):
-    """Draws few-shot tasks; ways, shots, unlabelled rows, columns and gaps are random.
+    """Sampler of few-shot tasks; classes, shots, unlabelled rows, columns and gaps are random.
 
     Parameters
     ----------
     n_shots : int or sequence of int, default=(1, 3, 5, 10)
-        Labelled rows a class; one of them is drawn for each task, of which a class of fewer rows
-        has all but one.
+        Labelled rows per class, drawn from these for each task. A class with fewer rows keeps one
+        of them to be predicted.
 
     n_unlabelled : int or (int, int), default=20
-        Unlabelled rows a class, or a range from which it is drawn log-uniformly. Of a table with
-        rows that have no label they are drawn from these, too, in proportion to their number, at
-        most half of them, and more where a class has too few with a label; not in tasks of some
-        of the classes, since they may be of another one.
+        Unlabelled rows per class, or a range from which their number is drawn log-uniformly. If a
+        table has rows without a label, some are drawn from these, in proportion to their number but
+        at most half, and more if a class has too few labelled rows. They are not used in tasks with
+        a subset of the classes, since they may belong to another class.
 
     max_classes : int, default=10
-        Classes beyond this number are left out at random. Of more than ten the backbone
-        ``vsa`` is given groups.
+        Classes above this number are left out at random. With more than ten, the backbone ``vsa``
+        reads them in groups.
 
     max_rows : int, default=300
-        Bound on the rows of a task: unlabelled rows are left out above it.
+        Bound on the rows of a task; unlabelled rows above it are left out.
 
     max_cells : int, default=6000
-        Bound on rows x (columns + classes) of a task: columns are left out at random above it.
+        Bound on rows x (columns + classes) of a task; columns above it are left out at random.
 
     inductive : float in [0, 1], default=0.3
         Share of tasks in which rows to be predicted may not be read by other rows.
 
     imbalanced : float in [0, 1], default=0.25
-        Share of tasks whose unlabelled rows are drawn without regard to class, and of every
-        second of these the labelled ones, too (one of each class apart). The others hold the same
-        number of rows of each class, as in paper 000.
+        Share of tasks whose unlabelled rows are drawn regardless of class; in half of these the
+        labelled rows are, too (except one of each class). All other tasks have equally many rows of
+        each class, as in paper 000.
 
     column_subset, class_subset : float in [0, 1], default=0.5 and 0.2
-        Share of tasks drawn from a random subset of columns, or of classes.
+        Share of tasks with a random subset of the columns, or of the classes.
 
     missing : float in [0, 1], default=0.15
         Share of tasks in which up to a quarter of the cells are hidden.
 
     flip : bool, default=True
-        Whether each column's sign is flipped with probability one half.
+        Whether to flip the sign of each column with probability one half.
 
     Raises
     ------
     ValueError
-        If a number is out of its range.
+        If a number is out of range.
     """
 
     def __init__(
@@ -249,13 +249,13 @@ class EpisodeSampler(RowSampler):
     check_dataset = staticmethod(check_codes)
 
     def draw(self, dataset, rng):
-        """One task from one dataset.
+        """Draw one task from one dataset.
 
         Parameters
         ----------
         dataset : Dataset
-            A classification table with at least two rows of two classes, or a regression table,
-            whose target is cut into classes at random quantiles.
+            Classification table with at least two rows of two classes, or regression table, whose
+            target is cut into classes at random quantiles.
         rng : numpy.random.Generator
 
         Returns

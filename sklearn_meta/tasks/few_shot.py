@@ -31,12 +31,12 @@ class Episode(NamedTuple):
 
 
 def deal(n_classes, n_ways, n_shots, rng):
-    """Which class takes each place of an episode, and which of its rows.
+    """Assign a class to each place of an episode, and one of its rows.
 
     Parameters
     ----------
     n_classes : int
-        At most ``n_ways``; fewer come several times.
+        At most ``n_ways``; if there are fewer, classes repeat.
     n_ways, n_shots : int
     rng : numpy.random.Generator
         For the order of the places.
@@ -46,7 +46,7 @@ def deal(n_classes, n_ways, n_shots, rng):
     labels : ndarray of shape (n_ways * n_shots,), int
         Class of each place.
     turns : ndarray of shape (n_ways * n_shots,), int
-        Which of the rows of its class it takes, counted from 0.
+        Which row of its class each place takes, from 0.
     """
     ways = np.arange(n_ways * n_shots) % n_ways % n_classes
     labels = rng.permutation(ways)
@@ -55,24 +55,25 @@ def deal(n_classes, n_ways, n_shots, rng):
 
 
 class NWayKShot:
-    """Draws episodes of a fixed number of labelled rows, and some queries.
+    """Sampler of episodes with a fixed number of labelled rows, and some queries.
 
     Parameters
     ----------
     vectors : callable
-        Of rows, their class codes and a generator: the vectors that the network reads, such as
-        :class:`sklearn_meta.tasks.Drawings` and :class:`sklearn_meta.tasks.Vectors`.
+        Function of rows, their class codes and a random generator that returns the vectors that the
+        network reads, such as :class:`sklearn_meta.tasks.Drawings` and
+        :class:`sklearn_meta.tasks.Vectors`.
     n_ways, n_shots : int, default=5 and 1
     n_queries : int, default=5
-        Queries of an episode, of any of its classes.
+        Queries per episode, of any of its classes.
     fewer_classes : float in [0, 1], default=0.0
         Share of episodes that draw their number of classes from 2 to ``n_ways``, as an estimator
-        meets them whose classes are fewer than the ways, or no multiple of them.
+        meets them if it has fewer classes than ways, or not a multiple of them.
 
     Raises
     ------
     ValueError
-        If a number is out of its range.
+        If a number is out of range.
     """
 
     #: What ``strata`` counts, as the history names it.
@@ -90,12 +91,12 @@ class NWayKShot:
         self.fewer_classes = fewer_classes
 
     def draw(self, dataset, rng):
-        """One episode.
+        """Draw one episode.
 
         Parameters
         ----------
         dataset : Dataset
-            Of classes; the target of a regression is cut into some.
+            Dataset with classes; a regression target is cut into classes.
         rng : numpy.random.Generator
 
         Returns
@@ -105,7 +106,7 @@ class NWayKShot:
         Raises
         ------
         ValueError
-            If the target of a regression is constant.
+            If the regression target is constant.
         """
         if dataset.y.dtype.kind == "f":
             dataset = cut_into_classes(dataset, rng)
@@ -164,9 +165,9 @@ class NWayKShot:
 
 
 class TableEpisodes(NWayKShot):
-    """Draws episodes from tables of any columns, as an estimator makes them.
+    """Sampler of episodes from tables with any columns, built as an estimator builds them.
 
-    Rows are standardised by all labelled rows of the task, of which an episode holds some, and
+    Rows are standardised by all labelled rows of the task, of which an episode has some, and
     randomly rotated into the space that the network reads.
 
     Parameters
@@ -175,11 +176,12 @@ class TableEpisodes(NWayKShot):
         Length of the vectors.
     n_ways, n_shots, n_queries : int, default=5, 1 and 5
     n_known : sequence of int, default=(1, 2, 3, 5, 10)
-        Labelled rows a class in all, from one of which the episode's are taken.
+        Numbers of labelled rows per class in all; one is drawn, and the episode's rows are among
+        these.
     fewer_classes : float in [0, 1], default=0.4
-        See :class:`NWayKShot`.
+        As in :class:`NWayKShot`.
     column_subset : float in [0, 1], default=0.3
-        Share of episodes of a random subset of the columns.
+        Share of episodes with a random subset of the columns.
     """
 
     def __init__(
@@ -211,10 +213,10 @@ class TableEpisodes(NWayKShot):
 
 
 def moments_of(X):
-    """Moments of the columns of a table, (n_columns,): as of a stream that has ended.
+    """Moments of the columns of a table, of shape (n_columns,).
 
-    Of five values or more, none counts as more than ``FAR`` interquartile ranges off the median,
-    but in columns of which half the cells are equal.
+    In columns with at least five values, none counts as more than ``FAR`` interquartile ranges from
+    the median, unless half of the column's cells are equal.
     """
     last_one = np.maximum((~np.isnan(X)).sum(0, keepdims=True) - 1, 0)
     places = np.concatenate([last_one // 4, last_one // 2, last_one - last_one // 4])
@@ -226,19 +228,19 @@ def moments_of(X):
 
 
 def in_units_of(moments, X):
-    """Rows by the mean and deviation of labelled rows.
+    """Standardise rows by the mean and standard deviation of the labelled rows.
 
     Parameters
     ----------
     moments : Moments
-        Of the labelled rows.
+        Moments of the labelled rows.
     X : ndarray of shape (n_rows, n_columns)
 
     Returns
     -------
     ndarray of shape (n_rows, n_varying)
-        Without the columns that do not vary among the labelled rows, of which nothing is learned;
-        if there is no other, the first one, of zeros.
+        Without the columns that are constant in the labelled rows, from which nothing can be
+        learned; if all are, the first one, as zeros.
     """
     varies = moments.scale > 0
     varies[0] |= not varies.any()

@@ -106,7 +106,7 @@ class ImageClasses:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Convert the images of one episode to vectors, channel after channel.
+    """Renderer of an episode's images as vectors, channel after channel.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ class MixtureTask(NamedTuple):
 
 
 class MixtureSampler:
-    """Draw mixture-fitting tasks: half of a set's points are read, the others held out.
+    """Sampler of mixture-fitting tasks: half of a set's points are read, the others held out.
 
     Parameters
     ----------

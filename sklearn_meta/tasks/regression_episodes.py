@@ -21,8 +21,8 @@ def target_scale(y_labelled):
     Returns
     -------
     mean, scale : float64 or ndarray of shape (n_targets,)
-        ``(y - mean) / scale`` has zero mean and unit variance over the labelled rows; the scale of
-        a target that is the same in all of them, but for rounding, is 1.
+        ``(y - mean) / scale`` has zero mean and unit variance over the labelled rows. The scale of
+        a target that is constant in them, up to rounding, is 1.
     """
     mean, deviation = mean_and_deviation(y_labelled)
     return mean, np.where(deviation > 0, deviation, 1.0)[()]
@@ -58,44 +58,44 @@ def n_targets(y):
 
 
 class RegressionSampler(RowSampler):
-    """Draws few-shot regression tasks; rows, shots, columns, signs and gaps are random.
+    """Sampler of few-shot regression tasks; rows, shots, columns, signs and gaps are random.
 
-    Targets are standardised by the labelled rows, as :func:`target_scale` says, and negated in
-    half of the tasks; held-out ones are clipped at 6 labelled standard deviations.
+    Targets are standardised by the labelled rows (see :func:`target_scale`) and negated in half of
+    the tasks; held-out targets are clipped at 6 standard deviations of the labelled ones.
 
     Parameters
     ----------
     n_shots : int or sequence of int, default=(5, 10, 15, 20, 40)
-        Labelled rows of a task, in all; one of them is drawn for each task. A table with too few
-        rows keeps one to be predicted.
+        Labelled rows of a task, in all, drawn from these for each task. A table with too few rows
+        keeps one to be predicted.
 
     n_unlabelled : int or (int, int), default=(20, 100)
-        Unlabelled rows in all, or a range from which their number is drawn log-uniformly. Of a
-        table with rows that have no target they are drawn from these, too, in proportion to their
-        number, at most half of them, and more where those with a target are too few.
+        Unlabelled rows of a task, in all, or a range from which their number is drawn
+        log-uniformly. If a table has rows without a target, some are drawn from these, in
+        proportion to their number but at most half, and more if too few rows have a target.
 
     max_rows : int, default=150
-        Bound on the rows of a task: unlabelled rows are left out above it.
+        Bound on the rows of a task; unlabelled rows above it are left out.
 
     max_cells : int, default=6000
-        Bound on rows x (columns + targets) of a task: columns are left out at random above it.
+        Bound on rows x (columns + targets) of a task; columns above it are left out at random.
 
     inductive : float in [0, 1], default=0.3
         Share of tasks in which rows to be predicted may not be read by other rows.
 
     column_subset : float in [0, 1], default=0.5
-        Share of tasks drawn from a random subset of columns.
+        Share of tasks with a random subset of the columns.
 
     missing : float in [0, 1], default=0.15
         Share of tasks in which up to a quarter of the cells are hidden.
 
     flip : bool, default=True
-        Whether each column's sign, and each target's, is flipped with probability one half.
+        Whether to flip the sign of each column, and of each target, with probability one half.
 
     Raises
     ------
     ValueError
-        If a number is out of its range.
+        If a number is out of range.
 
     Examples
     --------
@@ -132,25 +132,25 @@ class RegressionSampler(RowSampler):
         )
 
     def draw(self, dataset, rng):
-        """One task from one dataset.
+        """Draw one task from one dataset.
 
         Parameters
         ----------
         dataset : Dataset
-            A regression table of two rows or more, ``y`` finite and of shape (n_rows,) or
-            (n_rows, n_targets). Of a classification table (integer ``y``), a random numeric column
-            of ten values or more is the target, and its classes are not used.
+            Regression table with at least two rows, ``y`` finite and of shape (n_rows,) or (n_rows,
+            n_targets). From a classification table (integer ``y``), a random numeric column with at
+            least ten values is the target, and the classes are not used.
         rng : numpy.random.Generator
 
         Returns
         -------
         Task
-            ``y`` is float32 and standardised, of as many dimensions as the dataset's.
+            ``y`` is float32 and standardised, with as many dimensions as in the dataset.
 
         Raises
         ------
         ValueError
-            If a classification table has no column to take as the target.
+            If a classification table has no column that can be the target.
         """
         if dataset.y.dtype.kind != "f":
             dataset = self._turned(dataset, rng)

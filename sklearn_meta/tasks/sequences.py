@@ -48,7 +48,7 @@ class Sequence(NamedTuple):
 
 @dataclass(frozen=True)
 class Vectors:
-    """Rows as they are: the network reads vectors of their length.
+    """Rows as they are, for networks that read vectors of their length.
 
     Parameters
     ----------
@@ -66,22 +66,22 @@ class Vectors:
 
 @dataclass(frozen=True)
 class ProjectedColumns:
-    """Rows of any table as vectors of a fixed length: running z-scores, randomly rotated.
+    """Rows of any table as vectors of one length: running z-scores, randomly rotated.
 
-    Each row is standardised by itself and those before it, so that a stream can be read row by
-    row, and rotated into the space that the network reads; a network that has seen many random
-    rotations does not mind which one it is. A missing cell is one of mean value.
+    Each row is standardised by itself and the rows before it, so that a stream can be read row by
+    row, and rotated into the space that the network reads. A network that has seen many random
+    rotations does not depend on which one it is. A missing cell has the mean value.
 
     Parameters
     ----------
     width : int, default=32
     column_subset : float in [0, 1], default=0.3
-        Share of sequences drawn from a random subset of the columns.
+        Share of sequences with a random subset of the columns.
 
     Raises
     ------
     ValueError
-        If a number is out of its range.
+        If a number is out of range.
     """
 
     width: int = 32
@@ -144,31 +144,32 @@ def _padded(rows, length, fill):
 
 
 class ClassSequences(SequenceSampler):
-    """Draws sequences of labelled rows: classes, their words, rows and their order are random.
+    """Sampler of sequences of labelled rows; classes, their words, rows and order are random.
 
     Parameters
     ----------
     head : LabelWords
-        Which words there are: see :class:`sklearn_meta.heads.OneHotLabels`.
+        Determines the words that stand for classes: see :class:`sklearn_meta.heads.OneHotLabels`.
     vectors : callable
-        Of rows, their class codes and a generator: the vectors that the network reads, such as
-        :class:`ProjectedColumns`, :class:`Vectors` and :class:`sklearn_meta.tasks.Drawings`.
+        Function of rows, their class codes and a random generator that returns the vectors that the
+        network reads, such as :class:`ProjectedColumns`, :class:`Vectors` and
+        :class:`sklearn_meta.tasks.Drawings`.
     n_classes : int or (int, int), default=(2, 10)
-        Range of the number of classes, which is at most that of the words.
+        Range of the number of classes; at most the number of words.
     n_instances : int or sequence of int, default=(10,)
-        Rows a class on average, one of them drawn for each sequence: as many rows in all are
-        drawn from all rows of its classes, so that classes differ in number (section 7).
+        Rows per class, on average, drawn from these for each sequence. That many rows in all are
+        drawn from all rows of its classes, so classes differ in number (section 7).
     max_rows : int, default=200
         Bound on the length of a sequence.
     few_words : bool, default=False
-        Whether there are no other words than those of the sequence's classes: the first ones,
-        which of strings are one letter repeated. Which words are in use need not be learned then.
+        Whether the sequence's classes have the only words there are: the first ones, which for
+        strings are one letter repeated. Then it need not be learned which words are in use.
 
     Raises
     ------
     ValueError
-        If ``n_classes`` is no range of whole numbers that reaches 2, or ``n_instances`` holds
-        anything but whole numbers of 1 or more.
+        If ``n_classes`` is not a range of integers that reaches 2, or ``n_instances`` has anything
+        but integers of 1 or more.
     """
 
     def __init__(
@@ -193,12 +194,12 @@ class ClassSequences(SequenceSampler):
     check_dataset = staticmethod(check_codes)
 
     def draw(self, dataset, rng):
-        """One sequence.
+        """Draw one sequence.
 
         Parameters
         ----------
         dataset : Dataset
-            Of classes; the target of a regression is cut into some.
+            Dataset with classes; a regression target is cut into classes.
         rng : numpy.random.Generator
 
         Returns
@@ -208,7 +209,7 @@ class ClassSequences(SequenceSampler):
         Raises
         ------
         ValueError
-            If the target of a regression is constant.
+            If the regression target is constant.
         """
         if dataset.y.dtype.kind == "f":
             dataset = cut_into_classes(dataset, rng)
@@ -229,7 +230,7 @@ class ClassSequences(SequenceSampler):
 
 
 def draw_words(head, n, rng, n_words=None):
-    """Different words, one a class.
+    """Draw distinct words, one per class.
 
     Parameters
     ----------
@@ -237,7 +238,7 @@ def draw_words(head, n, rng, n_words=None):
     n : int
     rng : numpy.random.Generator
     n_words : int, default=None
-        Of how many words: the first ones repeat one letter. None is all.
+        Number of words to draw from; the first ones repeat one letter. If None, all.
 
     Returns
     -------
@@ -260,23 +261,23 @@ def _different(n, most, rng):
 
 
 class TargetSequences(SequenceSampler):
-    """Draws sequences of rows with a target.
+    """Sampler of sequences of rows with a target.
 
     Parameters
     ----------
     vectors : callable
-        As of :class:`ClassSequences`.
+        As in :class:`ClassSequences`.
     n_rows : int or (int, int), default=(20, 150)
         Range of the length, drawn log-uniformly.
     standardised : bool, default=True
-        Whether targets come in running units: one is shown as its z-score among those up to it,
-        and asked for as that among those before it, which is the unit of what is predicted. The
-        first ``N_UNASKED`` are not asked for. Otherwise they are as they are.
+        Whether targets are in running units: a target is shown as its z-score among the targets up
+        to it, and asked for as its z-score among those before it, which is the unit of predictions.
+        The first ``N_UNASKED`` are not asked for. If False, targets are used as they are.
 
     Raises
     ------
     ValueError
-        If ``n_rows`` is no range of whole numbers, or begins where no target is asked for.
+        If ``n_rows`` is not a range of integers, or starts where no target is asked for.
     """
 
     def __init__(self, vectors, *, n_rows=(20, 150), standardised=True):
@@ -302,12 +303,13 @@ class TargetSequences(SequenceSampler):
             )
 
     def draw(self, dataset, rng):
-        """One sequence.
+        """Draw one sequence.
 
         Parameters
         ----------
         dataset : Dataset
-            Of a regression; class codes are taken for numbers, and of several targets one is drawn.
+            Regression dataset; class codes are used as numbers, and one of several targets is
+            drawn.
         rng : numpy.random.Generator
 
         Returns
@@ -334,25 +336,26 @@ class TargetSequences(SequenceSampler):
 
 
 class Curriculum:
-    """A sampler of sequences that become harder: more classes (section 4.2.2), more words.
+    """Sampler of sequences that get harder: more classes (section 4.2.2), more words.
 
     Parameters
     ----------
     sampler : ClassSequences
-        ``n_classes`` is the range that training begins with.
+        ``n_classes`` is the range at the start of training.
     every : int, default=10_000
-        Sequences after which there is one class more.
+        Sequences after which the number of classes grows by one.
     most : int, default=None
-        Where growth ends, not below the range that training begins with; None is never.
+        Number of classes at which growth ends, not below the range at the start; if None, it never
+        ends.
     n_first : int, default=0
-        Sequences before that, of the largest number of classes that training begins with and of
-        ``few_words``: with these a network discovers what its memory is for several times sooner.
+        Number of sequences before that, with the largest number of classes at the start and with
+        ``few_words``: with these a network discovers the use of its memory several times sooner.
 
     Raises
     ------
     ValueError
-        If ``every`` is no whole number, or less than 1, ``most`` none, or less than the fewest
-        classes of ``sampler``, or ``n_first`` negative.
+        If ``every`` is not an integer of 1 or more, ``most`` is not an integer or is less than the
+        fewest classes of ``sampler``, or ``n_first`` is negative.
     """
 
     def __init__(self, sampler, every=10_000, most=None, n_first=0):

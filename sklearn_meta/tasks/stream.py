@@ -18,39 +18,38 @@ from ..interrupts import deferred_interrupts
 
 
 def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups=4, share=(0, 1)):
-    """Endless batches of tasks, each in groups of like size.
+    """Endless batches of tasks, each in groups of similar size.
 
     Tasks are drawn in pools of ``n_pooled`` batches, sorted by ``sampler.size`` and cut into
-    groups, so that little is padded; then the groups of a pool are dealt to its batches at random,
-    so that a batch holds small and large tasks. Pool p depends on ``(seed, p)`` alone, so a stream
-    can be taken up again at any batch.
+    groups, so that little padding is needed. The groups of a pool are then assigned to its batches
+    at random, so that a batch has small and large tasks. Pool p depends on ``(seed, p)`` alone, so
+    a stream can be resumed at any batch.
 
     Parameters
     ----------
     source : object with ``draw(rng) -> Dataset``
     sampler : object
         With ``draw(dataset, rng) -> task``, ``size(task)``, by which tasks are sorted, and
-        ``collate(tasks) -> (inputs, target)``, such as
-        :class:`sklearn_meta.tasks.EpisodeSampler`; or with ``at(n_drawn)``, which says which
-        such sampler comes after a number of tasks, such as
+        ``collate(tasks) -> (inputs, target)``, such as :class:`sklearn_meta.tasks.EpisodeSampler`;
+        or with ``at(n_drawn)``, which returns the sampler to use after a number of tasks, such as
         :class:`sklearn_meta.tasks.Curriculum`.
     batch_size : int
-        Tasks a batch.
+        Tasks per batch.
     seed : int or sequence of int
     start : int, default=0
         Number of batches to skip.
     n_pooled : int, default=16
-        Batches a pool: the more, the less is padded.
+        Batches per pool; with more, less padding is needed.
     n_groups : int, default=4
-        Groups a batch; fewer if they do not divide ``batch_size``. One group is one call of the
-        backbone: the more, the more mixed the batch.
+        Groups per batch; fewer if this does not divide ``batch_size``. Each group is one call of
+        the backbone; with more groups, batches are more mixed.
     share : (int, int), default=(0, 1)
         Rank and number of the processes that share the groups of each batch equally.
 
     Yields
     ------
     groups : list of (inputs, target)
-        What ``sampler.collate`` makes of them.
+        Results of ``sampler.collate``.
     """
     settings = {"batch_size": batch_size, "seed": seed, "n_groups": n_groups}
     pool, skip = divmod(start, n_pooled)
