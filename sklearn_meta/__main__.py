@@ -12,7 +12,7 @@ from .commands.arguments import read_recipe
 from .commands.printing import in_one_line
 
 EPILOG = """\
-exit codes: 0 done, 1 an error that stderr tells of, 2 wrong arguments, 130 interrupted.
+exit codes: 0 success, 1 error (reported on stderr), 2 wrong arguments, 130 interrupted.
 Results go to stdout, progress to stderr; sklearn-meta COMMAND --help has examples.
 """
 
@@ -69,7 +69,7 @@ def main(argv=None):
 def _parser():
     parser = argparse.ArgumentParser(
         prog="sklearn-meta",
-        description="Meta-train, evaluate and inspect fit-free estimators.",
+        description="Meta-train and evaluate estimators, and show their weights.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -44,10 +44,10 @@ VARIANTS = {
 
 
 class FewShotTransformer(nn.Module):
-    """Encoder of sequences of labelled rows and one query, by deep attention (Eq. 3.1-3.4).
+    """Encoder of a sequence of labelled rows and one query, by deep attention (Eq. 3.1-3.4).
 
-    In the paper labels are not read: they meet the features in the decoder, a head. A
-    sequence-wise variant reads positions in their order, so it is not invariant to that of the
+    In the paper the encoder does not read labels: they meet the features in the decoder, a head. A
+    sequence-wise variant reads positions in their order, so it is not invariant to the order of the
     labelled rows; "A1" and "A3" are.
 
     Parameters

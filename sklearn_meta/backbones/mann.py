@@ -30,18 +30,18 @@ class State(NamedTuple):
 
 
 class MANN(nn.Module):
-    """A controller with an external memory, or without one.
+    """Controller with an external memory, or without one.
 
     Parameters
     ----------
     n_inputs : int
         Length I of the vector of a step: the row, and the label of the row before.
     n_outputs : int
-        Length O of the output, which a head takes for logits or for a distribution's parameters.
+        Length O of the output, which a head reads as logits or as a distribution's parameters.
     controller : {"lstm", "feedforward"}, default="lstm"
         An LSTM, Eq. (9)-(15), or one hidden layer, whose only memory is the external one.
     access : {"lrua", "ntm", None}, default="lrua"
-        How memory is read and written: least recently used access, that of the Neural Turing
+        How memory is read and written: least recently used access, or that of the Neural Turing
         Machine; None is a plain LSTM or feed-forward network.
     width : int, default=200
         Hidden units of the controller.
@@ -50,11 +50,11 @@ class MANN(nn.Module):
     usage_decay : float, default=0.99
         gamma of Eq. (5) and (20).
     strength : float, default=None
-        What similarities are multiplied by in Eq. (3), in which it is 1; None has the controller
-        choose it, as in the Neural Turing Machine.
+        Factor of the similarities in Eq. (3), which has 1; if None, the controller chooses it, as
+        in the Neural Turing Machine.
     shared_slot : bool, default=True
-        Whether the read heads of "lrua" share the least used slot, or have the ``n_reads`` least
-        used ones, each one of its own.
+        Whether the read heads of "lrua" share the least used slot, or use the ``n_reads`` least
+        used ones, one each.
 
     Raises
     ------

@@ -7,11 +7,11 @@ from .set_transformer import SAB
 
 
 class MixtureTransformer(nn.Module):
-    """Advice to each component of a mixture, in rounds.
+    """Transformer over the components of a mixture, which advises each of them, in rounds.
 
-    The components are a set whose elements are described by what their points add up to. In each
+    The components form a set whose elements are described by statistics of their points. In each
     round, self-attention blocks over the components (Eq. 7 of paper 001) read these descriptions
-    together with what the round before remembered.
+    together with what the previous round remembered.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class MixtureTransformer(nn.Module):
     width : int, default=32
     n_heads : int, default=4
     n_layers : int, default=2
-        Blocks a round.
+        Blocks per round.
     n_rounds : int, default=4
 
     Raises

@@ -181,7 +181,7 @@ POOLINGS = ("pma", "mean", "sum", "max", "dotprod")
 
 
 class SetTransformer(nn.Module):
-    """Set Transformer, and the paper's rivals: every encoder with every decoder (section 4).
+    """Set Transformer and the paper's baselines: every encoder with every decoder (section 4).
 
     A linear layer takes the elements to ``width``; ``n_layers`` encoder layers follow, Eq. (10)
     and (11); the decoder pools, Eq. (12), and gives ``n_outputs`` numbers. Invariant to
@@ -190,29 +190,29 @@ class SetTransformer(nn.Module):
     Parameters
     ----------
     n_inputs : int
-        Numbers an element has.
+        Numbers per element.
     n_outputs : int
     encoder : {"isab", "sab", "rff", "rffp_mean", "rffp_max"}, default="isab"
         Layers of the encoder: induced or full attention; each element by itself (Zaheer et al.);
         or with the mean or the maximum over all elements, Eq. (4) of Zaheer et al.
     pooling : {"pma", "mean", "sum", "max", "dotprod"}, default="pma"
-        Attention of seeds; or a pooling, and then a hidden layer.
+        Attention of seeds, or another pooling followed by a hidden layer.
     width : int, default=64
     n_heads : int, default=4
     n_layers : int, default=2
-        Encoder layers after the embedding. Of "rff" and its kin three are as deep as most of
-        the paper's (Tables 7, 9, 10 and 16).
+        Encoder layers after the embedding. For "rff" and its variants, three layers are as deep as
+        most of the paper's (Tables 7, 9, 10 and 16).
     n_inducing : int, default=16
         Inducing points of each "isab" layer.
     n_seeds : int, default=1
-        Seeds of "pma", each of which has outputs of its own.
+        Seeds of "pma"; each has its own outputs.
     n_decoder_layers : int, optional
-        Self-attention blocks over the seeds after "pma". As in the paper, None is one where there
-        are several seeds, none where there is one.
+        Self-attention blocks over the seeds after "pma". If None, as in the paper: one if there are
+        several seeds, none if there is one.
     norm : {"post", "pre", "none"}, default="post"
         See :class:`MAB`; "pre" ends encoder and decoder with a layer norm.
     dropout : float, default=0.0
-        Of the decoder, as in Table 16: before and after "pma", around the hidden layer elsewhere.
+        Dropout of the decoder, as in Table 16: before and after "pma", or around the hidden layer.
 
     Attributes
     ----------
@@ -222,8 +222,8 @@ class SetTransformer(nn.Module):
     Raises
     ------
     ValueError
-        If there is no such encoder, pooling or norm, or a size is out of range; or as in
-        :class:`MAB`, where there is attention.
+        If the encoder, pooling or norm is unknown, or a size is out of range; or as in
+        :class:`MAB`, if there is attention.
 
     References
     ----------

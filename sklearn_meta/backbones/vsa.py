@@ -179,8 +179,8 @@ class VSA(nn.Module):
     width : int, default=32
         Width H^(b) of the hidden representation and of the feed-forward networks.
     n_layers : int, default=3
-        Number of pairs of an example-wise (Eq. 7) and an attribute-wise (Eq. 8) block; of the
-        paper's "three layers of MVSAs" each is taken for a pair.
+        Number of pairs of an example-wise (Eq. 7) and an attribute-wise (Eq. 8) block; each of the
+        paper's "three layers of MVSAs" is read as a pair.
     n_heads : int, default=4
         Heads R of each attention layer.
     head_width : int, default=8
@@ -197,12 +197,12 @@ class VSA(nn.Module):
         Ablations w/oRes and w/oLN.
     attributes : bool, default=False
         Whether the embedding has the standardised attribute as a last channel, divided by the
-        square root of their number. Not in the paper; the heads "gp_attributes" and
+        square root of the number of attributes. Not in the paper; the heads "gp_attributes" and
         "gp_warped" read it.
     associations : bool, default=False
-        Whether the input has three channels more, of what the labelled rows say of each attribute
-        (:mod:`sklearn_meta.backbones.association`). With ``attributes``, a small network of these
-        figures weighs the attributes of the last channel. Not in the paper.
+        Whether the input has three more channels with what the labelled rows say about each
+        attribute (:mod:`sklearn_meta.backbones.association`). With ``attributes``, a small network
+        of these figures weights the attributes of the last channel. Not in the paper.
     own_labels : bool, default=True
         Whether the embedding of a labelled row reads the row's own label, as in the paper. If
         not, it reads the labels of the others alone, as the embeddings of all other rows do

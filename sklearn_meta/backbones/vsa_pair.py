@@ -12,22 +12,23 @@ from .vsa import VSA
 
 
 class VSAPair(nn.Module):
-    """Two networks of paper 000, whose embeddings of a row stand side by side.
+    """Two networks of paper 000, whose embeddings of a row are concatenated.
 
-    The first reads label columns as they are, as :class:`VSA` does. The second reads them
-    standardised, as targets of a regression, and hands on the attributes: it is made for a Gaussian
-    process. The head "prototypes_gp" gives each reading to what it is made for. Not in the paper.
+    The first reads label columns unchanged, as :class:`VSA` does. The second reads them
+    standardised, like targets of a regression, and passes on the attributes: it is made for a
+    Gaussian process. The head "prototypes_gp" gives each of its parts the embedding made for it.
+    Not in the paper.
 
     Parameters
     ----------
     first, second : dict, optional
-        Keyword arguments of each :class:`VSA`. Of the second, ``attributes`` is True, and
-        ``associations`` True and ``own_labels`` False where nothing else is said.
+        Keyword arguments of each :class:`VSA`. For the second, ``attributes`` is always True;
+        ``associations`` defaults to True and ``own_labels`` to False.
 
     Raises
     ------
     ValueError, TypeError
-        As of :class:`VSA`.
+        As in :class:`VSA`.
 
     Attributes
     ----------

@@ -14,8 +14,8 @@ FILTERS = ("exclude", "n_columns", "n_classes", "n_rows", "min_class_size", "one
 
 COLLECTIONS = """\
 collections:
-  FOLDER                 tables in parquet, CSV or ARFF files, the last column the target
-  FOLDER#split=test      those of which its index.csv says so; also #split=test,task=regression
+  FOLDER                 tables in parquet, CSV or ARFF files; the last column is the target
+  FOLDER#split=test      only those with this value in index.csv; also #split=test,task=regression
   openml:99              the tables of an OpenML suite, by number or alias
 """
 
@@ -126,19 +126,19 @@ def add_collection_arguments(parser):
     add("--exclude", type=names, default=[], metavar="NAME,...", help="names, families or ids")
     for what in ("columns", "classes", "rows"):
         add(f"--n-{what}", type=bounds, metavar="LOW,HIGH", help=f"least and most {what}")
-    add("--min-class-size", type=positive, metavar="N", help="rows that each class must have")
-    add("--one-a-family", action="store_true", help="the first of several versions of a table")
+    add("--min-class-size", type=positive, metavar="N", help="minimum number of rows per class")
+    add("--one-a-family", action="store_true", help="first version of each table only")
     add_openml_arguments(parser)
 
 
 def add_openml_arguments(parser):
     """How OpenML is asked for tables."""
     add = parser.add_argument_group("OpenML").add_argument
-    add("--server", type=given, metavar="URL", help="of the REST interface")
-    add("--cache-directory", type=given, metavar="FOLDER", help="where tables are kept")
+    add("--server", type=given, metavar="URL", help="URL of the REST interface")
+    add("--cache-directory", type=given, metavar="FOLDER", help="cache of downloaded tables")
     add("--timeout", type=float, default=30.0, metavar="S", help="seconds of silence [%(default)s]")
     add("--n-retries", type=int, default=3, metavar="N", help="after a failure [%(default)s]")
-    add("--offline", action="store_true", help="take the cache for all there is")
+    add("--offline", action="store_true", help="use the cache only, no network")
 
 
 def open_openml(suite, args, tasks=None):

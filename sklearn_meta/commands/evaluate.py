@@ -1,6 +1,6 @@
-"""Evaluate weights on a collection of tables, beside scikit-learn's own classifiers.
+"""Evaluate weights on a collection of tables, and compare them with scikit-learn's classifiers.
 
-All are given the same few-shot tasks. What cannot be evaluated is told on stderr.
+All get the same few-shot tasks. Whatever cannot be evaluated is reported on stderr.
 """
 
 import json
@@ -18,7 +18,7 @@ from .arguments import (
 )
 from .printing import in_one_line
 
-SUMMARY = "accuracy of weights on a collection, beside scikit-learn's classifiers"
+SUMMARY = "compare the accuracy of weights with scikit-learn's classifiers"
 
 EXAMPLES = f"""\
 {COLLECTIONS}
@@ -33,14 +33,28 @@ examples:
 def add_arguments(parser):
     """Arguments of the command."""
     add = parser.add_argument
-    add("collection", type=named_collection, help="the tables")
+    add("collection", type=named_collection, help="tables to evaluate on")
     add("--weights", action="append", metavar="NAME", help="name or file; repeatable [default]")
-    add("--peers", type=names, metavar="NAME,...", help="of scikit-learn; 'none' for none [all]")
-    add("--n-shots", type=integers, default=[1, 3, 5], metavar="K,...", help="[1,3,5]")
-    add("--n-unlabelled", type=positive, default=20, metavar="N", help="a class [%(default)s]")
-    add("--n-episodes", type=positive, default=10, metavar="N", help="a table [%(default)s]")
+    add("--peers", type=names, metavar="NAME,...", help="of scikit-learn, or 'none' [all]")
+    add(
+        "--n-shots",
+        type=integers,
+        default=[1, 3, 5],
+        metavar="K,...",
+        help="labelled rows per class [1,3,5]",
+    )
+    add(
+        "--n-unlabelled",
+        type=positive,
+        default=20,
+        metavar="N",
+        help="unlabelled rows per class [%(default)s]",
+    )
+    add(
+        "--n-episodes", type=positive, default=10, metavar="N", help="tasks per table [%(default)s]"
+    )
     add("--n-jobs", type=int, metavar="N", help="processes; -1 for all cores [1]")
-    add("--seed", type=int, default=0, help="of the tasks [%(default)s]")
+    add("--seed", type=int, default=0, help="seed of the tasks [%(default)s]")
     add("--device", default="auto", help="torch device of the weights [%(default)s]")
     add_collection_arguments(parser)
 

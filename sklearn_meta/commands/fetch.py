@@ -1,7 +1,7 @@
-"""Download tables of OpenML into the cache.
+"""Download OpenML tables into the cache.
 
-Afterwards other commands need no network for them. Call it before many processes are started, or
-where there is a network for machines without. What cannot be had is told on stderr.
+Other commands then need no network for them. Run it before starting many processes, or on a
+machine with network for machines without. Whatever cannot be fetched is reported on stderr.
 """
 
 import json
@@ -24,8 +24,8 @@ def add_arguments(parser):
     """Arguments of the command."""
     suite = "number or alias, with or without openml:"
     parser.add_argument("suite", nargs="*", type=_suite, help=suite)
-    parser.add_argument("--tasks", type=integers, metavar="ID,...", help="single tasks")
-    parser.add_argument("--refresh", action="store_true", help="ask for the suites' lists anew")
+    parser.add_argument("--tasks", type=integers, metavar="ID,...", help="ids of single tasks")
+    parser.add_argument("--refresh", action="store_true", help="request the suites' lists again")
     add_openml_arguments(parser)
 
 

@@ -1,4 +1,4 @@
-"""Tell of weights (their cards, verified against the files), versions and the device."""
+"""Show weights (their cards, verified against the files), versions and the device."""
 
 import json
 import platform
@@ -8,7 +8,7 @@ import sklearn_meta
 
 from .printing import in_one_line
 
-SUMMARY = "cards of installed weights, versions, device"
+SUMMARY = "show cards of weights, versions and the device"
 
 EXAMPLES = """\
 examples:
@@ -25,7 +25,7 @@ _OPTIONAL = (
 
 def add_arguments(parser):
     """Arguments of the command."""
-    parser.add_argument("weights", nargs="*", help="names or files [all that are installed]")
+    parser.add_argument("weights", nargs="*", help="names or files [all in the package]")
 
 
 def run(args):

@@ -1,7 +1,7 @@
 """Meta-train an estimator on collections of tables, and save its weights.
 
-The weights come with a card that tells of data, settings, seed and validation. Killed or
-interrupted, the same command with a --checkpoint-dir goes on where it was.
+The weights come with a card that records data, settings, seed and validation. If the command is
+killed or interrupted, run it again: with a --checkpoint-dir it resumes from the last checkpoint.
 """
 
 import json
@@ -33,8 +33,8 @@ SUMMARY = "meta-train an estimator and save its weights"
 
 EXAMPLES = f"""\
 {COLLECTIONS}\
-  prior                  synthetic tables without end
-  COLLECTION@0.3         in a mixture: its share of the tasks; 1 where none is given
+  prior                  an endless supply of synthetic tables
+  COLLECTION@0.3         relative share of the tasks in a mixture; 1 if not given
 
 examples:
   sklearn-meta meta-fit openml:99 --exclude iris,wine --output mine.safetensors
@@ -43,7 +43,7 @@ examples:
   sklearn-meta meta-fit --recipe recipe.toml --seed 1 --output mine-1.safetensors
   torchrun --nproc-per-node 4 -m sklearn_meta meta-fit --recipe recipe.toml --output w.safetensors
 
-A recipe holds the same arguments by name; those given here as well win:
+A recipe holds the same arguments by name; the command line takes precedence:
   collection = ["tables#split=train@0.7", "prior@0.3"]
   n_shots = [1, 3, 5]
   max_steps = 5000
@@ -51,17 +51,17 @@ A recipe holds the same arguments by name; those given here as well win:
 
 # Parameter of meta_fit -> type, default (that of MetaSemiSupervisedClassifier) and help.
 SETTINGS = {
-    "max_steps": (positive, 20_000, "steps of --batch-size tasks each"),
-    "n_shots": (integers, None, "labelled rows (a class) of a task, drawn from these: 1,3,5,10"),
-    "n_unlabelled": (integers, None, "unlabelled rows (a class), 20 by default, or a range: 5,60"),
-    "batch_size": (positive, 8, "tasks a step"),
-    "learning_rate": (float, 1e-3, "peak of the learning rate"),
-    "optimizer": (str, "adamw", "adamw, adagrad, rmsprop, or muon, of a rate such as 5e-3"),
+    "max_steps": (positive, 20_000, "steps of --batch-size tasks"),
+    "n_shots": (integers, None, "labelled rows (per class) of a task, drawn from: 1,3,5,10"),
+    "n_unlabelled": (integers, None, "unlabelled rows (per class), default 20, or a range: 5,60"),
+    "batch_size": (positive, 8, "tasks per step"),
+    "learning_rate": (float, 1e-3, "peak learning rate"),
+    "optimizer": (str, "adamw", "adamw, adagrad, rmsprop, or muon (with a rate such as 5e-3)"),
     "eval_every": (positive, 500, "steps between validations, and between checkpoints"),
-    "patience": (positive, 10, "validations without a better loss before the end"),
-    "ema_decay": (float, None, "of a moving average of the weights, such as 0.999, to be kept"),
+    "patience": (positive, 10, "validations without a better loss before training stops"),
+    "ema_decay": (float, None, "decay, such as 0.999, of a moving average to keep as the weights"),
     "n_workers": (int, 0, "processes that prepare tasks"),
-    "checkpoint_dir": (given, None, "folder of the checkpoint, from which the command goes on"),
+    "checkpoint_dir": (given, None, "folder of the checkpoint, from which the command resumes"),
 }
 
 # Other arguments that decide what is learned, and so belong on the card.
@@ -82,20 +82,22 @@ def add_arguments(parser):
         choices=sklearn_meta.__all__,
         default=sklearn_meta.__all__[0],
         metavar="NAME",
-        help=f"what is trained: {', '.join(OF_TABLES)} [%(default)s]",
+        help=f"estimator to train: {', '.join(OF_TABLES)} [%(default)s]",
     )
-    add("--validation", type=mixed_collection, metavar="COLLECTION", help="chooses the weights")
+    add(
+        "--validation", type=mixed_collection, metavar="COLLECTION", help="to select the weights on"
+    )
     add("--recipe", metavar="FILE", help="arguments by name, in JSON or TOML")
-    add("--output", type=_weights_file, metavar="FILE", help="weights, ending in .safetensors")
-    add("--backbone", default="default", help="weights, or architecture, to start [%(default)s]")
+    add("--output", type=_weights_file, metavar="FILE", help="to save in, ending in .safetensors")
+    add("--backbone", default="default", help="weights or architecture to start from [%(default)s]")
     add("--device", default="auto", help="torch device [%(default)s]")
-    add("--seed", type=int, default=0, help="of all that is random [%(default)s]")
+    add("--seed", type=int, default=0, help="random seed [%(default)s]")
     add(
         "--retarget",
         type=float,
         default=0.0,
         metavar="P",
-        help="probability that a numeric column takes the target's place [%(default)s]",
+        help="probability that a numeric column replaces the target [%(default)s]",
     )
     about = "defaults are those of MetaSemiSupervisedClassifier; other estimators have their own"
     training = parser.add_argument_group("training", about).add_argument

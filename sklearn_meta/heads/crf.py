@@ -10,16 +10,17 @@ from ..sizes import check_integers
 
 
 class LinearChainCRF(nn.Module):
-    """Tags of a sentence, of which each depends on the one before it.
+    """Linear-chain conditional random field: each tag of a sentence depends on the one before.
 
     The log-probability of tags ``y`` is, up to the log partition, ``start[y_1] + end[y_T]`` plus
     the score of each word's tag plus ``transitions[y_t, y_t+1]`` of each pair of neighbours.
     Parameters begin at zero, where words are independent: a softmax over the scores of each.
 
-    A mask tells words (True) from padding, which comes after them. Padding is never read: NaN
-    there does no harm. A sentence without words has one tagging, the empty one, of score 0.
-    Numbers are in single precision at least, in double where scores or parameters are.
-    A score or parameter of ``-inf`` forbids, as long as each sentence has a tagging left.
+    A mask distinguishes words (True) from padding, which comes after them. Padding is never read;
+    NaN in it is harmless. A sentence without words has one tagging, the empty one, with score 0.
+    Computation is in single precision at least, and in double precision if scores or parameters
+    are. A score or parameter of ``-inf`` forbids a tag or transition; each sentence must have a
+    tagging left.
 
     Parameters
     ----------

@@ -49,26 +49,26 @@ class Process(NamedTuple):
 class GaussianProcess(RegressionHead):
     """Gaussian process regression with an RBF kernel on embeddings, Eq. (11) of paper 000.
 
-    Amplitude, length scale and noise are learned while meta-training. One set of them for all
-    tasks would give a clean and a noisy task the same variance. Therefore several sets are
-    learned, and each task weighs their predictions by the marginal likelihood of its labelled
-    rows times a learned prior; the mean and variance of the mixture are given. With
-    ``n_kernels=1`` this is Eq. (11) with a noise, in kernel and variance; with it short
-    meta-training on real tables predicted little but the mean.
+    Amplitude, length scale and noise are learned while meta-training. A single set of them would
+    give clean and noisy tasks the same variance. Therefore several sets are learned, and each task
+    weights their predictions by the marginal likelihood of its labelled rows times a learned prior;
+    mean and variance are those of the mixture. With ``n_kernels=1`` this is Eq. (11) with a noise
+    term, in kernel and variance; with that, short meta-training on real tables predicted little but
+    the mean.
 
     Parameters
     ----------
     n_kernels : int, default=8
-        Sets of amplitude, length scale and noise.
+        Number of sets of amplitude, length scale and noise.
     length_scale, noise : float, default=8.0 and 0.1
-        Where training starts; the noise is a variance, in units of the labelled targets'.
+        Initial values; the noise is a variance, relative to that of the labelled targets.
     jitter : float, default=1e-4
-        Least variance of the noise, in units of the amplitude: with it, equal rows are no harm.
+        Minimum variance of the noise, relative to the amplitude; makes equal rows harmless.
 
     Raises
     ------
     ValueError
-        If there is no kernel, or length scale or noise is not positive.
+        If there is no kernel, or the length scale or noise is not positive.
 
     Attributes
     ----------
@@ -355,15 +355,15 @@ def _rbf(distances, log_scale, log_variance):
 class AttributeGaussianProcess(GaussianProcess):
     """Gaussian process on embeddings and on the attributes themselves.
 
-    To the RBF kernel of Eq. (11) are added a linear and an RBF kernel of the last channel of the
-    embedding, in which a backbone with ``attributes=True`` hands on the standardised attributes:
-    a plain function of them need not be found by the network. Amplitudes are learned while
-    meta-training, as is the second length scale. Not in the paper.
+    To the RBF kernel of Eq. (11) this adds a linear and an RBF kernel on the last channel of the
+    embedding, in which a backbone with ``attributes=True`` passes on the standardised attributes,
+    so the network need not find a simple function of them itself. Amplitudes and the second length
+    scale are learned while meta-training. Not in the paper.
 
     Parameters
     ----------
     n_kernels, length_scale, noise, jitter
-        As of :class:`GaussianProcess`.
+        As in :class:`GaussianProcess`.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ LEAST = -1e30  #: Logarithm of nothing, finite so that gradients are.
 
 
 class LabelPropagation(ClassificationHead):
-    """Labels spread over a graph of labelled and unlabelled rows, in closed form.
+    """Labels propagated over a graph of labelled and unlabelled rows, in closed form.
 
     With the RBF graph W of the context's embeddings (no row is its own neighbour), its degrees D
     and S = D^-1/2 W D^-1/2, the scores are F = (I - alpha S)^-1 Y (Zhou et al. 2003; Liu et al.
@@ -26,9 +26,9 @@ class LabelPropagation(ClassificationHead):
     Parameters
     ----------
     length_scale : float, default=1.0
-        Where the RBF kernel's length scale starts.
+        Initial length scale of the RBF kernel.
     alpha : float, default=0.9
-        Where the share of a row's scores that comes from its neighbours starts; in (0, 1).
+        Initial share of a row's scores that comes from its neighbours; in (0, 1).
 
     Raises
     ------

@@ -79,7 +79,7 @@ class LabelWords(nn.Module):
 
 
 class OneHotLabels(LabelWords):
-    """One-hot labels: as many classes as outputs, Eq. (24) and (25).
+    """One-hot labels, Eq. (24) and (25); there are as many classes as outputs.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class OneHotLabels(LabelWords):
 
 
 class StringLabels(LabelWords):
-    """Strings of letters, so that the number of classes is open, Eq. (26).
+    """Labels as strings of letters, so that the number of classes is open, Eq. (26).
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class StringLabels(LabelWords):
 
 
 class GaussianTargets(nn.Module):
-    """Mean and standard deviation of a target (section 6.2): the head of online regression.
+    """Head of online regression: mean and standard deviation of a target (section 6.2).
 
     A target is shown to the network as its value and a one, and as two zeros where there is none.
     """

@@ -60,13 +60,13 @@ class Division(NamedTuple):
 
 
 class LearnedMoments(nn.Module):
-    """Mixture from responsibilities: the M-step of EM, with a penalty that is advised.
+    """Mixture from responsibilities: the M-step of EM, with a penalty that the network advises.
 
-    A component's covariance is a compromise of its own scatter and of that of all components
-    together; its weight and mean are pulled to what all have in common; and it may be wider than
-    its points are, since a mean of few points is uncertain, or cover whatever no component
-    explains. How much of each is ``N_ADVICE`` numbers for each component, of which zeros stand
-    for a modest penalty.
+    A component's covariance is a compromise between its own scatter and that of all components
+    together; its weight and mean are pulled towards what all have in common; and it may be wider
+    than its points are, since a mean of few points is uncertain, or cover whatever no component
+    explains. ``N_ADVICE`` numbers per component say how much of each; zeros stand for a modest
+    penalty.
 
     References
     ----------

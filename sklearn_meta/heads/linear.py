@@ -14,22 +14,22 @@ from .gaussian_process import GaussianProcess
 class LinearClassifier(ClassificationHead):
     """Ridge regression on one-hot labels, whose outputs are logits up to a learned factor.
 
-    The dual form is solved, in which the embedding may be longer than the labelled rows are many.
-    Embeddings are centred at the labelled rows' mean, and so are the labels.
+    The dual form is solved, so the embedding may be longer than the number of labelled rows.
+    Embeddings and labels are centred at the mean of the labelled rows.
 
     Parameters
     ----------
     penalty : float, default=1.0
-        Where the learned penalty starts, relative to the mean squared distance of the context's
-        rows from the mean of the labelled ones: of these alone, where they lie close together, it
-        would be next to nothing.
+        Initial value of the learned penalty, relative to the mean squared distance of the context's
+        rows from the mean of the labelled ones. (Relative to the labelled rows alone it would be
+        almost zero if they lie close together.)
     scale : float, default=4.0
-        Where the learned factor of the logits starts.
+        Initial value of the learned factor of the logits.
 
     Raises
     ------
     ValueError
-        If one of them is not positive.
+        If either is not positive.
     """
 
     rate_factor = 30.0  # of logarithms, as for kernels
@@ -78,7 +78,7 @@ class LinearClassifier(ClassificationHead):
 
 
 class LinearRegressor(GaussianProcess):
-    """Bayesian linear regression: a Gaussian process whose kernel is linear, with an intercept.
+    """Bayesian linear regression: a Gaussian process with a linear kernel and an intercept.
 
     Parameters are those of :class:`GaussianProcess`; a length scale divides the embeddings.
     """

@@ -15,13 +15,13 @@ class Prototypes(ClassificationHead):
     Parameters
     ----------
     temperature : {"learned", "fixed"}, default="learned"
-        Whether the squared distances of Eq. (9) are multiplied by a learned positive number,
-        which calibrates the probabilities, or taken as they are.
+        Whether the squared distances of Eq. (9) are multiplied by a learned positive number, which
+        calibrates the probabilities, or used unchanged.
 
     Raises
     ------
     ValueError
-        If there is no such ``temperature``.
+        If ``temperature`` is unknown.
     """
 
     def __init__(self, *, temperature="learned"):

@@ -20,29 +20,29 @@ SHARPNESS, LEAST_SHARE = 10.0, 0.01
 
 
 class PrototypesGP(ClassificationHead):
-    """Prototypes, and beside them a Gaussian process that regresses on the classes.
+    """Prototypes combined with a Gaussian process regression on the classes.
 
-    Prototypes (Eq. 9 of paper 000) need few labels, and one point for each class is all that they
-    make of many. A Gaussian process (Eq. 11) of the classes' standardised indicators, which is
-    least-squares classification (section 6.5 of Rasmussen and Williams), goes on learning. Of their
-    log-probabilities the weighted mean is taken: the process weighs n / (n + h), where n rows of a
-    class are labelled, or the mean of these shares over classes, and h is learned while
-    meta-training (the default weights, two networks that were joined, have it as it begins). Not
-    in the paper.
+    Prototypes (Eq. 9 of paper 000) need few labels, but reduce many labels of a class to a single
+    point. A Gaussian process (Eq. 11) on the classes' standardised indicators, which is
+    least-squares classification (section 6.5 of Rasmussen and Williams), keeps learning. The result
+    is a weighted mean of their log-probabilities. The weight of the process is n / (n + h), where n
+    is the number of labelled rows of a class, or the mean of these weights over classes, and h is
+    learned while meta-training (in the default weights, two networks that were joined, h has its
+    initial value). Not in the paper.
 
     Parameters
     ----------
     temperature : {"learned", "fixed"}, default="learned"
-        As of :class:`Prototypes`.
+        As in :class:`Prototypes`.
     n_kernels, length_scale, noise, jitter
-        As of :class:`AttributeGaussianProcess`.
+        As in :class:`AttributeGaussianProcess`.
     even_at : float, default=10.0
-        Where h starts: the labelled rows a class at which both weigh the same.
+        Initial h: the number of labelled rows per class at which both have the same weight.
 
     Raises
     ------
     ValueError
-        As of the two heads; or if ``even_at`` is not positive.
+        As in the two heads; or if ``even_at`` is not positive.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ from .crf import LinearChainCRF
 
 
 class SoftmaxLayer(nn.Module):
-    """One label a text, Eq. (8).
+    """Output layer for one label per text, Eq. (8).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class SoftmaxLayer(nn.Module):
 
 
 class CRFLayer(nn.Module):
-    """One label a word, and which of them follow each other.
+    """Output layer for one label per word, with a linear-chain CRF over the labels.
 
     Parameters
     ----------

@@ -81,24 +81,24 @@ class WarpedProcess(NamedTuple):
 class WarpedGaussianProcess(AttributeGaussianProcess):
     """Gaussian process on embeddings and attributes, of targets warped by several powers.
 
-    A Gaussian process takes errors to be as large everywhere, and as often above as below. Those of
-    prices, counts and concentrations are not, but those of a monotone function of them may be: a
-    warped Gaussian process (Snelson et al. 2004). The functions are Yeo and Johnson's (2000) of
-    five powers from 0 to 2, of which 1 is the target as it is. Each task weighs them, as it weighs
-    the sets of hyperparameters, by the marginal likelihood of its labelled rows times a learned
-    prior. What is predicted is warped back, and mean and variance of the mixture are given. Kernel
-    matrices are those of :class:`AttributeGaussianProcess`, which no target enters, so that they
-    are made once. Targets are taken to be standardised. Not in paper 000.
+    A Gaussian process assumes errors that are equally large everywhere and symmetric. Those of
+    prices, counts and concentrations are not, but those of a monotone function of them may be: this
+    is a warped Gaussian process (Snelson et al. 2004). The functions are those of Yeo and Johnson
+    (2000) with five powers from 0 to 2, of which 1 leaves the target unchanged. Each task weights
+    the powers, like the sets of hyperparameters, by the marginal likelihood of its labelled rows
+    times a learned prior. Predictions are transformed back, and mean and variance are those of the
+    mixture. Kernel matrices are those of :class:`AttributeGaussianProcess`; they do not depend on
+    targets and are computed once. Targets are assumed to be standardised. Not in paper 000.
 
-    Sets of little noise have copies of still less, which compete with them: with many labels the
-    noise is known better than the learned sets lie close together.
+    Sets with little noise get copies with even less, which compete with them: with many labels the
+    noise is known more exactly than the spacing of the learned sets.
 
-    Of several rows jointly, correlations are those of their warped targets.
+    For several rows jointly, correlations are those of their warped targets.
 
     Parameters
     ----------
     n_kernels, length_scale, noise, jitter
-        As of :class:`AttributeGaussianProcess`.
+        As in :class:`AttributeGaussianProcess`.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ class WaysHead(nn.Module):
 
 
 class LabelAttention(WaysHead):
-    """The query attends to the labelled rows, and their labels are carried to it (section 3.2).
+    """Head whose query attends to the labelled rows and receives their labels (section 3.2).
 
     Scaled dot products are brought to mean 0 and deviation 1 over the labelled rows and multiplied
     by a learned number: the paper's layer norm of the scores, which is over the whole sequence and
@@ -74,7 +74,7 @@ class LabelAttention(WaysHead):
 
 
 class LastPosition(WaysHead):
-    """The features of the last position are the logits of its class: the head of SNAIL."""
+    """Head of SNAIL: the features of the last position are class logits."""
 
     def forward(self, features, labels, n_ways):
         """As of :class:`LabelAttention`, with D = ``n_ways``."""
