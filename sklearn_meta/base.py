@@ -86,8 +86,8 @@ class MetaEstimator(BaseEstimator):
         datasets : mapping, iterable or source
             Pairs ``(X, y)`` of arrays or DataFrames, in a list or in a dict by name, where -1 (NaN
             in regression) marks unlabelled rows, for estimators that use them;
-            :class:`sklearn_meta.tasks.Dataset` items; or anything with a method ``draw(rng) ->
-            Dataset``, such as :class:`sklearn_meta.tasks.TablePrior`,
+            :class:`sklearn_meta.tasks.Dataset` items; or anything with ``draw(rng) -> Dataset``,
+            such as :class:`sklearn_meta.tasks.TablePrior`,
             :class:`~sklearn_meta.tasks.RegressionPrior` or a :class:`~sklearn_meta.tasks.Mixture`.
         validation_datasets : as ``datasets``, default=None
             Tasks drawn from these decide which weights are kept and when to stop. Trained weights

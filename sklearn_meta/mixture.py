@@ -33,15 +33,15 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     ----------
     n_components : int or "auto", default=1
         Number of components. "auto" selects the number with the lowest BIC from 1 to
-        `max_components`, among those with at least one point more than there are columns for each
-        component: with fewer points, BIC is of no use. The weights in the package were meta-trained
-        for 1 to 16 components and 1 to 32 columns; more are possible.
+        `max_components`, as far as there are n_features + 1 points per component: with fewer, BIC
+        is of no use. The weights in the package were meta-trained for 1 to 16 components and 1 to
+        32 columns; more are possible.
     covariance_type : {"full", "diag", "spherical"}, default="full"
         As in :class:`sklearn.mixture.GaussianMixture`, which has "tied" as well. "full" takes twice
         as long: points are read both with the correlations of their columns and without.
     n_init : int, default=1
-        Number of starts, of which the likeliest is kept; each takes equally long. (With full
-        covariances and few points, starts that put nearly all points into one component are
+        Number of starts, of which the likeliest is kept; each takes as long as the first. (With
+        full covariances and few points, starts that put nearly all points into one component are
         penalised.) Starts begin at points of different distance from the middle; a larger number
         repeats the starts of a smaller one and adds others. One start may merge two clusters and
         split a third; four starts are still fast.
@@ -177,8 +177,8 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         ------
         ValueError
             If there are fewer points than two or than components, a value is not a finite real
-            number, the variances of a column exceed float64 in its units, or a parameter or the
-            weights cannot be used.
+            number, the variances of a column are outside the range of float64 in its units, or a
+            parameter or the weights cannot be used.
         TypeError
             If X is sparse, a cell is not a number, or only some column names are strings.
         NotFittedError

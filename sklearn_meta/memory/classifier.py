@@ -136,7 +136,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
-        """Start afresh and present the rows; if ``shuffle``, a random window to each member.
+        """Start afresh and present the rows; with ``shuffle``, a random window to each member.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             Sequences per step.
         validation_datasets, max_steps, learning_rate, **settings
             As there, with the same defaults, except for ``n_unlabelled``, which is not accepted.
-            ``schedule`` is, too: "cosine" (default), "noam" or "constant".
+            ``schedule`` is accepted: "cosine" (default), "noam" or "constant".
 
         Returns
         -------

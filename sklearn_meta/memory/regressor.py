@@ -88,7 +88,7 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
-        """Start afresh and present the rows; if ``shuffle``, a random window to each member.
+        """Start afresh and present the rows; with ``shuffle``, a random window to each member.
 
         Parameters
         ----------
@@ -220,9 +220,9 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
         ----------
         datasets : mapping, iterable or source
             As in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`; for example
-            :class:`sklearn_meta.tasks.RegressionPrior`, or
-            :class:`sklearn_meta.tasks.GaussianProcessPrior` for a network of vectors. The latter
-            reads pairs ``(X, y)`` as rows of finite numbers, used as they are.
+            :class:`sklearn_meta.tasks.RegressionPrior`, or, for a network of vectors,
+            :class:`sklearn_meta.tasks.GaussianProcessPrior`. Networks of vectors read pairs
+            ``(X, y)`` as rows of finite numbers, used as they are.
         n_rows : (int, int), default=(20, 150)
             Range of the length of a sequence.
         optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
@@ -230,7 +230,7 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
             Sequences per step.
         validation_datasets, max_steps, learning_rate, **settings
             As there, with the same defaults, except for ``n_shots`` and ``n_unlabelled``, which are
-            not accepted. ``schedule`` is, too: "cosine" (default), "noam" or "constant".
+            not accepted. ``schedule`` is accepted: "cosine" (default), "noam" or "constant".
 
         Returns
         -------

@@ -246,8 +246,8 @@ def _may_be_classes(y):
 class FewShotSplit(BaseCrossValidator):
     """Random few-shot tasks: train on `n_shots` rows of every class, test on other rows.
 
-    Splits are drawn independently, so the test sets of different splits overlap. Rows with ``y ==
-    -1`` are in every train set and never in a test set.
+    Splits are drawn independently, so the test sets of different splits overlap. Rows with
+    ``y == -1`` are in every train set and never in a test set.
 
     Parameters
     ----------

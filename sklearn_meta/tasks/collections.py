@@ -29,8 +29,9 @@ class Folder(Mapping):
     The first line of a CSV file names the columns, and cells are separated by commas. In columns of
     text, "None" and "null" are text, while empty cells and "NA", "N/A" or "NaN" are missing. A
     first column without a name ("Unnamed: 0" if pandas wrote it) that holds distinct integers is a
-    row number and is left out. Requires pandas, and pyarrow for parquet: ``pip install
-    'sklearn_meta[tables]'``; ARFF requires liac-arff, which comes with ``'sklearn_meta[openml]'``.
+    row number and is left out. Requires pandas, and pyarrow for parquet:
+    ``pip install 'sklearn_meta[tables]'``; ARFF requires liac-arff, which comes with
+    ``'sklearn_meta[openml]'``.
 
     Parameters
     ----------

@@ -53,12 +53,12 @@ class MetaLSTMClassifier(
     wide : bool, default=True
         Whether logistic regression on TF-IDF of words, pairs (counting half) and triples (a
         quarter) reads the texts, too. The network's share of a probability is a third if what was
-        learned from other tasks predicts the labels; if it learned from n texts alone, n / (n +
-        1000) of a third. The rest is the logistic regression's. It also reads the predictions of
-        linear models of known tasks, one per set of labels, as far as cross-validation supports
-        this; if these predict the labelled texts well, and there are few, they get a share of their
-        own (see :class:`sklearn_meta.wide.KnownTasks`). If False, the network is used alone, as in
-        the paper.
+        learned from other tasks predicts the labels; if it learned from n texts alone,
+        n / (n + 1000) of a third. The rest is the logistic regression's. It also reads the
+        predictions of linear models of known tasks, one per set of labels, as far as
+        cross-validation supports this; if these predict the labelled texts well, and there are few,
+        they get a share of their own (see :class:`sklearn_meta.wide.KnownTasks`). If False, the
+        network is used alone, as in the paper.
     lowercase : bool, default=True
         Whether to convert texts to lower case; words with capitals of ``word_vectors`` are then
         left out. Meta-trained weights keep their own setting.
