@@ -11,31 +11,31 @@ TASKS = ("online_classification", "online_regression")
 
 
 class MemoryLearner(nn.Module):
-    """Backbone x head for rows that come one after another (paper 002, section 2).
+    """Backbone and head for rows that arrive one after another (paper 002, section 2).
 
-    At each step the network reads a row and the label of the row before it, and answers with the
-    label of this row: ``(x_1, null), (x_2, y_1), ..., (x_T, y_{T-1})``.
+    At each step the network reads a row and the label of the row before it, and predicts the label
+    of this row: ``(x_1, null), (x_2, y_1), ..., (x_T, y_{T-1})``.
 
     Parameters
     ----------
     backbone : "mann", default="mann"
     head : {"onehot", "string"} or "gaussian", default="onehot"
-        What labels are; "gaussian" is for the task "online_regression".
+        Form of the labels; "gaussian" is for the task "online_regression".
     task : {"online_classification", "online_regression"}, default="online_classification"
     inputs : {"tables", "vectors", "pixels"}, default="tables"
-        Whether rows come from tables of any columns, which are brought to the length that the
-        network reads, or are vectors of that length as they are; those of pixels are in [0, 1],
-        and others are refused.
+        Whether rows come from tables with any columns, which are projected to the length that the
+        network reads, or are vectors of that length. Pixels are vectors in [0, 1], and others are
+        refused.
     n_inputs : int, default=32
-        That length.
+        Length of the vectors that the network reads.
     backbone_config, head_config : dict, optional
-        Keyword arguments of :class:`sklearn_meta.backbones.MANN`, but for its inputs and outputs,
+        Keyword arguments of :class:`sklearn_meta.backbones.MANN`, except its inputs and outputs,
         and of the head.
 
     Raises
     ------
     ValueError
-        If something is unknown, or there are no inputs.
+        If an argument is unknown, or there are no inputs.
     """
 
     n_channels = 1  # of pixels, if it reads them

@@ -9,10 +9,10 @@ from .tasks.mixtures import COVARIANCE_TYPES
 
 
 class MixtureLearner(nn.Module):
-    """A mixture of Gaussians read off a set of points, without an iteration that must converge.
+    """Network that estimates a Gaussian mixture from a set of points in a fixed number of rounds.
 
-    Components start from points far apart. In each round the head sums up the points of each
-    component, the backbone reads these sums of all components together and advises how far to
+    Components start from points far apart. In each round the head computes statistics of the points
+    of each component, the backbone reads those of all components together and advises how far to
     trust them, the head makes a mixture of both, and the points are divided anew among its
     components. Points and columns enter through sums alone, so there may be any number of either,
     in any order.
@@ -29,7 +29,7 @@ class MixtureLearner(nn.Module):
     Raises
     ------
     ValueError
-        If another backbone, head or task is named.
+        If the backbone, head or task has another name.
 
     References
     ----------

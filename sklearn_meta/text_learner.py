@@ -25,7 +25,7 @@ GENERATING = {"backbones.*.shared.*": 0.3, "backbones.*.private.*[0-9].weight": 
 
 
 class TextLearner(nn.Module):
-    """Embedding x backbone x head, for several tasks at once (paper 004).
+    """Word embedding, backbone and heads for several tasks at once (paper 004).
 
     Parameters
     ----------
@@ -33,32 +33,32 @@ class TextLearner(nn.Module):
         What the tasks share: "meta_lstm", "lstm", "hyper_lstm", "ssp_mtl", "ssp_mtl_shared_only",
         "psp_mtl" or "asp_mtl".
     head : {"softmax", "crf"}, default="softmax"
-        For the task "text_classification", of one label a text, and "text_tagging", of one label
-        a word.
+        The head "softmax" is for the task "text_classification", with one label per text; "crf" is
+        for "text_tagging", with one label per word.
     task : {"text_classification", "text_tagging"}, default="text_classification"
     words : sequence of str, default=()
-        The vocabulary. Word 0 is every other word.
+        The vocabulary. Word 0 stands for every other word.
     tasks : dict
-        Name -> labels, a list, of each task.
+        Mapping of name to list of labels, for each task.
     n_inputs : int, default=100
         Length of a word vector.
     lowercase : bool, default=True
-        Whether the vocabulary is of words in lower case.
+        Whether the vocabulary is in lower case.
     spelling : (int, int), optional
-        Count of the features of spelling, and length of the vector that is read beside each word's
-        own, the mean of its features'.
+        Number of spelling features, and length of the vector that is read beside each word's own,
+        which is the mean of its features' vectors.
     dropout : float, default=0.5
-        Of word vectors and of what the head reads.
+        Dropout of word vectors and of the head's inputs.
     backbone_config : dict, optional
         Keyword arguments of the backbone.
     wide : dict, optional
-        Keyword arguments of :class:`sklearn_meta.wide.SharedLinear`, of a tagger of
+        Keyword arguments of :class:`sklearn_meta.wide.SharedLinear`, or for a tagger of
         :class:`sklearn_meta.wide_tagging.SharedTags`; the network does not read it.
 
     Raises
     ------
     ValueError
-        If something is unknown, or a word vector has no number.
+        If an argument is unknown, or word vectors have no length.
     """
 
     def __init__(

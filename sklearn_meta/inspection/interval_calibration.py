@@ -75,8 +75,8 @@ class IntervalCalibrationDisplay:
         ----------
         estimator : regressor
             Fitted regressor whose ``predict`` accepts ``quantiles=``, as MetaGPRegressor's does, or
-            ``return_std=True``, as those of GaussianProcessRegressor and BayesianRidge do; the
-            latter's intervals are those of a normal distribution. Pipelines that end in such a
+            ``return_std=True``, as those of GaussianProcessRegressor and BayesianRidge do, whose
+            intervals are then those of a normal distribution. Pipelines that end in such a
             regressor, and searches over its parameters, are accepted as well. With metadata routing
             enabled in scikit-learn, the last step of a pipeline must request the former,
             ``set_predict_request(quantiles=True)``, or the latter.

@@ -46,12 +46,12 @@ class Drawings:
         return self.size * self.size
 
     def __call__(self, X, classes=None, rng=None):
-        """Render the drawings of an episode, or those that ``fit`` and ``predict`` are to read.
+        """Render the drawings of an episode, or drawings for ``fit`` and ``predict``.
 
         Parameters
         ----------
         X : ndarray of shape (n, side * side), uint8
-            Square pictures, row by row; ink is 255.
+            Square drawings, row by row; ink is 255.
         classes : ndarray of shape (n,), int, optional
             Class of each drawing within the episode, counted from 0; not used without
             augmentation.
@@ -61,13 +61,13 @@ class Drawings:
         Returns
         -------
         ndarray of shape (n, width), float32
-            Square pictures, row by row, in [0, 1]; ink is 1.
+            Square drawings, row by row, in [0, 1]; ink is 1.
 
         Raises
         ------
         ValueError
-            If rows of ``X`` are no square pictures, or no bytes, or augmentation has no
-            ``classes`` or ``rng``.
+            If rows of ``X`` are not square drawings or not uint8, or ``classes`` or ``rng`` is
+            missing with augmentation.
         """
         X = np.asarray(X)
         if X.dtype != np.uint8:  # of ink that is 1 hardly anything would be left

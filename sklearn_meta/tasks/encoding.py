@@ -78,7 +78,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ----------
         X : ndarray or DataFrame of shape (n_rows, n_columns)
             Columns of dtype category are categorical, and so are others that are not all numbers,
-            dates, times or durations. Text that is all numbers is numeric, whatever its dtype.
+            dates, times or durations. Text that is all numbers is numeric, unless its dtype is
+            category.
         y : None
             Ignored.
         categorical : sequence of int, default=()

@@ -138,7 +138,7 @@ class Pictures:
         return self.size * self.size * self.n_channels
 
     def __call__(self, X, classes=None, rng=None):
-        """Render the images of an episode, or those that ``fit`` and ``predict`` are to read.
+        """Render the images of an episode, or images for ``fit`` and ``predict``.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Pictures:
         Raises
         ------
         ValueError
-            If ``X`` has another shape or type, or augmentation has no ``rng``.
+            If ``X`` has another shape or dtype, or ``rng`` is missing with augmentation.
         """
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.width or X.dtype != np.uint8:

@@ -70,7 +70,7 @@ class ProjectedColumns:
 
     Each row is standardised by itself and the rows before it, so that a stream can be read row by
     row, and rotated into the space that the network reads. A network that has seen many random
-    rotations does not depend on which one it is. A missing cell has the mean value.
+    rotations does not mind which one it is. A missing cell has the mean value.
 
     Parameters
     ----------

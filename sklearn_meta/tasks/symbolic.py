@@ -104,7 +104,7 @@ def make_symbolic_regression(
     max_iter, max_restarts : int, default=1000 and 10
         Steps after which a network is restarted with other weights, and maximum number of restarts.
     random_state : int, default=0
-        Seed; equal seeds give bit-identical data. Global generators are not used.
+        Seed; equal seeds give bit-identical data. Global generators are left untouched.
     data_home : path, default=None
         Folder to keep the data in, and to read them from if they are there, in
         ``symbolic_regression``. If None, nothing is kept; :func:`sklearn.datasets.get_data_home`

@@ -13,13 +13,13 @@ SCALE = 0.3
 
 
 def read_word_vectors(path):
-    """Vectors of words from a file.
+    """Read word vectors from a file.
 
     Parameters
     ----------
     path : path
-        The text format of GloVe or word2vec, a word and its numbers a line, with or without a
-        first line of counts; or npz with the arrays ``words`` and ``vectors``.
+        File in the text format of GloVe or word2vec, with a word and its numbers per line, with or
+        without a first line of counts; or npz with the arrays ``words`` and ``vectors``.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def read_word_vectors(path):
     Raises
     ------
     FileNotFoundError, ValueError
-        If there is no such file, or it holds something else.
+        If the file does not exist, or has other contents.
     """
     try:
         path = expanded(path)
