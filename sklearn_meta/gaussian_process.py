@@ -51,7 +51,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
         Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``meta_fit``. Prediction is deterministic; ``sample_y`` has its own seed.
+        Seed of ``meta_fit``. Prediction involves no randomness; ``sample_y`` has its own seed.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     about that mean; for quantiles, samples and densities there is no limit.
 
     All labelled rows of ``fit`` are read at once, whatever ``chunk_size`` is: memory is quadratic
-    in them and time cubic, 3.7 GiB and 80 s for 4,000 rows of ten columns. Of more, give a sample.
+    in them and time cubic, 3.7 GiB and 80 s for 4,000 rows of ten columns. With more, use a sample.
 
     To cross-validate with NaN in y, use :class:`sklearn_meta.model_selection.SemiSupervisedKFold`.
     Other splitters also put unlabelled rows into test sets, where they cannot be scored.

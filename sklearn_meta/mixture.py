@@ -60,7 +60,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass; EM steps use float64.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``sample`` and of ``meta_fit``, where None means 0. ``fit`` is deterministic.
+        Seed of ``sample`` and of ``meta_fit``, where None means 0. ``fit`` involves no randomness.
 
     Attributes
     ----------

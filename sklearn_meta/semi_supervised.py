@@ -58,7 +58,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
         Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``meta_fit``. Prediction is deterministic.
+        Seed of ``meta_fit``. Prediction involves no randomness.
 
     Attributes
     ----------
