@@ -6,24 +6,73 @@ Meta-trained on synthetic tables alone. Run again after a kill, it goes on.
 """
 
 import argparse
+from pathlib import Path
 
+import numpy as np
 import torch
-from meta_train_default import backbone_config
-from recipe import last_look, save
+from meta_train_default import backbone_config, chosen_stages
+from recipe import last_look, save, start_from
 
 from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.fingerprint import weights_digest
 from sklearn_meta.learner import Learner
-from sklearn_meta.tasks import Mixture, OutlierSampler, RegressionPrior, TablePrior
+from sklearn_meta.tasks import Dataset, Mixture, OutlierSampler, RegressionPrior, TablePrior
+from sklearn_meta.tasks.columns import warp
+from sklearn_meta.tasks.families import log_uniform, root_causes, standardise
 from sklearn_meta.training import meta_train
 
 #: Families of which classes differ in where their rows are, not only in how columns hang together.
 APART = ("linear", "clusters", "manifold", "factors")
 
 
-def prior():
+#: Steps of each stage, their learning rate, and the shares of the tables of `prior`. The second has
+#: less of what is odd in the middle, so that what is far out is told as surely.
+STAGES = {
+    "first": {
+        "max_steps": 4000,
+        "learning_rate": 2e-3,
+        "shares": (0.52, 0.1, 0.1, 0.16, 0.12),
+    },
+    "second": {
+        "max_steps": 1875,
+        "learning_rate": 1e-3,
+        "shares": (0.64, 0.1, 0.1, 0.09, 0.07),
+    },
+}
+
+
+class HangingTogether:
+    """Tables of columns that hang together closely: few causes, little noise, in 1 to 3 classes.
+
+    A row may then be odd that is far from the middle in no column.
+    """
+
+    def draw(self, rng):
+        n_rows, n_classes = 400, int(rng.integers(1, 4))
+        n_columns = round(log_uniform(rng, 2, 20))
+        n_causes = int(rng.integers(1, max(2, min(4, n_columns))))
+        y = rng.permutation(np.arange(n_rows) % n_classes)
+        extent = np.exp(rng.uniform(0, 1) * rng.standard_normal((n_classes, 1)))[y]
+        loadings = rng.standard_normal((n_classes, n_causes, n_columns))
+        if rng.random() < 0.5:
+            loadings[:] = loadings[0]
+        X = np.einsum("nf,nfc->nc", extent * root_causes(rng, n_rows, n_causes), loadings[y])
+        if rng.random() < 0.3:
+            X = np.where(rng.random(n_columns) < 0.5, np.tanh(X), X)
+        if rng.random() < 0.5:
+            X += log_uniform(rng, 0.3, 5) * rng.standard_normal((n_classes, n_columns))[y]
+        noise = log_uniform(rng, 0.01, 0.5) * extent
+        X = standardise(X) + noise * rng.standard_normal(X.shape)
+        if rng.random() < 0.3:
+            X = warp(rng, X)
+        return Dataset("hanging together", standardise(X).astype(np.float32), y)
+
+
+def prior(shares):
     """The synthetic tables: of classes, large enough for sets of one class, and of targets."""
+    shapes = TablePrior(n_rows=400, families=("clusters", "manifold"), n_columns=(2, 12))
     tables = [TablePrior(n_rows=400, families=APART), TablePrior(n_rows=400), RegressionPrior()]
-    return Mixture(tables, weights=[0.75, 0.1, 0.15])
+    return Mixture([*tables, shapes, HangingTogether()], weights=shares)
 
 
 def start_as_a_density(learner):
@@ -40,47 +89,57 @@ def start_as_a_density(learner):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="default_outliers.safetensors")
-    parser.add_argument("--checkpoint-dir", default="checkpoints/default_outliers")
-    parser.add_argument("--log", help="CSV file of the losses")
-    parser.add_argument("--max-steps", type=int, default=5000)
+    parser.add_argument("--checkpoint-dir", type=Path, default="checkpoints/default_outliers")
+    parser.add_argument(
+        "--log", help="beginning of the names of CSV files, one a stage, of the losses"
+    )
+    parser.add_argument("--max-steps", type=int, help="[those of each stage]")
+    parser.add_argument("--learning-rate", type=float, help="[that of each stage]")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="[all]")
+    parser.add_argument("--start", help="weights to start from")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--n-layers", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args(arguments)
+    args.stages = chosen_stages(args, STAGES, ("max_steps", "learning_rate"))
 
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     learner = Learner(
-        head="odd_one_out",
+        head="odd_at_scales",
         task="outlier_detection",
         backbone_config=backbone_config(args),
     )
     start_as_a_density(learner)
-    history = meta_train(
-        learner,
-        prior(),
-        OutlierSampler(max_cells=3000),
-        validation_source=prior(),
-        max_steps=args.max_steps,
-        batch_size=args.batch_size,
-        learning_rate=args.learning_rate,
-        n_warmup=300,
-        eval_every=250,
-        n_validation=16,
-        keep="last",
-        callbacks=[CSVLog(args.log)] if args.log else None,
-        checkpoint_dir=args.checkpoint_dir,
-        device=args.device,
-        precision="float32",  # matrices are too small for bfloat16 to gain
-        random_state=args.seed,
-    )
+    begun = start_from(learner, args.start)
+    for stage, settings in args.stages.items():
+        source = prior(settings["shares"])
+        history = meta_train(
+            learner,
+            source,
+            OutlierSampler(max_cells=3000),
+            validation_source=source,
+            max_steps=settings["max_steps"],
+            batch_size=args.batch_size,
+            learning_rate=settings["learning_rate"],
+            rate_factors=learner.rate_factors,
+            n_warmup=100,
+            eval_every=125,
+            n_validation=16,
+            keep="last",
+            callbacks=[CSVLog(f"{args.log}.{stage}.csv")] if args.log else None,
+            checkpoint_dir=args.checkpoint_dir / stage,
+            start=weights_digest(learner),
+            device=args.device,
+            precision="float32",  # matrices are too small for bfloat16 to gain
+            random_state=args.seed + list(STAGES).index(stage),
+        )
     watched = "the same priors, tasks apart from those of training"
     validation = last_look(learner, history, tables=watched)
-    data = "TablePrior and RegressionPrior: synthetic tables alone"
-    save(learner, args, __file__, data=data, validation=validation)
+    data = "TablePrior, RegressionPrior and HangingTogether of the recipe: synthetic tables alone"
+    save(learner, args, __file__, data=data, validation=validation, **begun)
 
 
 if __name__ == "__main__":

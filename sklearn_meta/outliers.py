@@ -19,41 +19,42 @@ ROUNDING = 1e-4
 
 
 class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
-    """Detector that already knows what odd rows look like among the rows of a small table.
+    """Meta-trained detector of outliers among the rows of a small table.
 
-    A network that has been meta-trained over many tables with known outliers reads all rows of a
-    new table at once, without labels, and gives each of them the log-odds of being an outlier:
-    few rows are enough, no distance and no number of neighbours is to be chosen, and columns may
-    be numeric or categorical and have gaps. ``fit`` takes no gradient step.
+    A network that was meta-trained over many tables with known outliers reads all rows of a new
+    table at once, without labels, and gives each the log-odds of being an outlier. Few rows are
+    enough, no distance and no number of neighbours has to be chosen, and columns may be numeric or
+    categorical and have missing cells. ``fit`` takes no gradient step.
 
-    The rows given to ``fit`` are the set. Other rows are judged from that set alone, whether it
-    holds outliers or not, so their answers do not depend on each other, and rows of the set get
-    the answers that they have within it.
+    The rows given to ``fit`` are the set, which may hold outliers or not. Other rows are judged from
+    that set alone, so their scores do not depend on each other. Rows of the set get the scores that
+    they have within it.
 
     Parameters
     ----------
     backbone : str, path or torch.nn.Module, default="default"
-        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of
-        a file or folder, a hub id ``"owner/name@revision"`` (see
+        Meta-trained weights: a name in ``sklearn_meta.weights.available_weights()``, the path of a
+        file or folder, a hub id ``"owner/name@revision"`` (see
         :func:`sklearn_meta.weights.load_learner`), or a module. The name of an architecture in
-        ``sklearn_meta.backbones.BACKBONES`` has no weights and needs ``meta_fit`` first.
+        ``sklearn_meta.backbones.BACKBONES`` comes without weights and requires ``meta_fit`` first.
     head : {"odd_at_scales", "odd_one_out"}, default=None
-        How embeddings become predictions; None is the head the weights were trained with.
+        Method that turns embeddings into log-odds. If None, the head that the weights were trained
+        with, or ``"odd_at_scales"`` for an architecture without weights.
     contamination : "auto" or float in (0, 0.5], default="auto"
-        Share of outliers among the rows of ``fit``, which sets the threshold of the scores; behind
-        fewer than 100 rows, a larger share of new ones may be beyond it. "auto" is where being an
-        outlier becomes more probable than not, so that there may be none.
+        Share of outliers among the rows of ``fit``, which sets the threshold of the scores. If
+        ``fit`` has fewer than 100 rows, a larger share of new rows may be beyond it. "auto" is the
+        threshold at which being an outlier becomes more probable than not; there may be none.
     max_samples : int, default=1000
-        Rows of ``fit`` that make the set, at most: of more rows this many are drawn at random,
-        since time and memory grow with their square.
+        Maximum number of rows of ``fit`` in the set. If there are more, this many are drawn at
+        random, since time and memory are quadratic in them.
     chunk_size : int, default=1000
-        Rows judged at a time at most, which bounds memory and changes no answer.
+        Maximum number of rows scored at a time; bounds memory and changes no score.
     device : str, default="auto"
-        Torch device; "auto" is the GPU if there is one.
+        Torch device; "auto" uses the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
-        Precision of the forward pass. "auto" is bfloat16 where the device gains from it.
+        Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it.
     random_state : int, RandomState instance or None, default=None
-        Seed of ``meta_fit``, and of the draw of ``max_samples`` rows; None is 0.
+        Seed of ``meta_fit``, and of drawing ``max_samples`` rows; None is 0.
 
     Attributes
     ----------
@@ -66,23 +67,23 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     history_ : skorch.history.History
         Losses of ``meta_fit``, if it was called.
     X_ : ndarray or DataFrame of shape (n_context, n_features)
-        The rows that make the set.
+        The rows of the set.
     encoder_ : TableEncoder
-        Makes numbers of the columns of tables, as ``fit`` found them.
+        Converts the columns of tables to numbers, with the types found in ``fit``.
     n_features_in_ : int
         Number of columns seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Their names, if they are strings.
+        Names of these columns, if all are strings.
 
     Notes
     -----
-    The network reads cells that are squeezed, so that one far cell among many columns would hardly
-    count. By as much as a row's farthest cell is beyond the farthest of nine rows of the set in
-    ten, its log-odds are lower (:class:`sklearn_meta.far_cells.FarCells`).
+    The network reads cells squeezed to a bounded range, so a single far cell among many columns
+    would hardly count. Therefore the further a row's farthest cell lies beyond those of nine in ten
+    rows of the set, the lower its score (:class:`sklearn_meta.far_cells.FarCells`).
 
-    A column that is constant in the set says nothing of other rows, as in
-    :class:`sklearn.ensemble.IsolationForest`. A category that the set does not have is a missing
-    cell, and no sign of an odd row.
+    A column that is constant in the set says nothing about other rows, as in
+    :class:`sklearn.ensemble.IsolationForest`. A category that the set does not have is read as a
+    missing cell, which is no sign of an outlier.
 
     References
     ----------

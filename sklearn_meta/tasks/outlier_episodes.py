@@ -9,37 +9,37 @@ from .episodes import RowSampler, check_codes, log_uniform_int
 
 
 class OutlierSampler(RowSampler):
-    """Draws sets of rows among which few, or none, are outliers; nothing is labelled.
+    """Sampler of unlabelled sets of rows in which a few rows, or none, are outliers.
 
-    In some tasks the outliers are rows of other classes than the rest (of a regression table:
-    rows of extreme targets), as in section 4.4 of paper 001. In the others they are made: rows
-    of the table are altered, see :mod:`sklearn_meta.tasks.alterations`.
+    In some tasks the outliers are rows of other classes than the rest (in a regression table, rows
+    with extreme targets), as in section 4.4 of paper 001. In the others they are synthetic: rows of
+    the table are altered, see :mod:`sklearn_meta.tasks.alterations`.
 
     Parameters
     ----------
     n_unlabelled : int or (int, int), default=(8, 200)
-        Rows of a set, 2 or more, or a range from which their number is drawn log-uniformly. A set
-        is smaller where the table has too few rows.
+        Number of rows of a set, 2 or more, or a range from which it is drawn log-uniformly. A set
+        is smaller if the table has too few rows.
 
     max_share : float in (0, 0.5], default=0.2
-        Largest share of outliers. Their number is drawn log-uniformly between one row and this
-        share of the set.
+        Largest share of outliers. Their number is drawn log-uniformly between one and this share
+        of the rows.
 
     clean : float in [0, 1], default=0.1
-        Share of tasks without any outlier, which teach how sure to be.
+        Share of tasks without any outlier, from which the network learns how certain to be.
 
     altered : float in [0, 1], default=0.5
-        Share of tasks whose outliers are made.
+        Share of tasks whose outliers are synthetic.
 
     novelty : float in [0, 1], default=0.3
-        Share of tasks in which some rows only are read and the others are asked for. In half of
-        these, no outlier is among those that are read.
+        Share of tasks in which only some rows are read, and the others are scored. In half of
+        these, the rows that are read hold no outlier.
 
     max_cells : int, default=6000
-        Bound on rows x (columns + 1) of a set: columns are left out at random above it.
+        Maximum of rows x (columns + 1) of a set: above it, columns are dropped at random.
 
     column_subset : float in [0, 1], default=0.5
-        Share of tasks drawn from a random subset of columns.
+        Share of tasks with a random subset of the columns.
 
     missing : float in [0, 1], default=0.15
         Share of tasks in which up to a quarter of the cells are hidden.
