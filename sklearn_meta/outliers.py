@@ -26,9 +26,9 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     enough, no distance and no number of neighbours has to be chosen, and columns may be numeric or
     categorical and have missing cells. ``fit`` takes no gradient step.
 
-    The rows given to ``fit`` are the set, which may hold outliers or not. Other rows are judged from
-    that set alone, so their scores do not depend on each other. Rows of the set get the scores that
-    they have within it.
+    The rows given to ``fit`` are the set, which may hold outliers or not. Other rows are judged
+    from that set alone, so their scores do not depend on each other. Rows of the set get the scores
+    that they have within it.
 
     Parameters
     ----------

@@ -113,8 +113,9 @@ class OddAtScales(OddOneOut):
             # Of two rows it is twice that to the centre.
             unit = 2 * masked_mean(squares, readable, 1, keepdim=True) + self.floor
             kept = Neighbourhood(z, readable, unit, centre, usual)
-            kept = kept._replace(near=self._at_scales(self._distances(z, kept), kept))
-            features = self._features(z, kept)
+            near, shares = self._near(z, kept)
+            kept = kept._replace(near=near)
+            features = self._features(z, kept, near, shares)
             mean = masked_mean(features, readable, 1, keepdim=True)
             variance = masked_mean((features - mean).square(), readable, 1, keepdim=True)
             return kept._replace(mean=mean, deviation=(variance + 1e-4).sqrt())
@@ -123,7 +124,8 @@ class OddAtScales(OddOneOut):
         """Logits: (B, N, M, H) and the result of ``adapt`` to (B, N)."""
         with torch.autocast(z.device.type, enabled=False):
             from_centre = super().forward(z, (state.centre, state.usual))
-            features = self._features(z.flatten(2).to(self.offset.dtype), state) - state.mean
+            z = z.flatten(2).to(self.offset.dtype)
+            features = self._features(z, state, *self._near(z, state)) - state.mean
             count = state.readable.sum(1).clamp(min=1).to(features.dtype).log()[:, None, None]
             given = [
                 features.clamp(-10, 10),
@@ -133,12 +135,9 @@ class OddAtScales(OddOneOut):
             ]
             return from_centre + self.network(torch.cat(given, -1))[..., 0]
 
-    def _features(self, z, state):
+    def _features(self, z, state, near, shares):
         """What is near, at each scale, beside the set and beside what is nearby: (B, N, 2K + 1)."""
-        distances = self._distances(z, state)
-        near = self._at_scales(distances, state)
-        weights = self._logits(distances).softmax(-1)  # (B, K, N, L)
-        of_neighbours = (weights @ state.near.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
+        of_neighbours = (shares @ state.near.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
         far = self._log_distances(z, state.centre)[..., None]
         return torch.cat([near, near - of_neighbours, far], -1)
 
@@ -155,13 +154,12 @@ class OddAtScales(OddOneOut):
         nearest, place = distances.min(2, keepdim=True)
         return distances.scatter(2, place, torch.where(nearest > 0, nearest, _FAR))
 
-    def _logits(self, distances):
-        """Logarithms of the kernels, (B, K, N, L)."""
-        return -distances[:, None] / (2 * self.log_scales.exp())[:, None, None]
-
-    def _at_scales(self, distances, state):
-        """Log of s_n(h), (B, N, K)."""
-        count = (state.readable.sum(1) - 1).clamp(min=1).to(distances.dtype)
-        density = self._logits(distances).logsumexp(-1) - count.log()[:, None, None]
-        found = -2 * self.log_scales.exp()[:, None] * density
-        return (found.clamp(min=0) + self.floor).log().transpose(1, 2)
+    def _near(self, z, state):
+        """Log of s_n(h), (B, N, K), and the kernels' shares of the set's rows, (B, K, N, L)."""
+        scales = self.log_scales.exp()[:, None]
+        logits = -self._distances(z, state)[:, None] / (2 * scales[..., None])
+        total = logits.logsumexp(-1)
+        count = (state.readable.sum(1) - 1).clamp(min=1).to(total.dtype)
+        found = -2 * scales * (total - count.log()[:, None, None])
+        near = (found.clamp(min=0) + self.floor).log().transpose(1, 2)
+        return near, (logits - total[..., None]).exp()
