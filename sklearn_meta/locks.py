@@ -32,7 +32,7 @@ def in_own_thread(function, *arguments):
 
     The threads that help torch belong to the one that has called it, and a forked child of that one
     waits for them without end: servers load weights, and fork. No executor: none takes work once
-    the main thread has ended, though others go on.
+    the main thread has ended, though others go on. Where no thread can begin, the caller's is used.
 
     Parameters
     ----------
@@ -47,5 +47,8 @@ def in_own_thread(function, *arguments):
         except BaseException as error:
             told.set_exception(error)
 
-    threading.Thread(target=run).start()
+    try:
+        threading.Thread(target=run).start()
+    except RuntimeError:  # no more threads: at exit of Python 3.12, or by a limit of the system
+        return function(*arguments)
     return told.result()

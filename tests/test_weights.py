@@ -543,6 +543,16 @@ def test_a_thread_may_load_weights_when_the_main_one_has_ended():
     assert ended(started(load_when_the_main_thread_has_ended)) == 0
 
 
+def test_weights_are_loaded_where_no_thread_can_begin(monkeypatch):
+    """As at exit of Python 3.12, or by a limit of the system."""
+
+    def none_left(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    assert load_learner(store.FOLDER / "prior.safetensors").card
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_process_that_has_loaded_weights_may_fork():
     """As servers do, which load first: torch's helping threads are not in the child."""
