@@ -504,3 +504,8 @@ def test_what_is_no_table_is_refused_in_the_words_of_scikit_learn(other, words):
 def test_preparation_refuses_sparse_tables_in_the_words_of_scikit_learn():
     with pytest.raises(TypeError, match="Sparse data was passed for X"):
         preparation().fit(csr_array(np.eye(3)))
+
+
+def test_integers_beyond_any_float_are_infinite_with_their_sign():
+    found = TableEncoder().fit_transform([[10**400, 1], [-(10**400), 2], [3, 4]])
+    np.testing.assert_array_equal(found[:, 0], [np.inf, -np.inf, 3])

@@ -164,7 +164,7 @@ def _as_float(cell):
     try:
         return float(cell)
     except OverflowError:
-        return math.inf
+        return math.inf if cell > 0 else -math.inf
 
 
 def as_text(column):
