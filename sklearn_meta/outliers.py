@@ -144,7 +144,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             Labelled tables, as of :meth:`MetaSemiSupervisedClassifier.meta_fit`.
         **settings : dict
             As there. But no row is labelled, so there is no ``n_shots``, and ``n_unlabelled`` are
-            the rows of a set, by default 8 to 200.
+            the rows of a set, by default 8 to 200. A head "odd_at_scales" that begins at random
+            learns at five times ``learning_rate``, except with "muon".
 
         Returns
         -------

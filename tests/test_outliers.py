@@ -333,6 +333,10 @@ def test_meta_fit_on_labelled_tables_resumes_to_the_same_weights(tmp_path):
     assert torch.equal(weights(resumed), weights(whole))
 
 
+def test_the_head_of_an_architecture_learns_faster():
+    assert Learner(head="odd_at_scales", task="outlier_detection").rate_factors == {"head.*": 5.0}
+
+
 def test_an_architecture_by_name_learns_from_a_prior():
     detector = AmortizedOutlierDetector("deep_sets", random_state=0)
     detector.meta_fit(TablePrior(n_rows=100), **FEW)
