@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import circle_spiral
 import few_shot_cross_val
 import few_shot_tables
+import made_outliers
 import meta_fit_tables
 import online_tables
 import outliers
@@ -51,6 +52,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
         (online_tables, "--folder nowhere", "no index.csv in nowhere"),
         (meta_fit_tables, "--folder nowhere", "no index.csv in nowhere"),
         (outliers, "--episodes 0", "--episodes: 0 is not positive"),
+        (made_outliers, "--draws 0", "--draws: 0 is not positive"),
     ],
 )
 def test_what_would_compute_nothing_is_refused_at_once(script, given, told, capsys, tmp_path):
@@ -105,3 +107,13 @@ def test_scikit_learn_is_timed_on_as_many_threads_as_torch(tmp_path, monkeypatch
     with threadpool_limits(2):
         speed.main(["--quick", "--output", str(tmp_path / "speed")])
     assert set(seen) == {1}
+
+
+def test_outliers_within_are_found_by_the_default_weights(tmp_path, capsys):
+    made_outliers.main(["--draws", "1", "--output", str(tmp_path)])
+    table = pd.read_csv(tmp_path / "made.csv", index_col="set")
+    assert (tmp_path / "made.md").read_text() in capsys.readouterr().out
+    assert len(table) == len(made_outliers.KINDS) and not table.isna().any(axis=None)
+    assert (table["ours:default"].drop("ring amid noise") > 0.9).all()
+    # Sets are what they are called: the mean is in the middle of a ring.
+    assert table.loc[["ring", "between"], "distance to the mean"].max() < 0.2

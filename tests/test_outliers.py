@@ -85,7 +85,7 @@ def rows_of_a_table(draw):
     return X[:n_rows], X[n_rows:]
 
 
-@settings(max_examples=20)
+@settings(max_examples=24)
 @given(head=HEAD_NAMES, rows=rows_of_a_table(), seed=st.integers(0, 1000))
 def test_permutations_of_rows_and_columns(head, rows, seed):
     X, new = rows
@@ -99,7 +99,7 @@ def test_permutations_of_rows_and_columns(head, rows, seed):
     assert_allclose(found.score_samples(new[:, columns]), expected.score_samples(new), atol=1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=24)
 @given(head=HEAD_NAMES, rows=rows_of_a_table())
 def test_units_of_columns_do_not_matter(head, rows):
     X, _ = rows
@@ -108,7 +108,7 @@ def test_units_of_columns_do_not_matter(head, rows):
     assert_allclose(double(head).fit(X * scale + shift).score_samples(X * scale + shift), expected)
 
 
-@settings(max_examples=20)
+@settings(max_examples=24)
 @given(head=HEAD_NAMES, rows=rows_of_a_table(), chunk_size=st.integers(1, 4))
 def test_answers_do_not_depend_on_their_batch(head, rows, chunk_size):
     X, new = rows
@@ -120,7 +120,7 @@ def test_answers_do_not_depend_on_their_batch(head, rows, chunk_size):
     assert_allclose(np.concatenate(one_by_one), expected, atol=1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=24)
 @given(
     head=HEAD_NAMES,
     sets=st.lists(rows_of_a_table(), min_size=1, max_size=4),
@@ -138,7 +138,7 @@ def test_many_sets_equal_one_by_one(head, sets, contamination):
         assert_array_equal(outlier[margin], detector.fit_predict(X)[margin])
 
 
-@settings(max_examples=20)
+@settings(max_examples=24)
 @given(head=HEAD_NAMES, rows=rows_of_a_table(), contamination=st.sampled_from(["auto", 0.1, 0.5]))
 def test_conventions_of_outlier_detectors(head, rows, contamination):
     X, new = rows
@@ -164,7 +164,7 @@ def test_every_architecture_reads_a_set_without_labels(backbone):
     assert_allclose(detector.score_samples_batch([X[:5], X])[1], scores, atol=1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=24)
 @given(head=HEAD_NAMES, rows=rows_of_a_table())
 def test_a_row_of_the_set_gets_its_answer_alone_and_among_others(head, rows):
     X, new = rows
