@@ -55,7 +55,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     device : str, default="auto"
         Torch device; "auto" uses the GPU if there is one.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
-        Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it.
+        Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it; scores of
+        the default weights are rough in it.
     random_state : int, RandomState instance or None, default=None
         Seed of ``meta_fit``, and of drawing ``max_samples`` rows; None is 0.
 
