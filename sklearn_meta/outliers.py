@@ -308,7 +308,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
             except (TypeError, ValueError) as error:
                 raise ValueError(f"Set {position}: {error}") from error
         return [
-            -logits.double().cpu().numpy() - PER_UNIT * FarCells.of(task.X).excess(task.X)
+            _normality(logits, FarCells.of(task.X), task.X)
             for logits, task in zip(self._forward_each(tasks), tasks, strict=True)
         ]
 
@@ -340,8 +340,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     def _scores(self, X):
         """Those of rows that were validated."""
         encoded = encode(self.encoder_, X)
-        logits = self._read_rows(encoded, OUTPUTS).double().cpu().numpy()
-        return -logits - PER_UNIT * self._far_cells.excess(encoded)
+        return _normality(self._read_rows(encoded, OUTPUTS), self._far_cells, encoded)
 
     def _offset(self, scores):
         if self.contamination == "auto":
@@ -382,3 +381,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
                 "another architecture."
             )
         return super()._new_learner(backbone)
+
+
+def _normality(logits, far_cells, rows):
+    """Log-odds of encoded rows to be normal, of which the network has said those to be odd."""
+    return -logits.double().cpu().numpy() - PER_UNIT * far_cells.excess(rows)

@@ -27,8 +27,8 @@ class Neighbourhood(NamedTuple):
         Those that are no padding.
     unit : tensor of shape (B, 1, 1)
         Mean squared distance of two rows.
-    centre, usual : tensors of shape (B, 1, M * H) and (B, 1)
-        What :class:`OddOneOut` keeps.
+    centre : tensor of shape (B, 1, M * H)
+        Mean of the readable rows.
     near : tensor of shape (B, L, K)
         Logarithms of each row's distances at K scales.
     mean, deviation : tensors of shape (B, 1, 2 * K + 1)
@@ -39,10 +39,9 @@ class Neighbourhood(NamedTuple):
     readable: torch.Tensor
     unit: torch.Tensor
     centre: torch.Tensor
-    usual: torch.Tensor
-    near: torch.Tensor | None = None
-    mean: torch.Tensor | None = None
-    deviation: torch.Tensor | None = None
+    near: torch.Tensor
+    mean: torch.Tensor
+    deviation: torch.Tensor
 
 
 class OddAtScales(OddOneOut):
@@ -107,25 +106,24 @@ class OddAtScales(OddOneOut):
     def adapt(self, z, labels, classes, readable):
         """What is kept of the readable rows, a `Neighbourhood`. Labels are not used."""
         with torch.autocast(z.device.type, enabled=False):  # of differences of large numbers
-            centre, usual = super().adapt(z, labels, classes, readable)
             z = z.flatten(2).to(self.offset.dtype)
+            centre = masked_mean(z, readable, 1, keepdim=True)
             squares = (z - centre).square().sum(-1, keepdim=True)
             # Of two rows it is twice that to the centre.
             unit = 2 * masked_mean(squares, readable, 1, keepdim=True) + self.floor
-            kept = Neighbourhood(z, readable, unit, centre, usual)
-            near, shares = self._near(z, kept)
-            kept = kept._replace(near=near)
-            features = self._features(z, kept, near, shares)
+            near, shares = self._near(z, z, readable, unit)
+            features = self._features(z, near, shares, near, centre)
             mean = masked_mean(features, readable, 1, keepdim=True)
             variance = masked_mean((features - mean).square(), readable, 1, keepdim=True)
-            return kept._replace(mean=mean, deviation=(variance + 1e-4).sqrt())
+            deviation = (variance + 1e-4).sqrt()
+            return Neighbourhood(z, readable, unit, centre, near, mean, deviation)
 
     def forward(self, z, state):
         """Logits: (B, N, M, H) and the result of ``adapt`` to (B, N)."""
         with torch.autocast(z.device.type, enabled=False):
-            from_centre = super().forward(z, (state.centre, state.usual))
             z = z.flatten(2).to(self.offset.dtype)
-            features = self._features(z, state, *self._near(z, state)) - state.mean
+            near, shares = self._near(z, state.z, state.readable, state.unit)
+            features = self._features(z, near, shares, state.near, state.centre) - state.mean
             count = state.readable.sum(1).clamp(min=1).to(features.dtype).log()[:, None, None]
             given = [
                 features.clamp(-10, 10),
@@ -133,33 +131,36 @@ class OddAtScales(OddOneOut):
                 state.deviation.log().expand_as(features),
                 (count - 4).expand(*features.shape[:2], 1),
             ]
+            # The last feature is what OddOneOut reads.
+            from_centre = self.log_temperature.exp() * features[..., -1] + self.offset
             return from_centre + self.network(torch.cat(given, -1))[..., 0]
 
-    def _features(self, z, state, near, shares):
+    def _features(self, z, near, shares, near_of_set, centre):
         """What is near, at each scale, beside the set and beside what is nearby: (B, N, 2K + 1)."""
-        of_neighbours = (shares @ state.near.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
-        far = self._log_distances(z, state.centre)[..., None]
+        of_neighbours = (shares @ near_of_set.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
+        far = self._log_distances(z, centre)[..., None]
         return torch.cat([near, near - of_neighbours, far], -1)
 
-    def _distances(self, z, state):
-        """Squared distances to the rows of the set, (B, N, L), in their unit.
-
-        No row is near itself, whether it is asked for within the set or once more behind it.
-        """
-        # In double precision: rows that are close would differ by rounding alone.
-        distances = squared_distances(z.double(), state.z.double(), state.readable)
-        distances = (distances / state.unit).to(z.dtype)
-        distances = distances.masked_fill(distances < _ITSELF, 0)
-        distances = distances.masked_fill(~state.readable[:, None], _FAR)
-        nearest, place = distances.min(2, keepdim=True)
-        return distances.scatter(2, place, torch.where(nearest > 0, nearest, _FAR))
-
-    def _near(self, z, state):
+    def _near(self, z, rows, readable, unit):
         """Log of s_n(h), (B, N, K), and the kernels' shares of the set's rows, (B, K, N, L)."""
         scales = self.log_scales.exp()[:, None]
-        logits = -self._distances(z, state)[:, None] / (2 * scales[..., None])
+        logits = -_distances(z, rows, readable, unit)[:, None] / (2 * scales[..., None])
         total = logits.logsumexp(-1)
-        count = (state.readable.sum(1) - 1).clamp(min=1).to(total.dtype)
+        count = (readable.sum(1) - 1).clamp(min=1).to(total.dtype)
         found = -2 * scales * (total - count.log()[:, None, None])
         near = (found.clamp(min=0) + self.floor).log().transpose(1, 2)
         return near, (logits - total[..., None]).exp()
+
+
+def _distances(z, rows, readable, unit):
+    """Squared distances to the rows of the set, (B, N, L), in their unit.
+
+    No row is near itself, whether it is asked for within the set or once more behind it.
+    """
+    # In double precision: rows that are close would differ by rounding alone.
+    distances = squared_distances(z.double(), rows.double(), readable)
+    distances = (distances / unit).to(z.dtype)
+    distances = distances.masked_fill(distances < _ITSELF, 0)
+    distances = distances.masked_fill(~readable[:, None], _FAR)
+    nearest, place = distances.min(2, keepdim=True)
+    return distances.scatter(2, place, torch.where(nearest > 0, nearest, _FAR))

@@ -99,9 +99,8 @@ def _empty_places(rng, usual, mean, spread):
         places = low + rng.random(shape) * (high - low)
     scale = np.where(spread > 0, spread, 1)
     near = filled[rng.permutation(len(filled))[:_N_NEAR]] / scale
-    k = min(5, len(near) - 1)
-    among = np.partition(cdist(near, near), k, axis=1)[:, k]  # one of them is the row itself
-    away = np.partition(cdist(places / scale, near), k - 1, axis=1)[:, k - 1]
+    among = np.partition(cdist(near, near), 5, axis=1)[:, 5]  # the first is the row itself
+    away = np.partition(cdist(places / scale, near), 4, axis=1)[:, 4]
     return places[away > np.quantile(among, 0.97)]
 
 
