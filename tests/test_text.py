@@ -1442,4 +1442,4 @@ def test_words_that_are_long_are_not_remembered():
         held = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert told.shape[0] == 1000 and held < 5e6
+    assert told.shape[0] == 1000 and held < 2.5e6
