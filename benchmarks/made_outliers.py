@@ -86,10 +86,12 @@ def run(kind, n_draws, weights):
         usual, odd = kind(np.random.default_rng(seed))
         X = np.vstack([usual, odd])
         is_odd = np.arange(len(X)) >= len(usual)
+        scores = {
+            name: our_estimator(path, "cpu").fit(X).score_samples(X)
+            for name, path in weights.items()
+        }
         prepared = StandardScaler().fit_transform(X)
-        scores = {name: peer(prepared, prepared) for name, peer in PEERS.items()}
-        for name, path in weights.items():
-            scores[name] = our_estimator(path, "cpu").fit(X).score_samples(X)
+        scores |= {name: peer(prepared, prepared) for name, peer in PEERS.items()}
         for name, score in scores.items():
             found.setdefault(name, []).append(roc_auc_score(is_odd, -score))
     return {name: np.mean(scores) for name, scores in found.items()}
@@ -103,7 +105,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     weights = our_names(options.weights)
     table = pd.DataFrame({kind.__name__: run(kind, options.draws, weights) for kind in KINDS}).T
-    table = table[[*weights, *PEERS]].rename_axis("set").reset_index()
+    table = table.rename_axis("set").reset_index()
     table["set"] = table["set"].str.replace("_", " ")
     names = {name: name for name in table}
     formats = dict.fromkeys([*weights, *PEERS], "{:.2f}")

@@ -24,7 +24,6 @@ from sklearn_meta.training import meta_train
 #: Families of which classes differ in where their rows are, not only in how columns hang together.
 APART = ("linear", "clusters", "manifold", "factors")
 
-
 #: Steps of each stage, their learning rate, and the shares of the tables of `prior`. The second has
 #: less of what is odd in the middle, so that what is far out is told as surely.
 STAGES = {
@@ -50,7 +49,7 @@ class HangingTogether:
     def draw(self, rng):
         n_rows, n_classes = 400, int(rng.integers(1, 4))
         n_columns = round(log_uniform(rng, 2, 20))
-        n_causes = int(rng.integers(1, max(2, min(4, n_columns))))
+        n_causes = int(rng.integers(1, min(4, n_columns)))
         y = rng.permutation(np.arange(n_rows) % n_classes)
         extent = np.exp(rng.uniform(0, 1) * rng.standard_normal((n_classes, 1)))[y]
         loadings = rng.standard_normal((n_classes, n_causes, n_columns))
