@@ -533,6 +533,14 @@ def test_bad_word_vectors(tmp_path, text, message):
         archive.writestr("vectors.txt", text)
     with pytest.raises(ValueError, match="is compressed: unpack it"):
         read_word_vectors(file)
+    numbers = np.linspace(-1, 1, 600, dtype="<f4").reshape(3, 200)  # word2vec's .bin
+    words = [
+        b"%s %s\n" % (word, row.tobytes())
+        for word, row in zip((b"a", b"b", b"c"), numbers, strict=True)
+    ]
+    file.write_bytes(b"3 200\n" + b"".join(words))
+    with pytest.raises(ValueError, match="not a text in UTF-8: save binary vectors as text"):
+        read_word_vectors(file)
     with pytest.raises(FileNotFoundError, match="There are no word vectors"):
         read_word_vectors(tmp_path / "nothing")
 

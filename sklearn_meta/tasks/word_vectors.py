@@ -60,8 +60,14 @@ def _of_arrays(path):
 def _of_lines(path):
     """Words and numbers of a text; a word may hold blanks, as some of GloVe do, and no number."""
     with open(path, "rb") as file:
-        if file.read(4).startswith((b"\x1f\x8b", b"PK\x03\x04")):  # GloVe's are a zip
-            raise ValueError(f"{path} is compressed: unpack it, as gunzip and unzip do.")
+        start = file.read(2**16)
+    if start.startswith((b"\x1f\x8b", b"PK\x03\x04")):  # GloVe's are a zip
+        raise ValueError(f"{path} is compressed: unpack it, as gunzip and unzip do.")
+    if b"\0" in start:  # numbers of four bytes each, as of word2vec's .bin, or UTF-16
+        raise ValueError(
+            f"{path} is not a text in UTF-8: save binary vectors as text, as gensim's "
+            "KeyedVectors.save_word2vec_format(path, binary=False) does."
+        )
     words, rows, size, counts, n_nameless = [], [], None, None, 0
     with open(path, encoding="utf-8-sig", errors="replace") as lines:
         for i, line in enumerate(lines, 1):
