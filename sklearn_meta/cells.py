@@ -79,12 +79,8 @@ def text_as_objects(values):
 
     Of text beside numbers and gaps numpy would make nothing but text: "nan" of NaN.
     """
-    if isinstance(values, list | tuple):
-        try:
-            is_text = np.asarray(values).dtype.kind in "US"
-        except ValueError:  # rows of different length
-            return values
-        return np.array(values, dtype=object) if is_text else values
+    if isinstance(values, list | tuple) and np.asarray(values).dtype.kind in "US":
+        return np.array(values, dtype=object)
     return values
 
 
@@ -175,10 +171,7 @@ def dates_as_numbers(y):
 
     Anything else is returned as it is.
     """
-    try:
-        values = np.asarray(y)
-    except ValueError:  # rows of different length
-        return y
+    values = np.asarray(y)
     if values.dtype.kind not in "mM":
         return y
     return np.where(np.isnat(values), np.nan, values.astype(np.int64))

@@ -178,8 +178,6 @@ def as_text(column):
 
 def _name_of(value):
     """Name of a category; 1.0 is called 1, as a gap makes floats of a column of integers."""
-    if isinstance(value, str):
-        return str(value)
     if isinstance(value, _NESTED):
         raise ValueError(
             f"A cell holds a {type(value).__name__}: give each column one number or one category a "
@@ -209,10 +207,7 @@ def refuse_dates(values, name):
     ValueError
     """
     if not hasattr(values, "columns"):
-        try:
-            values = np.asarray(values)
-        except ValueError:  # rows of different length
-            return
+        values = np.asarray(values)
         if values.ndim == 0 or values.dtype.kind in "fiub" or not len(values):
             return
         values = values.reshape(len(values), -1)
@@ -238,10 +233,6 @@ def targets_as_numbers(y):
         If it holds other dates.
     """
     y = in_numpy(y)
-    try:
-        values = np.asarray(y)
-    except ValueError:  # rows of different length
-        return y
-    if values.dtype.kind == "O":
-        refuse_dates(values, "y")
+    if np.asarray(y).dtype.kind == "O":
+        refuse_dates(y, "y")
     return dates_as_numbers(y)
