@@ -24,7 +24,9 @@ def seeded(seed):
     """
     with _GENERATOR, torch.random.fork_rng(range(torch.cuda.device_count())):
         if seed is not None:
-            torch.manual_seed(seed)
+            # For devices that are not there torch would note down the whole stack, each time.
+            there = torch.accelerator.device_count() > 0
+            (torch.manual_seed if there else torch.default_generator.manual_seed)(int(seed))
         yield
 
 
