@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import torch
 
-from .warps import log_slope, unwarp, warp
+from .warps import log_slope, unwarp, warps
 
 #: How often brackets of a quantile are halved: some 1e-12 of them is left.
 HALVINGS = 40
@@ -36,7 +36,7 @@ class NormalMixture(NamedTuple):
     def quantiles(self, level):
         """Targets (B, N, C) below which the share ``level`` of the mixture lies."""
         normal = self.mean + self.std * torch.special.ndtri(self.mean.new_tensor(level))
-        of_each = self._with_powers(unwarp, normal.unbind(2))
+        of_each = torch.stack(list(map(unwarp, normal.unbind(2), self.powers)), dim=2)
         # Between those of the parts; on this scale brackets of any size are halved alike.
         ends = of_each.amin((1, 2)), of_each.amax((1, 2))
         low, high = (end.asinh().clamp(-FURTHEST, FURTHEST) for end in ends)
@@ -48,16 +48,17 @@ class NormalMixture(NamedTuple):
 
     def log_density(self, targets):
         """Logarithm of the density of targets, both (B, N, C)."""
-        copies = [targets[:, None]] * len(self.powers)
-        away = (self._with_powers(warp, copies) - self.mean) / self.std
-        slopes = self._with_powers(log_slope, copies)
+        away = (self._warped(targets) - self.mean) / self.std
+        slopes = [log_slope(targets[:, None], power) for power in self.powers]
+        slopes = torch.stack(slopes, dim=2)
         each = slopes - 0.5 * (away.square() + math.log(2 * math.pi)) - self.std.log()
         return (self.share.log() + each).logsumexp((1, 2))
 
     def _share_below(self, targets):
         """Share of the mixture that lies below targets, both (B, N, C)."""
-        warped = self._with_powers(warp, [targets[:, None]] * len(self.powers))
-        return (self.share * torch.special.ndtr((warped - self.mean) / self.std)).sum((1, 2))
+        away = (self._warped(targets) - self.mean) / self.std
+        return (self.share * torch.special.ndtr(away)).sum((1, 2))
 
-    def _with_powers(self, function, parts):
-        return torch.stack(list(map(function, parts, self.powers)), dim=2)
+    def _warped(self, targets):
+        """Targets (B, N, C) warped by each power, (B, 1, W, N, C)."""
+        return torch.stack(warps(targets[:, None], self.powers), dim=2)

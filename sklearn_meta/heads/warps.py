@@ -3,7 +3,13 @@
 
 def warp(y, power):
     """Yeo and Johnson's function of targets; its power is 0 to 2."""
-    return _box_cox(1 + y.clamp(min=0), power) - _box_cox(1 - y.clamp(max=0), 2 - power)
+    return warps(y, [power])[0]
+
+
+def warps(y, powers):
+    """The same targets warped by several powers, a list."""
+    up, down = 1 + y.clamp(min=0), 1 - y.clamp(max=0)
+    return [_box_cox(up, power) - _box_cox(down, 2 - power) for power in powers]
 
 
 def unwarp(values, power):
@@ -19,6 +25,8 @@ def log_slope(y, power):
 
 def _box_cox(values, power):
     """Box and Cox's function of values of 1 and more."""
+    if power == 1:
+        return values - 1  # the same to the bit
     return values.log() if power == 0 else (values**power - 1) / power
 
 
