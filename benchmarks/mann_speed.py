@@ -35,7 +35,7 @@ def main(arguments=None):
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "mann_speed.md", args.quick)
     batch_size, n_rows = (4, 10) if args.quick else (16, 50)
-    n_repeats = 2 if args.quick else args.n_repeats
+    n_repeats = 1 if args.quick else args.n_repeats
     torch.set_num_threads(1)
     x, words = random_episodes(batch_size, n_rows)
     lines = [

@@ -242,7 +242,7 @@ def main(arguments=None):
     blocks = list(BLOCKS)[:2] if args.quick else list(BLOCKS)
     rows = []
     for row in rows_of(
-        blocks, [20, 50] if args.quick else SIZES, 2 if args.quick else 9, args.threads
+        blocks, [20, 50] if args.quick else SIZES, 1 if args.quick else 9, args.threads
     ):
         rows.append(row)
         print(as_text(row), flush=True)

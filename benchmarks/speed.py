@@ -78,14 +78,14 @@ def interleaved(functions, n_repeats, device="cpu"):
     functions : dict of str to callable without arguments
     n_repeats : int
         Timed calls of each at least, after one that is not timed; short calls are repeated for
-        half a second, at most 200 times.
+        half a second, at most 200 times, unless one timed call is all that is asked for.
     device : str
         Waited for after each call.
     """
     times = {name: [] for name in functions}
     begin = time.perf_counter()
     for i in range(201):
-        if i > n_repeats and time.perf_counter() - begin > 0.5:
+        if i > n_repeats and (n_repeats == 1 or time.perf_counter() - begin > 0.5):
             break
         for name, function in functions.items():
             start = time.perf_counter()

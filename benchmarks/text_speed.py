@@ -43,7 +43,7 @@ def main(arguments=None):
     for n_texts, longest in ((4, 10),) if args.quick else ((16, 100), (16, 270), (64, 100)):
         x, networks = texts(n_texts, longest), build()
         check(networks, x)
-        times = interleaved(steps(networks, x), 2 if args.quick else args.n_repeats)
+        times = interleaved(steps(networks, x), 1 if args.quick else args.n_repeats)
         for name, ms in times.items():
             cells = f"{ms:.1f} | {1000 * len(x.data) / ms:,.0f} | {times[PADDED] / ms:.2f}"
             lines.append(f"| {n_texts} | {len(x.data)} | {name} | {cells} |")
