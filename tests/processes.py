@@ -7,13 +7,13 @@ from joblib import parallel_config
 from joblib.parallel import MultiprocessingBackend
 
 CONTEXT = multiprocessing.get_context("forkserver")
-#: Optimisers import the second when they are first used.
-CONTEXT.set_forkserver_preload(["sklearn_meta.training", "torch._dynamo"])
+#: The first has all of it, but is found from the project's folder alone.
+CONTEXT.set_forkserver_preload(["tests.preloaded", "sklearn_meta.training", "torch._dynamo"])
 
 
-def started(function, *arguments):
+def started(function, *arguments, daemon=True):
     """A process, running, that calls a function of a module, with arguments that can be pickled."""
-    process = CONTEXT.Process(target=_alone, args=(function, *arguments), daemon=True)
+    process = CONTEXT.Process(target=_alone, args=(function, *arguments), daemon=daemon)
     process.start()
     return process
 

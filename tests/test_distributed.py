@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from signal import SIGKILL
@@ -14,6 +12,7 @@ import test_training as t
 import torch
 from processes import ended, started
 from safetensors.torch import load_file, save_file
+from torch.distributed import run
 from torch.distributed.elastic.utils.distributed import get_free_port
 
 from sklearn_meta import MetaLSTMClassifier, training
@@ -28,8 +27,10 @@ SETTINGS = {
     **{"learning_rate": 1e-3, "ema_decay": 0.5, "rate_factors": {"head.*": 3.0}},
 }
 
-#: What torchrun starts.
+#: What torchrun starts. To look for garbage while all is imported takes a second.
 PROGRAM = """
+import gc
+gc.disable()
 import sys
 sys.path.insert(0, sys.argv[1])
 from test_distributed import train_and_save
@@ -57,15 +58,21 @@ def train_and_save(checkpoints, results, killed_at=None):
     Path(results, f"{rank}.json").write_text(json.dumps(epochs))
 
 
+def run_torchrun(arguments, stderr):
+    """As its own program, in a process that has imported torch."""
+    os.environ |= {"PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
+    os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT), 2)
+    run.main(arguments)
+
+
 def torchrun(n_processes, checkpoints, results):
-    """The program in so many processes; fails after three minutes."""
+    """Exit status and stderr of the program in so many processes; fails after three minutes."""
     results.mkdir(exist_ok=True)
-    program = results / "program.py"
+    program, stderr = results / "program.py", results / "stderr"
     program.write_text(PROGRAM)
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={n_processes}"]
-    command = [sys.executable, *launch, str(program), str(HERE), str(checkpoints), str(results)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
+    launch = ["--standalone", f"--nproc_per_node={n_processes}"]
+    arguments = [*launch, str(program), str(HERE), str(checkpoints), str(results)]
+    return ended(started(run_torchrun, arguments, stderr)), stderr.read_text()
 
 
 def as_rank(rank, port, *arguments):
@@ -134,8 +141,8 @@ def test_a_process_that_dies_ends_the_run_which_torchrun_resumes(two, tmp_path):
     assert second == -SIGKILL and first != 0
     assert not list(tmp_path.glob("*.json"))
     assert (tmp_path / CHECKPOINT).is_file()
-    again = torchrun(2, tmp_path, tmp_path / "results")
-    assert again.returncode == 0, again.stderr
+    status, stderr = torchrun(2, tmp_path, tmp_path / "results")
+    assert status == 0, stderr
     np.testing.assert_array_equal(losses(tmp_path / "results" / "0.json"), losses(two / "0.json"))
     resumed = weights(tmp_path / "results" / "0.safetensors")
     assert torch.equal(resumed, weights(two / "0.safetensors"))

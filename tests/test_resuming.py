@@ -1,10 +1,9 @@
 """A run of meta-training that died goes on as if it had not; of another run it does not."""
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,7 @@ from test_training import At, Crash, assert_same, crash, kill, new_learner, trai
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.folders import CHECKPOINT
-from sklearn_meta.tasks import CircleSpiral
+from sklearn_meta.tasks import CircleSpiral, TablePrior
 
 SETTINGS = {
     "best": {},
@@ -237,13 +236,13 @@ def test_a_run_that_a_callback_has_ended_goes_on_from_its_last_epoch(tmp_path, n
     assert_same(train(tmp_path, **SETTINGS[name]), uninterrupted(name))
 
 
-ENDLESS = """
-from sklearn_meta import MetaSemiSupervisedClassifier
-from sklearn_meta.tasks import TablePrior
-
-learner = MetaSemiSupervisedClassifier("vsa")
-learner.meta_fit(TablePrior(), max_steps=10**6, eval_every=10**5, n_workers=1, verbose=False)
-"""
+def train_without_end():
+    """With a worker, whose next pool of tasks nobody comes to read."""
+    multiprocessing.set_start_method("fork", force=True)  # as in a program of its own
+    stop = At(signal.pause, step=1)
+    settings = {"max_steps": 10**6, "eval_every": 10**5, "n_workers": 1, "verbose": False}
+    settings |= {"batch_size": 2}  # its pools are larger than a pipe
+    MetaSemiSupervisedClassifier("vsa").meta_fit(TablePrior(), **settings, callbacks=[stop])
 
 
 def is_running(pid):
@@ -262,15 +261,15 @@ def wait_for(what, seconds):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads /proc")
-def test_workers_end_when_the_process_that_began_them_is_killed(tmp_path):
-    process = subprocess.Popen([sys.executable, "-c", ENDLESS], cwd=tmp_path)
+def test_workers_end_when_the_process_that_began_them_is_killed():
+    process = started(train_without_end, daemon=False)  # it has a child of its own
     try:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         worker = int(wait_for(lambda: children.read_text().split(), 90)[0])
         time.sleep(3)  # by which time its pipe is full
     finally:
         process.kill()
-        process.wait()
+        assert ended(process) == -signal.SIGKILL
     has_ended = wait_for(lambda: not is_running(worker), 20)
     if not has_ended:
         os.kill(worker, signal.SIGKILL)

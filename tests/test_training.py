@@ -23,6 +23,7 @@ from sklearn.datasets import load_diabetes, load_iris
 from skorch.callbacks import Callback
 from skorch.history import History
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from sklearn_meta import (
     AmortizedOutlierDetector,
@@ -316,8 +317,10 @@ def test_ctrl_c_waits_until_workers_have_begun(monkeypatch):
 
 
 @pytest.mark.parametrize("within_a_step", [False, True])
-def test_a_worker_that_was_killed_is_told_of(tmp_path, within_a_step):
+def test_a_worker_that_was_killed_is_told_of(tmp_path, within_a_step, monkeypatch):
     """As a system does that is short of memory; the run goes on from its checkpoint."""
+    look = _MultiProcessingDataLoaderIter._try_get_data
+    monkeypatch.setattr(look, "__defaults__", (0.2,))  # torch looks every five seconds
 
     others = set(multiprocessing.active_children())  # joblib's, of tests before
 
