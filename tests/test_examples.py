@@ -72,9 +72,11 @@ def test_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     # The same, but for the length of training, how much is read, and where checkpoints are left.
     for long, short in {
         "as_frame=True)\nlabelled": "as_frame=True)\nX, y = X[:240], y[:240]\nlabelled",
-        "20_000": "2",
+        "20_000": "1",
         "checkpoints/mine": str(tmp_path),
         "max_epochs=20": "max_epochs=1",
+        '"english_names").fit': '"english_names", max_epochs=1).fit',
+        "embedding_size=16, random": "embedding_size=16, max_epochs=1, random",
         "n_splits=10": "n_splits=3",
         "table[20:]": "table[20:60]",
         "target[20:]": "target[20:60]",

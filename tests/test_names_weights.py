@@ -138,7 +138,7 @@ def test_few_sentences_of_a_domain_that_was_left_out(folder, glove, tmp_path, mo
 
     def meta_fitted(tasks, *args, **settings):
         seen.append(set(tasks))
-        return fitted(tasks, *args, **settings)
+        return fitted(tasks, *args, **settings).set_params(max_epochs=1)  # of each later fit
 
     fitted = meta_train_names.meta_fitted
     monkeypatch.setattr(meta_train_names, "meta_fitted", meta_fitted)

@@ -21,6 +21,7 @@ import meta_train_mixtures
 import meta_train_regression
 import meta_train_texts
 import omniglot_splits
+import recipe
 from clustered_tables import DrawingTables, TextTables
 from test_omniglot import official  # noqa: F401
 
@@ -267,7 +268,11 @@ def test_the_regression_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, m
         states.append({name: p.clone() for name, p in learner.state_dict().items()})
         return [{"valid_loss": 1.5, "valid_mse": 1.6}]
 
+    def scores(*args, **settings):
+        return recipe.scores(*args, **settings | {"n_batches": 1})
+
     monkeypatch.setattr(meta_train_regression, "meta_train", meta_train)
+    monkeypatch.setattr(meta_train_regression, "scores", scores)
     monkeypatch.setattr(meta_train_regression, "tables", small_tables)
     few = ["--width", "8", "--n-layers", "1"]
     meta_train_regression.main([*few, "--tables", "0", "--output", "first.safetensors"])

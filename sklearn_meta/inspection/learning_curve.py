@@ -69,7 +69,7 @@ class MetaLearningCurveDisplay:
     >>> from sklearn.datasets import load_iris, load_wine
     >>> from sklearn_meta import MetaSemiSupervisedClassifier
     >>> from sklearn_meta.inspection import MetaLearningCurveDisplay
-    >>> classifier = MetaSemiSupervisedClassifier().meta_fit(
+    >>> classifier = MetaSemiSupervisedClassifier("prior").meta_fit(
     ...     [load_iris(return_X_y=True)], validation_datasets=[load_wine(return_X_y=True)],
     ...     max_steps=4, eval_every=2, batch_size=2, n_shots=(1, 3), n_unlabelled=5, verbose=False
     ... )
