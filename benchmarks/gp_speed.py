@@ -47,7 +47,7 @@ def main(arguments=None):
     args.output = place_of(args.output, "gp_speed", args.quick)
     sizes = SIZES
     if args.quick:
-        args.n_tasks, args.n_repeats, sizes = 8, 1, SIZES[:1]
+        args.n_tasks, args.n_repeats, sizes = 4, 1, SIZES[:1]
     torch.set_num_threads(1)
     load = os.getloadavg()[0]
     rows = []
