@@ -45,10 +45,11 @@ def small_learner(seed=0, head="gp"):
     ).requires_grad_(False)
 
 
+LEARNER = small_learner()  # nothing trains it
+
+
 def double(transductive=True, **parameters):
-    return MetaGPRegressor(
-        small_learner(), transductive=transductive, dtype="float64", **parameters
-    )
+    return MetaGPRegressor(LEARNER, transductive=transductive, dtype="float64", **parameters)
 
 
 @parametrize_with_checks(

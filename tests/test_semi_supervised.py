@@ -62,9 +62,12 @@ def small_pair():
 both_kinds = pytest.mark.parametrize("learner", [small_learner(), small_pair()], ids=["one", "two"])
 
 
-def double(transductive=True, learner=None, **parameters):
+LEARNER = small_learner()  # nothing trains it
+
+
+def double(transductive=True, learner=LEARNER, **parameters):
     return MetaSemiSupervisedClassifier(
-        learner or small_learner(), transductive=transductive, dtype="float64", **parameters
+        learner, transductive=transductive, dtype="float64", **parameters
     )
 
 

@@ -1,5 +1,6 @@
 """The weights store: what is saved comes back bit by bit, anything else is refused, unread."""
 
+import functools
 import hashlib
 import itertools
 import json
@@ -236,12 +237,14 @@ def weights_and_note(path):
     """Which of the learners a path loads as; the weights and the card have to agree."""
     learner = load_learner(path)
     seed = int(learner.card["note"].removeprefix("seed "))
-    expected = small_learner(seed).state_dict()
+    expected = seeded(seed).state_dict()
     assert all(torch.equal(t, expected[name]) for name, t in learner.state_dict().items())
     return seed
 
 
+@functools.cache
 def seeded(seed):
+    """Weights that nothing changes, made once."""
     learner = small_learner(seed)
     learner.seed = seed
     return learner
