@@ -1,4 +1,4 @@
-"""What the estimators that read rows one after another share (paper 002)."""
+"""Base class of the estimators that read rows one after another (paper 002)."""
 
 from numbers import Integral
 from typing import NamedTuple
@@ -24,12 +24,12 @@ ARCHITECTURES = {
     "feedforward": {"controller": "feedforward", "access": None},
 }
 
-#: Rows whose running moments are made at once, which bounds memory.
+#: Number of rows whose running moments are computed at once; bounds memory.
 MOMENTS_AT_ONCE = 256
 
 
 class Settings(NamedTuple):
-    """What a state was begun with: parameters that are set later count from the next ``fit`` on."""
+    """Settings of a state; parameters that are set later take effect from the next ``fit``."""
 
     n_members: int
     seed: int
@@ -38,21 +38,21 @@ class Settings(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What has been read of a stream.
+    """State of a stream after some rows.
 
-    Of E members come first the memories that answer, and behind a window of rows as many younger
-    ones, which will take their place.
+    Entries 0 to E - 1 are the memories of the E members, which answer. After the first window of
+    rows, E younger memories follow, which replace the older ones a window later.
 
     Parameters
     ----------
     state : State
-        Of the network, for each of them.
+        State of the network, for each memory.
     moments, targets : Moments
-        Of columns and of targets.
+        Moments of the columns and of the targets that each memory has read.
     previous : tensor of shape (E or 2 E, 1, L)
         The label that was shown last.
     n_rows : int
-        That those which answer have read.
+        Number of rows that the answering memories have read.
     """
 
     state: tuple
@@ -66,7 +66,7 @@ class OnlineEstimator(RowEstimator):
     """Base class of the estimators whose task is a sequence of rows.
 
     Every member of an ensemble reads the rows in an order of its own and sees its own rotation of
-    the columns; E below counts them. Subclasses say what labels are to the network.
+    the columns; E below is the number of members. Subclasses define how the network sees labels.
     """
 
     _architectures = ARCHITECTURES
@@ -111,11 +111,11 @@ class OnlineEstimator(RowEstimator):
         )
 
     def _new_encoder(self):
-        # Of a stream the first rows may show few categories.
+        # The first rows may show few categories, so take all that a dtype declares.
         return TableEncoder(declared=True, marks=True)
 
     def _begin(self, n_columns):
-        """An empty state, but for a persistent memory that is of the same network and members."""
+        """Start with an empty state; keep a persistent memory if network and settings are equal."""
         learner, n = self.learner_, self.n_estimators
         vars(self).pop("_begun_with", None)
         self._begun_with = self._settings
@@ -136,7 +136,7 @@ class OnlineEstimator(RowEstimator):
         self._reading = reading
 
     def _unread(self):
-        """Of members whose memories are empty."""
+        """Return the Reading of members with empty memories."""
         n = self._settings.n_members
         columns = (0,) if self._rotations is None else self._rotations.shape[1:2]
         return Reading(
@@ -148,7 +148,7 @@ class OnlineEstimator(RowEstimator):
         )
 
     def _renewed(self, reading):
-        """With empty memories behind those that answer, which have read one window, or two."""
+        """At the end of a window, append empty memories; from the second on, drop the oldest."""
         n, _, _, window = self._settings
         if window is None or reading.n_rows % window:
             return reading
@@ -159,10 +159,10 @@ class OnlineEstimator(RowEstimator):
 
     @property
     def _settings(self):
-        """Of the state there is, or of the one to come."""
+        """Settings of the current state; before there is one, those that it would get."""
         begun = vars(self).get("_begun_with")
         is_endless = self.window_size is None or self.memory == "persistent"
-        window = None if is_endless else int(self.window_size)  # numpy's may be of eight bits
+        window = None if is_endless else int(self.window_size)  # an int8 would overflow
         return begun or Settings(self.n_estimators, self._seed_of_fit, self.dtype, window)
 
     @property
@@ -170,7 +170,7 @@ class OnlineEstimator(RowEstimator):
         return getattr(self.learner_.head, "n_letters", 1)
 
     def _orders(self, n_rows):
-        """Which rows of ``fit`` each member reads, in its order: if shuffled, a window of them."""
+        """Indices of the rows that each member reads in ``fit``; if shuffled, a window of them."""
         n, window = self._settings.n_members, self._settings.window_size
         if not self.shuffle:
             return np.tile(np.arange(n_rows), (n, 1))
@@ -181,20 +181,20 @@ class OnlineEstimator(RowEstimator):
 
     @torch.inference_mode()
     def _present(self, X, y, **learned):
-        """Read rows and, after each, its label; what was read goes on, once all of them are.
+        """Show rows, each followed by its label; store the new state once all rows are read.
 
         Parameters
         ----------
         X : ndarray of shape (E, n_rows, n_columns)
         y : ndarray of shape (E, n_rows, L)
-            Labels, as ``_shown`` takes them.
+            Labels in the form that ``_shown`` takes.
         **learned
-            Other attributes, stored with what was read: an interrupt leaves all of it or nothing.
+            Other attributes, stored with the new state: an interrupt leaves all of them or none.
 
         Returns
         -------
         tensor of shape (E, n_rows, O)
-            What was answered for each row before its label was shown, as ``_answered`` gives it.
+            What ``_answered`` returns for each row before its label is shown.
         """
         reading, window = self._on_device(self._reading), self._settings.window_size
         answers, start = [], 0
@@ -209,10 +209,10 @@ class OnlineEstimator(RowEstimator):
         return torch.cat(answers, 1)
 
     def _read_on(self, reading, X, y):
-        """Read rows among which no window ends: answers for them, and what was read by then.
+        """Read rows of one window; return the answers for them, and the new Reading.
 
-        Rows go through the network one by one, whatever comes at a time: sums of another shape
-        are rounded in another way, and a stream in pieces is to give the very same answers.
+        The network reads one row at a time, however many are given: sums over arrays of another
+        shape are rounded differently, and a stream in pieces must give exactly the same answers.
         """
         module, n = self._module(self.learner_), len(X)
         X, y = (np.tile(part, (len(reading.previous) // n, 1, 1)) for part in (X, y))
@@ -230,22 +230,25 @@ class OnlineEstimator(RowEstimator):
                 x = self._vectors(rows[:, now : now + 1])
                 output, state = module.present(x, self._label(previous), state)
                 outputs.append(output[:n])
-                previous = labels[:, t : t + 1].clone()  # a view would keep all labels
+                previous = labels[:, t : t + 1].clone()  # a view would keep all in memory
         answers = self._answered(torch.cat(outputs, 1).double().cpu(), before, targets)
         after = before if targets is None else last(targets)
         return answers, Reading(state, known, after, previous, reading.n_rows + X.shape[1])
 
     def _shown(self, y, targets):
-        """Labels as the network is shown them, a tensor, and the moments of targets after each."""
+        """Return labels as the network sees them, and the moments of targets after each row."""
         return torch.from_numpy(y), None
 
     def _answered(self, outputs, before, after):
-        """Answers for some rows: outputs, and the moments of targets before and after each."""
+        """Convert outputs to answers.
+
+        ``before`` holds the moments of targets before the first row, ``after`` those after each.
+        """
         return outputs
 
     @torch.inference_mode()
     def _ask(self, X):
-        """Answers for rows, each as if it came next, (E, n_rows, O); nothing is kept of them."""
+        """Return answers (E, n_rows, O) for rows, each as if it came next; store nothing."""
         check_is_fitted(self)
         module, n = self._module(self.learner_), self._settings.n_members
         here = self._on_device(_each(self._reading, lambda part: part[:n]))
@@ -259,7 +262,7 @@ class OnlineEstimator(RowEstimator):
                 rows = standardised_rows(rows, running_moments(rows, before))
             x = self._vectors(rows[:, :, 0])  # (E, Q, I)
             outputs = []
-            # Of one member its rows read views of the state, and memories are large.
+            # With one member at a time, rows share a view of its state: copies would be large.
             for some in gen_batches(n, 1 if n_rows > n else n):
                 parts = previous, here.state
                 label, state = (_for_each_row(part, some, n_rows) for part in parts)
@@ -270,34 +273,34 @@ class OnlineEstimator(RowEstimator):
         return torch.cat(answers, 1)
 
     def _on_device(self, reading):
-        """On that of the network: it may have been saved on another."""
+        """Move a Reading to the network's device; it may have been saved on another."""
         return _of_tensors(reading, lambda tensor: tensor.to(self._device()))
 
     def _vectors(self, rows):
-        """What the network reads of rows (E, n_rows, n_columns), a tensor."""
+        """Convert rows (E, n_rows, n_columns) to a tensor of the vectors that the network reads."""
         if self._rotations is not None:
             rows = rows @ np.tile(self._rotations, (len(rows) // len(self._rotations), 1, 1))
         return torch.from_numpy(rows).to(self._device(), self._torch_dtype())
 
     def _label(self, labels):
-        """Labels as the network is shown them: words stay whole numbers."""
+        """Move labels to the device, floats also to the network's dtype; words stay integers."""
         dtype = self._torch_dtype() if labels.is_floating_point() else None
         return labels.to(self._device(), dtype)
 
     def _meta_train(self, *args, **settings):
         super()._meta_train(*args, **settings)
-        self._forget()  # the state of a network is nothing to another
+        self._forget()  # one network's state means nothing to another
         return self
 
     def _forget(self):
-        """Be as before ``fit``; a persistent memory stays."""
+        """Count as not fitted; a persistent memory stays."""
         vars(self).pop("n_samples_seen_", None)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_samples_seen_") and hasattr(self, "learner_")
 
     def __getstate__(self):
-        """With the memory on the CPU, so that it can be loaded where there is no GPU."""
+        """Move the memory to the CPU, so that it can be loaded without a GPU."""
         state = super().__getstate__()
         if "_reading" in state:
             state["_reading"] = _of_tensors(state["_reading"], torch.Tensor.cpu)
@@ -305,7 +308,7 @@ class OnlineEstimator(RowEstimator):
 
 
 def _each(reading, function, *others):
-    """What was read, or others beside it, with a function of each of its arrays in their places."""
+    """Apply a function to each array of a Reading and, as further arguments, of ``others``."""
     if isinstance(reading, tuple):
         parts = zip(reading, *others, strict=True)
         return type(reading)(*(_each(part, function, *more) for part, *more in parts))
@@ -317,15 +320,15 @@ def _of_tensors(reading, function):
 
 
 def _joined(first, second):
-    """Arrays, or tensors, of some members and of others."""
+    """Concatenate arrays or tensors of two groups of members."""
     return (torch.cat if torch.is_tensor(first) else np.concatenate)([first, second])
 
 
 def _for_each_row(state, members, n_rows):
-    """The state of some members, once for each of the rows that each of them reads."""
+    """Repeat the state of some members ``n_rows`` times, once for each row that they read."""
 
     def repeat(tensor):
         repeated = tensor[members, None].expand(-1, n_rows, *tensor.shape[1:])
-        return repeated.flatten(0, 1)  # of one member a view
+        return repeated.flatten(0, 1)  # a view, if there is one member
 
     return _each(state, repeat)

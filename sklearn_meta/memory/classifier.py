@@ -235,7 +235,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         NotFittedError
             If neither ``fit`` nor ``partial_fit`` was called.
         ValueError, TypeError
-            If X has other columns than there, or an infinite cell, or is sparse.
+            If X has other columns than in ``fit`` or an infinite cell, or is sparse.
         """
         check_is_fitted(self)
         outputs = self._ask(self._asked_rows(X))
@@ -257,7 +257,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         NotFittedError, ValueError, TypeError
             As in ``predict_proba``.
         """
-        most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
+        most_probable = self.predict_proba(X).argmax(1)  # raises if there was no fit
         return self.classes_[most_probable]
 
     def meta_fit(
@@ -319,7 +319,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
             As there; or if ``n_unlabelled`` is given, a setting unknown, or ``vectors`` unfit.
         """
         self._validate_params()
-        learner = self._starting_learner(0)  # of the shape of the one to come
+        learner = self._starting_learner(0)  # same shape as the one to train
         read = self._reader(learner, vectors)
         own = ProjectedColumns if learner.inputs == "tables" else Vectors
         vectors = vectors or own(learner.n_inputs)
@@ -339,7 +339,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         )
 
     def _go_on(self, X, y, classes):
-        """Present rows in their order: answers (E, n_rows, O), and the slots of their labels."""
+        """Present rows in the given order; return answers (E, n_rows, O) and slots of labels."""
         reset = not self.__sklearn_is_fitted__()
         X, y = self._rows_and_labels(X, y, reset=reset)
         known = {} if reset else self._slots
@@ -356,7 +356,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         return self._present(np.repeat(X[None], n, 0), words, **labels), slots
 
     def _with_labels(self, y, known, declared):
-        """The slot of each row; and, by name, what is learned: slots of all labels, and classes."""
+        """Give new labels the next slots; return each row's slot, and a dict of new attributes."""
         named = [label for labels in (*declared, y) for label in labels.tolist()]
         if len({isinstance(label, str) for label in named}) > 1:
             raise ValueError(
@@ -378,7 +378,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         return of_rows, {"_slots": slots, "classes_": classes}
 
     def _words_of(self, slots):
-        """Words of the classes in slots (E, ...), another binding for each member: (E, ..., L)."""
+        """Words (E, ..., L) of the classes in slots (E, ...); each member has its own binding."""
         head = self.learner_.head
         n = int(slots.max()) + 1
         words = [draw_words(head, n, self._generator(2, e))[of] for e, of in enumerate(slots)]
@@ -386,13 +386,13 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
 
     @torch.inference_mode()
     def _probabilities(self, outputs, n_come):
-        """Of the classes by outputs (E, n_rows, O), averaged over members, (n_rows, n_classes)."""
-        # Before each row ``n_come`` labels had come; the others are next in sorted order.
+        """Class probabilities (n_rows, n_classes) of outputs (E, n_rows, O), members averaged."""
+        # Before each row, ``n_come`` labels have a slot; the others come next, in sorted order.
         come = np.array([self._slots.get(label, np.inf) for label in self.classes_.tolist()])
         come = np.where(come < n_come[:, None], come, np.inf)
         slots = come.argsort(1, kind="stable").argsort(1)
         parts = []
-        for rows in self._chunks(len(slots)):  # words are many where classes are
+        for rows in self._chunks(len(slots)):  # bounds memory: many classes have many words
             words = self._words_of(np.tile(slots[rows], (len(outputs), 1, 1)))
             told = self.learner_.head.log_probabilities(outputs[:, rows], words)
             parts.append(told.exp().mean(0).numpy())

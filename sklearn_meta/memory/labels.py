@@ -1,4 +1,4 @@
-"""Labels of a stream, which come in parts: whether all of them are of one kind."""
+"""Checks that all labels of a stream, which come in parts, are of one kind."""
 
 from contextlib import suppress
 
@@ -11,7 +11,7 @@ from ..table_validation import check_labels
 
 
 def declared_classes(classes):
-    """Classes that were told beforehand, an array."""
+    """Check the declared classes and return them as an array."""
     classes = list(classes) if isinstance(classes, set | frozenset) else classes
     try:
         check_labels(classes)
@@ -21,7 +21,7 @@ def declared_classes(classes):
 
 
 def in_type_of(labels, known):
-    """Integers or dates as the known ones are, where all of them can be; others as they are."""
+    """Cast integers or dates to the dtype of the known labels, if that changes none of them."""
     kind = known.dtype.kind
     with suppress(TypeError, ValueError, OverflowError):
         if labels.dtype == object and kind in "mM":
@@ -58,7 +58,7 @@ def _are_exact_floats(whole):
 
 
 def more_labels(estimator):
-    """In words, what has labels for more classes than the network in use; nothing may have."""
+    """End of an error message: what has labels for more classes than this network, if anything."""
     learner = estimator.learner_
     strings = HEADS[learner.task]["string"]().n_words
     if learner.head.n_words >= strings:

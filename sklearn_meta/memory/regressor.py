@@ -245,7 +245,7 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
             If a setting is unknown.
         """
         self._validate_params()
-        learner = self._starting_learner(0)  # of the shape of the one to come
+        learner = self._starting_learner(0)  # same shape as the one to train
         tables = learner.inputs == "tables"
         sampler = TargetSequences(
             (ProjectedColumns if tables else Vectors)(learner.n_inputs),
@@ -283,14 +283,14 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
 
     @property
     def _has_units(self):
-        """Whether targets are standardised: those of a network of vectors are as they are."""
+        """Whether targets are standardised; a network of vectors reads them as they are."""
         return self.learner_.inputs == "tables"
 
     @torch.inference_mode()
     def _in_units(self, outputs, moments):
-        """Means and deviations of outputs (E, n_rows, 2) in the units of y, in their place.
+        """Convert outputs (E, n_rows, 2) to means and standard deviations in the units of y.
 
-        ``moments`` are of the targets before each row: arrays (E, n_rows or 1, 1).
+        ``moments`` are those of the targets before each row: arrays (E, n_rows or 1, 1).
         """
         means, deviations = self.learner_.head.moments(outputs)
         if self._has_units:
@@ -301,9 +301,9 @@ class MANNRegressor(TargetsMixin, OnlineEstimator):
 
 
 def _together(answers):
-    """Mean and deviation of the mixture of all members' Gaussians, (E, n_rows, 2)."""
+    """Mean and standard deviation of the mixture of the members' Gaussians (E, n_rows, 2)."""
     means, deviations = np.moveaxis(answers.numpy(), 2, 0)
     mean = means.mean(0)
     parts = np.stack([deviations, means - mean])
-    unit = power_of_two(np.abs(parts).max((0, 1)))  # squares of targets may be beyond float64
+    unit = power_of_two(np.abs(parts).max((0, 1)))  # squares of targets may overflow
     return mean, np.sqrt(((parts / unit) ** 2).sum(0).mean(0)) * unit

@@ -1,4 +1,4 @@
-"""What the estimators of sets share: reading sets, training and running the network."""
+"""Base class of the estimators of sets: reading sets, training and running the network."""
 
 import copy
 import math
@@ -21,12 +21,12 @@ from ..tasks.regression_episodes import mean_and_deviation
 from .training import SetNetwork, pad, train
 from .validation import as_sets
 
-#: Standardised elements are cut off here: far beyond what was seen, and float32 holds it.
+#: Standardised elements are clipped here: far beyond those of training, and finite in float32.
 FARTHEST = 1e6
 
 
 class SetEstimator(BaseEstimator):
-    """Base class of the estimators whose one sample is a set: reading sets, and training."""
+    """Base class of the estimators whose samples are sets."""
 
     _parameter_constraints = {
         "encoder": [StrOptions(set(ENCODERS))],
@@ -94,18 +94,18 @@ class SetEstimator(BaseEstimator):
         self.verbose = verbose
 
     def _validate(self, X, y, **check_params):
-        """Sets, and as many targets, in scikit-learn's words."""
+        """Return validated sets and targets, one per set; errors are worded as scikit-learn's."""
         sets = as_sets(X)
         y = validate_data(self, y=y, **check_params)
         check_consistent_length(sets, y)
         return sets, y
 
-    @torch.inference_mode(False)  # a caller's own
+    @torch.inference_mode(False)  # the caller may be in inference mode
     def _fit(self, sets, target, n_outputs, criterion, stratify=None):
-        """Train a new network: the end of every ``fit``.
+        """Finish ``fit``: train a new network.
 
-        ``target`` has one row for each set; ``stratify`` are the classes that a validation set
-        is to hold in proportion.
+        ``target`` has one row per set. ``stratify`` holds the classes that a validation set must
+        contain in proportion.
         """
         self._learn_elements(sets)
         sets = self._prepare(sets)
@@ -118,7 +118,7 @@ class SetEstimator(BaseEstimator):
             for chosen in (rows, held_out)
         )
         device = self._device()
-        # Not in the precision of a caller's own autocast.
+        # float32, even if the caller uses autocast.
         with seeded(rng.randint(np.iinfo(np.int32).max)), autocast(device, "float32"):
             module = self._network(sets[0], n_outputs)
             self.history_ = train(
@@ -135,11 +135,11 @@ class SetEstimator(BaseEstimator):
                 verbose=self.verbose,
             )
         self.module_ = module
-        self.n_iter_ = sum("train_loss" in epoch for epoch in self.history_)  # complete ones
+        self.n_iter_ = sum("train_loss" in epoch for epoch in self.history_)  # complete epochs
         return self
 
     def _held_out(self, rows, stratify, rng):
-        """Rows to train on, and those of the validation set."""
+        """Split rows into those to train on and those of the validation set."""
         fraction = self.validation_fraction
         try:
             return train_test_split(rows, test_size=fraction, stratify=stratify, random_state=rng)
@@ -150,7 +150,7 @@ class SetEstimator(BaseEstimator):
             ) from error
 
     def _learn_elements(self, sets):
-        """What ``fit`` learns about elements before any training: their shape and scale."""
+        """Store the shape of elements and, unless there is an embedding, their mean and scale."""
         self._element_shape = sets[0].shape[1:]
         self.n_features_in_ = math.prod(self._element_shape)
         for name in ("mean_", "scale_"):  # of an earlier fit without an embedding
@@ -163,30 +163,30 @@ class SetEstimator(BaseEstimator):
                 "makes a vector of each, or reshape every set to (n_points, n_features)."
             )
         self.mean_, deviation = mean_and_deviation(np.concatenate(sets))
-        # Nothing is learned of what does not vary, and nothing is to be read off it later.
+        # A constant column teaches nothing: divide by inf, so that new values in it read as 0.
         self.scale_ = np.where(deviation > 0, deviation, np.inf)
 
     def _prepare(self, sets):
-        """Sets as tensors: standardised, or as they are for the embedding (bytes stay bytes)."""
+        """Convert sets to tensors: standardised, or for an embedding unchanged (bytes stay)."""
         elements = np.concatenate(sets)
-        if hasattr(self, "mean_"):  # there was no embedding in fit
+        if hasattr(self, "mean_"):  # fit had no embedding
             with np.errstate(over="ignore"):
                 elements = np.nan_to_num(elements - self.mean_) / self.scale_  # never inf / inf
             elements = np.clip(elements, -FARTHEST, FARTHEST)
         if elements.dtype == np.uint8:
             elements = torch.from_numpy(elements)
-        else:  # torch has not all of numpy's types
-            network = vars(self).get("module_")  # there is none yet in fit
+        else:  # torch lacks some of NumPy's dtypes
+            network = vars(self).get("module_")  # None in fit
             dtype = next(network.parameters()).dtype if network else torch.get_default_dtype()
             elements = torch.from_numpy(elements.astype(np.float64)).to(dtype)
         return list(elements.split([len(elements) for elements in sets]))
 
     def _network(self, elements, n_outputs):
-        """A new network for sets of such elements."""
+        """Build a network for sets of elements such as these."""
         embedding, n_inputs = None, self.n_features_in_
         if self.embedding is not None:
             dtype = torch.get_default_dtype()
-            embedding = copy.deepcopy(self.embedding).to("cpu", dtype)  # the user's is not trained
+            embedding = copy.deepcopy(self.embedding).to("cpu", dtype)  # leave the user's untrained
             with torch.no_grad():
                 shape = embedding.eval()(elements[:1].to(dtype)).shape
             if len(shape) != 2:
@@ -212,7 +212,7 @@ class SetEstimator(BaseEstimator):
             )
         device = self._device()
         module = self.module_.to(device).eval()
-        outputs, size = [], int(self.batch_size)  # numpy's small integers would overflow
+        outputs, size = [], int(self.batch_size)  # an int8 would overflow
         for start in range(0, len(sets), size):
             batch = pad(self._prepare(sets[start : start + size]))
             with autocast(device, "float32"):
@@ -226,7 +226,7 @@ class SetEstimator(BaseEstimator):
         return hasattr(self, "module_")
 
     def __getstate__(self):
-        """With the network on the CPU, so that it can be loaded where there is no GPU."""
+        """Move the network to the CPU, so that it can be loaded without a GPU."""
         state = dict(super().__getstate__())
         if "module_" in state:
             state["module_"] = copy.deepcopy(state["module_"]).cpu()

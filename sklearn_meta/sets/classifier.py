@@ -38,8 +38,8 @@ class SetTransformerClassifier(ClassifierMixin, SetEstimator):
     dropout : float, default=0.0
         Fraction of the hidden units that are dropped in each training step.
     embedding : torch.nn.Module, default=None
-        Module applied to each element first, and trained with the rest. It makes (n, n_numbers) of
-        elements (n, ...), as a convolutional network does of images. Elements may then have any
+        Module applied to each element first, and trained with the rest. It maps elements (n, ...)
+        to (n, n_numbers), as a convolutional network does for images. Elements may then have any
         shape, and are not standardised. A copy of the module is trained, starting from its weights.
     max_epochs : int, default=100
         Number of passes over the sets.

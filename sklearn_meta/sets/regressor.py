@@ -45,8 +45,8 @@ class SetTransformerRegressor(MultiOutputMixin, TargetsMixin, SetEstimator):
     dropout : float, default=0.0
         Fraction of the hidden units that are dropped in each training step.
     embedding : torch.nn.Module, default=None
-        Module applied to each element first, and trained with the rest. It makes (n, n_numbers) of
-        elements (n, ...), as a convolutional network does of images. Elements may then have any
+        Module applied to each element first, and trained with the rest. It maps elements (n, ...)
+        to (n, n_numbers), as a convolutional network does for images. Elements may then have any
         shape, and are not standardised. A copy of the module is trained, starting from its weights.
     max_epochs : int, default=100
         Number of passes over the sets.
@@ -191,7 +191,7 @@ class SetTransformerRegressor(MultiOutputMixin, TargetsMixin, SetEstimator):
         y = targets_as_numbers(y)
         sets, y = self._validate(X, y, multi_output=True, y_numeric=True)
         y = y.astype(np.float64)
-        assert_all_finite(y, input_name="y")  # None has become NaN only now
+        assert_all_finite(y, input_name="y")  # astype made NaN of None
         target = y.reshape(len(y), -1)
         vars(self).pop("_unit", None)  # of an earlier fit to counts
         if self.loss == "poisson":
@@ -231,7 +231,7 @@ class SetTransformerRegressor(MultiOutputMixin, TargetsMixin, SetEstimator):
             If sets are refused as in ``fit``, or their elements differ from those in ``fit``.
         """
         output = self._outputs(X)
-        if hasattr(self, "_unit"):  # counts were what fit was given
+        if hasattr(self, "_unit"):  # fit was given counts
             prediction = poisson_rate(output, self._unit).numpy()
         else:
             mean, scale = self._target_scale

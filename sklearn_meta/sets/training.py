@@ -14,9 +14,9 @@ from torch.optim.lr_scheduler import LambdaLR
 from ..optimizers import import_compiler, rate_at
 from ..user_warnings import warn
 
-#: Sets of so few elements cost little more if they are padded to so many.
+#: Sets of up to this size may share a group, however small: padding them costs little.
 FEW_ELEMENTS = 64
-#: Steps over which the learning rate rises at most; it is a tenth of all steps where they are few.
+#: Maximum number of warm-up steps of the learning rate; a tenth of all steps if that is fewer.
 MOST_WARMUP = 100
 
 
@@ -26,7 +26,7 @@ class SetNetwork(nn.Module):
     Parameters
     ----------
     embedding : Module or None
-        Makes (n, W) of elements (n, ...); it sees no padding, which batch norm would count.
+        Maps elements (n, ...) to (n, W). It sees no padding, which batch norm would count.
     transformer : SetTransformer
     """
 
@@ -36,10 +36,10 @@ class SetNetwork(nn.Module):
         self.transformer = transformer
 
     def forward(self, x, mask):
-        """Output (B, n_outputs) of sets as :func:`pad` makes them.
+        """Output (B, n_outputs) for a batch of sets that :func:`pad` made.
 
-        The transformer reads sets of like size together; a batch itself holds sets of all sizes,
-        so that no gradient is that of small or of large sets alone.
+        The transformer reads sets of similar size together. A batch holds sets of all sizes, so
+        that no gradient comes from small or from large sets alone.
         """
         x = x.to(self.transformer.embed.weight.dtype)
         if self.embedding is not None:
@@ -57,7 +57,7 @@ class SetNetwork(nn.Module):
 
 
 def groups_of_like_size(sizes):
-    """Positions of sets in groups that are padded to ``FEW_ELEMENTS``, or twice the size of a set.
+    """Group sets by size: at most ``FEW_ELEMENTS``, or twice the smallest of the group.
 
     Parameters
     ----------
@@ -66,6 +66,7 @@ def groups_of_like_size(sizes):
     Returns
     -------
     list of lists of int
+        Positions of the sets of each group.
     """
     groups, bound = [], 0
     for i in sorted(range(len(sizes)), key=sizes.__getitem__):
@@ -82,15 +83,15 @@ def poisson_rate(output, unit):
     Parameters
     ----------
     output : tensor of shape (B, n_targets)
-        Of the network.
+        Output of the network.
     unit : float or tensor of shape (n_targets,)
-        Unit of the counts, so that outputs of order 1 can say any rate; that of paper 001 is 1.
+        Unit of the counts, so that outputs of order 1 can express any rate; 1 in paper 001.
 
     Returns
     -------
     tensor of the shape of ``output``
     """
-    return unit * (nn.functional.softplus(output) + 1e-6)  # float32 has no logarithm of 0
+    return unit * (nn.functional.softplus(output) + 1e-6)  # avoids log(0)
 
 
 class PoissonLoss(nn.Module):
@@ -109,17 +110,17 @@ class PoissonLoss(nn.Module):
         self.register_buffer("unit", torch.as_tensor(unit, dtype=torch.get_default_dtype()))
 
     def forward(self, output, count):
-        """Mean over sets and targets of outputs and counts, both (B, n_targets).
+        """Mean loss over sets and targets of outputs and counts, both (B, n_targets).
 
-        In float64: the terms of a count of millions cancel but for a few units, to which float32
-        would round them.
+        It is computed in float64: for a count of millions the terms cancel to a few units, which
+        is the rounding error of float32.
         """
         rate, count = poisson_rate(output, self.unit).double(), count.double()
         return (rate - count * rate.log() + torch.lgamma(count + 1)).mean()
 
 
 def pad(sets):
-    """Sets as one batch: the inputs of :class:`SetNetwork`, a dict of tensors.
+    """Pad sets to one batch, the inputs of :class:`SetNetwork`.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ def pad(sets):
     Returns
     -------
     dict
-        ``x`` (B, N, ...), zero at padding, which is last, and ``mask`` (B, N), True elsewhere.
+        ``x`` (B, N, ...), where padding is last and 0, and ``mask`` (B, N), False at padding.
     """
     sizes = torch.tensor([len(elements) for elements in sets])
     mask = torch.arange(sizes.max()) < sizes[:, None]
@@ -136,7 +137,7 @@ def pad(sets):
 
 
 def collate(pairs):
-    """Pairs (set, target) as one batch: inputs and targets."""
+    """Combine pairs (set, target) to one batch, a pair (inputs, targets)."""
     sets, targets = zip(*pairs)
     return pad(sets), torch.stack(targets)
 
@@ -155,22 +156,22 @@ def train(
     device,
     verbose,
 ):
-    """Train a network on sets by AdamW, with a warm-up and a cosine fall of the learning rate.
+    """Train a network on sets by AdamW, with a warm-up and a cosine decay of the learning rate.
 
     Parameters
     ----------
     module : SetNetwork
         Trained in place.
     criterion : Module
-        Loss of outputs and targets of a batch.
+        Loss of the outputs and targets of a batch.
     data, validation_data : Dataset of pairs of tensors (set, target)
         With the latter, training stops after ``patience`` epochs without a lower validation loss,
-        and the weights of the lowest stand.
+        and the weights with the lowest loss are kept.
     max_epochs, batch_size, learning_rate, weight_decay, patience
         As in :class:`sklearn_meta.sets.SetTransformerRegressor`.
     device : str
     verbose : bool or int
-        Whether to print a line an epoch.
+        Whether to print a line per epoch.
 
     Returns
     -------
@@ -198,7 +199,7 @@ def train(
         module,
         criterion=criterion,
         optimizer=torch.optim.AdamW,
-        optimizer__fused=True,  # small matrices cost as much to launch as to move
+        optimizer__fused=True,  # with small matrices, launches cost as much as the work
         optimizer__weight_decay=weight_decay,
         lr=learning_rate,
         max_epochs=max_epochs,
@@ -212,14 +213,14 @@ def train(
         verbose=int(verbose),
     )
     import_compiler()
-    net.fit(data)  # which ends quietly at a KeyboardInterrupt
+    net.fit(data)  # returns normally after a KeyboardInterrupt
     module.eval()
     losses = [epoch["train_loss"] for epoch in net.history if "train_loss" in epoch]
     if not losses:
         raise KeyboardInterrupt("Training was ended before its first epoch was complete.")
     if len(losses) < max_epochs and not (validation_data and stop.misses_ == patience):
         warn(f"Training was interrupted after {len(losses)} of {max_epochs} epochs.")
-    # No epoch tells what the very last step made of the weights.
+    # The history has no loss after the very last step: compute one, in case that step diverged.
     losses.append(float(net.validation_step(next(iter(net.get_iterator(data))))["loss"]))
     if diverged := [loss for loss in losses if not np.isfinite(loss)]:
         raise ValueError(
@@ -227,5 +228,5 @@ def train(
             "embedding scale its input."
         )
     for epoch in net.history:
-        del epoch["batches"]  # many numbers that nobody reads, in every pickle
+        del epoch["batches"]  # unused, and large in every pickle
     return net.history

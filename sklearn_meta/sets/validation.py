@@ -1,4 +1,4 @@
-"""Sets as users have them: lists of arrays, or one array with padding."""
+"""Validation of sets: lists of arrays, or one array with padding."""
 
 import numpy as np
 from sklearn.utils import check_array
@@ -28,7 +28,7 @@ def as_sets(X):
     """
     X = in_pandas(X)
     if not hasattr(X, "iloc") and (hasattr(X, "to_list") or hasattr(X, "to_pylist")):
-        X = np.asarray(X)  # of a column of lists, as polars and pyarrow have it, objects
+        X = np.asarray(X)  # makes objects of a column of lists in polars or pyarrow
     if isinstance(X, list | tuple) or _holds_objects(X):
         sets = [_as_set(elements, i) for i, elements in enumerate(X)]
     else:
@@ -52,23 +52,23 @@ def as_sets(X):
 
 
 def _holds_objects(X):
-    return getattr(X, "ndim", None) == 1 and getattr(X.dtype, "kind", None) == "O"  # Arrow's, too
+    return getattr(X, "ndim", None) == 1 and getattr(X.dtype, "kind", None) == "O"  # also of Arrow
 
 
 def _is_plain(elements):
-    """Whether they are an array of finite floats, in which check_array would find nothing."""
+    """Whether elements are an array of finite floats, which need no ``check_array``."""
     return (
         type(elements) is np.ndarray and elements.dtype.kind == "f" and np.isfinite(elements).all()
     )
 
 
 def _as_set(elements, i):
-    """One set, the i-th, as an array of shape (n_points, ...)."""
+    """Return the i-th set as an array of shape (n_points, ...)."""
     try:
-        if _holds_objects(elements):  # arrays of one element each, as lists are read from parquet
+        if _holds_objects(elements):  # one array per element, as read from parquet
             elements = list(elements)
         elements = in_pandas(elements)
-        # Of a list check_array leaves None as it is, of an array it makes NaN.
+        # check_array leaves None in a list as it is, and makes NaN of it in an array.
         elements = elements if hasattr(elements, "dtype") else np.asarray(elements)
         if not _is_plain(elements):
             elements = check_array(
@@ -78,7 +78,7 @@ def _as_set(elements, i):
                 ensure_min_samples=0,
                 ensure_min_features=0,
             )
-    except (ValueError, TypeError, OverflowError) as error:  # the last of integers of Python's
+    except (ValueError, TypeError, OverflowError) as error:  # large Python integers overflow
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"X[{i}] is no set of numbers: {error}") from None
     if elements.dtype.kind in "mM":

@@ -1,4 +1,4 @@
-"""What the estimators of texts share: vocabulary, joint training, and training one task."""
+"""Base class of the estimators of texts: vocabulary, joint training, and training of one task."""
 
 import math
 from numbers import Integral, Real
@@ -32,22 +32,23 @@ from ..text_learner import TextLearner
 from ..training import meta_train
 from .transfer import begin_as_nearest, warn_of_kept_settings, with_a_task
 
-#: Shares of the rate for weights that were trained on the same texts, or on those of another task.
+#: Factors on the learning rate: to fine-tune a task of ``meta_fit``, and to start a new task from
+#: the weights of another.
 FINE_TUNING, TRANSFER = 0.1, 0.5
 
-OWN = "fit"  # name of the task of fit
+OWN = "fit"  # name of the task that fit trains
 
 
 class TextEstimator(MetaEstimator):
-    """Base class of the estimators of texts; subclasses say what labels are.
+    """Base class of the estimators of texts; subclasses define what labels are.
 
-    ``learner_`` is what ``meta_fit`` learned, with a private part for each of its tasks;
-    ``module_`` is the same with one for the task of ``fit``.
+    ``learner_`` is the network that ``meta_fit`` trained, with a private part for each of its
+    tasks. ``module_`` has the same shared part, and one private part, for the task of ``fit``.
     """
 
     _architectures = TEXT_BACKBONES
     _learned = (*MetaEstimator._learned, "estimators_")
-    _fitted = ("module_", "classes_", "begun_as_", "fit_history_")  # attributes that tell of fit
+    _fitted = ("module_", "classes_", "begun_as_", "fit_history_")  # attributes that fit sets
     _parameter_constraints = {
         "backbone": "no_validation",
         "word_vectors": "no_validation",
@@ -113,7 +114,7 @@ class TextEstimator(MetaEstimator):
     dtype = "float32"  # not a parameter
     spelling_size = 0  # a parameter of the tagger alone
 
-    @torch.inference_mode(False)  # a caller's own
+    @torch.inference_mode(False)  # the caller may be in inference mode
     def meta_fit(
         self,
         tasks,
@@ -177,7 +178,7 @@ class TextEstimator(MetaEstimator):
                 f"{list(self._architectures)}, got {as_text(self.backbone)}."
             )
         check_integers(0, fine_tune_epochs=fine_tune_epochs)
-        self._device()  # refused now, not after all texts are read
+        self._device()  # raises now, not after all texts are read
         settings = {"eval_every": eval_every, "patience": patience, "callbacks": callbacks}
         settings |= {"keep": "best" if patience else "last", "checkpoint_dir": checkpoint_dir}
         steps = {} if max_steps is None else {"max_steps": max_steps}
@@ -198,7 +199,7 @@ class TextEstimator(MetaEstimator):
         history = self._train(learner, prepared, n_steps, validation=validation, **settings)
         n_done = eval_every * sum("train_loss" in epoch for epoch in history)
         stopped = Patience(validation and patience).is_over(history)
-        if fine_tune_epochs and (n_done >= n_steps or stopped):  # otherwise it was interrupted
+        if fine_tune_epochs and (n_done >= n_steps or stopped):  # otherwise interrupted
             for parameter in learner.shared_parameters():
                 parameter.requires_grad_(False)
             for task in prepared:
@@ -210,7 +211,7 @@ class TextEstimator(MetaEstimator):
         self.history_, self.learner_, self.estimators_ = history, learner, estimators
         return self
 
-    @torch.inference_mode(False)  # a caller's own
+    @torch.inference_mode(False)  # the caller may be in inference mode
     def _fit(self, X, y, labels):
         """Train the private part of one task, or everything if nothing was learned before."""
         self._seed = self._seed_of_all()
@@ -235,12 +236,12 @@ class TextEstimator(MetaEstimator):
         return self
 
     def _forget(self):
-        """Be as before ``fit``."""
+        """Delete the attributes that ``fit`` sets."""
         for name in self._fitted:
             vars(self).pop(name, None)
 
     def _build(self, words, vectors, labels):
-        """A new learner, with word vectors where there are some."""
+        """Build a learner with random weights, and with ``vectors`` of its words unless None."""
         config = self._backbone_config()
         if self.backbone == "asp_mtl":
             config["most_tasks"] = max(64, len(labels))
@@ -269,11 +270,11 @@ class TextEstimator(MetaEstimator):
         return sizes
 
     def _words(self, tokens):
-        """Vocabulary of some texts, and vectors of its words or None."""
+        """Return the vocabulary, and vectors of its words (None without ``word_vectors``)."""
         if self.lowercase:
             tokens = [[word.lower() for word in text] for text in tokens]
         words = vocabulary(tokens, min(self.min_df, len(tokens)), self.max_words)
-        words = words or vocabulary(tokens, 1, self.max_words)  # a few texts may share none
+        words = words or vocabulary(tokens, 1, self.max_words)  # few texts may share no word
         if not words:
             raise ValueError("No text holds a word: give others.")
         if self.word_vectors is None:
@@ -287,7 +288,7 @@ class TextEstimator(MetaEstimator):
         )
 
     def _prepared(self, learner, read, what="Task"):
-        """Tasks (tokens, labels) in numbers, a list of TextTask; ``what`` errors call them."""
+        """Convert tasks (tokens, labels) to a list of TextTask; errors call each ``what``."""
         places = {name: i for i, name in enumerate(learner.tasks)}
         prepared = []
         for name, (tokens, y) in read.items():
@@ -326,7 +327,7 @@ class TextEstimator(MetaEstimator):
             )
 
     def _of_each_task(self, learner, read):
-        """The fitted estimators of the tasks (tokens, labels) of ``meta_fit``, a dict."""
+        """Return a dict with a fitted estimator for each task (tokens, labels) of ``meta_fit``."""
         fitted = {name: type(self)(**self.get_params(deep=False)) for name in read}
         for place, (name, estimator) in enumerate(fitted.items()):
             estimator.learner_ = estimator.module_ = learner
@@ -335,7 +336,7 @@ class TextEstimator(MetaEstimator):
         return fitted
 
     def _read_tasks(self, what, tasks, n_classes=2):
-        """Tasks of ``meta_fit`` by name, as pairs (tokens, labels)."""
+        """Check the tasks of ``meta_fit``; return a dict of name to (tokens, labels)."""
         named = isinstance(tasks, dict) and all(isinstance(name, str) for name in tasks)
         if not named or not tasks:
             raise ValueError(f"{what} must be a dict of name -> (texts, labels), names str.")
@@ -360,7 +361,10 @@ class TextEstimator(MetaEstimator):
 
     @torch.inference_mode()
     def _tell(self, X, what):
-        """``what(module, inputs)`` for texts in batches of like length, as a list in order."""
+        """Call ``what(module, inputs)`` on batches of texts of similar length.
+
+        Returns a list with one result per text, in the order of ``X``.
+        """
         check_is_fitted(self)
         module = self._module(self.module_)  # a copy, on the device
         texts = self._numbers(module, self._tokens(X))
@@ -391,5 +395,5 @@ class TextEstimator(MetaEstimator):
 
     @staticmethod
     def _tokens(X):
-        """Texts as lists of words, as they are written."""
+        """Split texts into words without changing their case."""
         return tokens_of(X, lowercase=False)

@@ -221,7 +221,7 @@ class MetaLSTMClassifier(
                 if scores is not None:
                     first, shared = first_of_copies(tokens, scores, numbers), self.module_.wide
                     self._known = KnownTasks(shared, labels, numbers[first], scores[first])
-            except BaseException:  # interrupted with the network alone, it would pass for fitted
+            except BaseException:  # without a linear model, it must not pass for fitted
                 self._forget()
                 raise
         return self
@@ -242,7 +242,7 @@ class MetaLSTMClassifier(
         NotFittedError, ValueError
             As in ``predict_proba``.
         """
-        most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
+        most_probable = self.predict_proba(X).argmax(1)  # raises if there was no fit
         return self.classes_[most_probable]
 
     def predict_proba(self, X):
@@ -273,7 +273,7 @@ class MetaLSTMClassifier(
         return self._known.beside(own, self.module_.wide.probabilities(scores))
 
     def _network_proba(self, X):
-        """Probability of each class by the network alone."""
+        """Class probabilities of the network alone."""
 
         def what(module, inputs):
             scores = module(**inputs, task=self._task_place).scores
@@ -381,7 +381,7 @@ class MetaLSTMClassifier(
         return fitted
 
     def _read_by_linear(self, X):
-        """Words of the texts, and what the linear models of known tasks say of them, or None."""
+        """Return the words of texts, and the scores of known tasks' linear models, or None."""
         tokens, shared = tokens_of(X, self.module_.lowercase), self.module_.wide
         return tokens, None if shared is None else shared.scores(tokens)
 

@@ -13,7 +13,7 @@ from ..wide_tagging import decoded, fit_own, fit_shared_tags, linear_weight
 from .base import TextEstimator
 from .transfer import odds
 
-#: What "auto" is: these epochs, and not fewer mini-batches.
+#: ``max_epochs="auto"``: so many epochs, but at least so many mini-batches.
 N_EPOCHS, LEAST_STEPS = 20, 200
 
 
@@ -184,7 +184,7 @@ class MetaLSTMTagger(TextEstimator):
                 known = _known_tags(self.module_.wide, labels, read, tags)
                 self.linear_ = fit_own(read, tags, len(labels), known)
                 self._weight = linear_weight(len(X))
-            except BaseException:  # interrupted with the network alone, it would pass for fitted
+            except BaseException:  # without a linear model, it must not pass for fitted
                 self._forget()
                 raise
         return self
@@ -192,8 +192,8 @@ class MetaLSTMTagger(TextEstimator):
     def predict(self, X):
         """Predict the labels of the words of each sentence: the most probable sequence (Viterbi).
 
-        ``cross_val_predict`` fails, since it needs an array and lists of different lengths are
-        none: predict the sentences of each fold yourself. ``cross_val_score`` works as usual.
+        ``cross_val_predict`` fails, since it makes an array of the predictions, which are lists of
+        different lengths: predict each fold yourself. ``cross_val_score`` works as usual.
 
         Parameters
         ----------
@@ -221,14 +221,14 @@ class MetaLSTMTagger(TextEstimator):
         if self.linear_ is not None:
             crf = _added(crf, self.linear_.crf, self._weight)
             linear = map(torch.from_numpy, self.linear_.scores(self._read_by_linear(X)))
-            # The network reads a word where there is none.
+            # In a sentence without words the network reads one word, the linear model none.
             scores = [a + self._weight * b if len(b) else a for a, b in zip(scores, linear)]
         told = decoded(crf, scores)
         labels = self.classes_.tolist()
         usual = "O" if "O" in labels else labels[0]
         found = []
         for sentence, tags in zip(X, told):
-            known = self.classes_[tags].tolist()[: len(sentence)]  # none of no words
+            known = self.classes_[tags].tolist()[: len(sentence)]  # [] if it has no words
             found.append(known + [usual] * (len(sentence) - len(known)))
         return found
 
@@ -261,7 +261,7 @@ class MetaLSTMTagger(TextEstimator):
             )
         if {str(label)[:2] for label in self.classes_.tolist()} <= {"O", "B-", "I-"}:
             if y == told:
-                return 1.0  # of no spans at all, too
+                return 1.0  # even if there are no spans
             try:
                 from seqeval.metrics import f1_score
             except ImportError as error:
@@ -290,7 +290,7 @@ class MetaLSTMTagger(TextEstimator):
         return fitted
 
     def _read_by_linear(self, X):
-        """Words of the sentences that are read."""
+        """Return the sentences cut to ``max_length`` words."""
         return [sentence[: self.max_length] for sentence in self._tokens(X)]
 
     def _n_steps(self, tasks, n_epochs):
@@ -301,11 +301,11 @@ class MetaLSTMTagger(TextEstimator):
     def _backbone_config(self):
         config = super()._backbone_config()
         if self.backbone == "meta_lstm":
-            config["forget_bias"] = 0.0  # a word's label is told by its neighbours
+            config["forget_bias"] = 0.0  # a word's label depends on its neighbours
         return config
 
     def _prepared(self, learner, read, what="Task"):
-        """Without sentences of no words, which have no label to learn from."""
+        """Leave out sentences without words, which have no label to learn from."""
         kept = {
             name: tuple(zip(*((words, tags) for words, tags in zip(*pair) if words)))
             for name, pair in read.items()
@@ -314,7 +314,7 @@ class MetaLSTMTagger(TextEstimator):
 
     @staticmethod
     def _tokens(X):
-        # Sentences of one length may be an array of words.
+        # Sentences of equal length may come as one array of words.
         return TextEstimator._tokens(X.tolist() if isinstance(X, np.ndarray) else X)
 
     @staticmethod
@@ -340,7 +340,7 @@ class MetaLSTMTagger(TextEstimator):
                 )
         if not any(len(words) for words in X):
             raise ValueError("No sentence has a word: give one that has.")
-        # Numpy's scalars are no JSON, which a card is.
+        # A card is JSON, which has no NumPy scalars.
         y = [[tag.item() if hasattr(tag, "item") else tag for tag in labels] for labels in y]
         kinds = {type(label) for labels in y for label in labels}
         if kinds != {str} and kinds != {int}:
@@ -353,20 +353,20 @@ class MetaLSTMTagger(TextEstimator):
         return sorted({label for tags in y for label in tags})
 
     def _set_labels(self, labels):
-        classes = np.asarray(labels)  # of numbers below and above 2 ** 63 numpy makes floats
+        classes = np.asarray(labels)  # floats, if some integers are at least 2 ** 63
         self.classes_ = classes if classes.dtype.kind != "f" else np.array(labels, dtype=object)
 
     def _targets(self, y, labels):
         number = {label: i for i, label in enumerate(labels)}
         if unknown := sorted({label for tags in y for label in tags} - number.keys()):
             raise ValueError(f"Label {unknown[0]!r} is not one of those that were trained.")
-        # A sentence of no words is read as one unknown word, whose label is any.
+        # A sentence without words is read as one unknown word; its label does not matter.
         return [np.array([number[label] for label in tags[: self.max_length]] or [0]) for tags in y]
 
 
 def _known_tags(shared, labels, sentences, tags):
-    """What is known of a new task's labels, if its words speak for it; a LinearTags or None."""
-    # Labels of one name may mean something else in each task, as 0 and 1 do.
+    """Return the shared LinearTags of a new task's labels if its words support them, or None."""
+    # Labels of the same name, such as 0 and 1, may mean something else in each task.
     known = None if shared is None else shared.of_labels(labels)
     if known is None:
         return None
@@ -378,7 +378,7 @@ def _known_tags(shared, labels, sentences, tags):
 
 
 def _added(crf, other, weight):
-    """A CRF, in double precision, of the network's scores and those of the linear model."""
+    """Return a CRF in float64 whose parameters are ``crf``'s plus ``weight`` times ``other``'s."""
     both = copy.deepcopy(crf).double()
     with torch.no_grad():
         for parameter, more in zip(both.parameters(), other.parameters()):

@@ -1,4 +1,4 @@
-"""How a new task begins where others were learned before."""
+"""Initial weights of a new task, after other tasks were learned."""
 
 import copy
 from inspect import signature
@@ -11,12 +11,12 @@ from ..seeding import seeded
 from ..tasks.texts import MiniBatches
 from ..user_warnings import warn
 
-#: Texts of the new task by which others are compared.
+#: Number of texts of the new task on which the known tasks are compared.
 N_COMPARED = 64
 
 
 def with_a_task(known, name, labels, random_state):
-    """A copy of what is shared, fixed, with one task of random weights.
+    """Copy a learner, freeze its shared part, and replace its tasks by one with random weights.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ def with_a_task(known, name, labels, random_state):
 
 
 def warn_of_kept_settings(estimator, learner):
-    """Say which parameters of an estimator weights do not follow: they were trained with others.
+    """Warn of parameters without effect: the learner was trained with other values, and keeps them.
 
-    Parameters that have their default value are taken for not given.
+    Parameters that have their default value count as not given.
     """
     spelling = learner.spelling
     kept = learner.config["backbone_config"] | {
@@ -57,7 +57,7 @@ def warn_of_kept_settings(estimator, learner):
     for name, parameter in signature(type(estimator)).parameters.items():
         given = getattr(estimator, name)
         if name == "embedding_size" and estimator.word_vectors is not None:
-            continue  # the vectors' own length is what counts
+            continue  # word_vectors have a length of their own
         if name in kept and given != parameter.default and given != kept[name]:
             warn(
                 f"{name}={given!r} has no effect: weights that were meta-trained keep "
@@ -67,33 +67,34 @@ def warn_of_kept_settings(estimator, learner):
 
 @torch.no_grad()
 def begin_as_nearest(learner, known, task, random_state):
-    """Let the one task of a learner begin as that of ``known`` that tells its labels best.
+    """Copy to the new task the weights of the known task that predicts its labels best.
 
-    Those of the very same labels are compared. Labels such as 0 and 1 may mean something else in
-    each task, so random weights are kept unless the labelled texts speak for the known ones: the
-    best of these tells more texts right than the commonest label does, and :func:`odds` of all of
-    them are above one in the mean, as they are where one of them is as likely to be meant as none.
+    Only tasks with exactly the same labels are compared. Labels such as 0 and 1 may mean something
+    else in each task, so the new task keeps its random weights unless its texts support a known
+    task: the best one predicts more labels correctly than the most frequent label does, and the
+    mean of :func:`odds` over the compared tasks is above one. This mean is the posterior odds that
+    one of them is meant, if that is as probable beforehand as that none is.
 
     Parameters
     ----------
     learner : TextLearner
-        Of :func:`with_a_task`.
+        The result of :func:`with_a_task`.
     known : TextLearner
     task : TextTask
-        The new one, in numbers.
+        The new task.
     random_state : int
 
     Returns
     -------
     str or None
-        Name of the task whose weights were taken.
+        Name of the task whose weights were copied.
     """
     (labels,) = learner.tasks.values()
     rows = np.random.default_rng(random_state).permutation(len(task.texts))[:N_COMPARED]
     compared = task._replace(
         texts=[task.texts[i] for i in rows], targets=[task.targets[i] for i in rows]
     )
-    # Of each label, the mean share of a text's words, as `_score` has it of those told right.
+    # Share of each label, averaged over texts, as `_score` averages the share of correct labels.
     counts = [np.bincount(np.atleast_1d(t), minlength=len(labels)) for t in compared.targets]
     commonest = _rounded(np.mean([count / count.sum() for count in counts], 0).max())
     scores = {
@@ -115,39 +116,38 @@ def begin_as_nearest(learner, known, task, random_state):
 
 
 def odds(score, n_labels, chance):
-    """How much likelier a share of right labels is of a task that is meant than of one that is not.
+    """Likelihood ratio of a share of correct labels: a task that is meant, to one that is not.
 
-    Of one that is not each label is right with the probability ``chance``; of one that is, with
-    one of which nothing is known but that it is greater: any is as likely.
+    If the task is not meant, each label is correct with probability ``chance``. If it is meant,
+    that probability is unknown, and uniform between ``chance`` and 1.
 
     Parameters
     ----------
     score, chance : float in [0, 1]
-        ``chance`` below 1.
+        Share of correct labels, and the share by chance, which is below 1.
     n_labels : int
 
     Returns
     -------
     float
-        The ratio of both likelihoods.
     """
     n_right, n_wrong = score * n_labels, (1 - score) * n_labels
     above = betaincc(n_right + 1, n_wrong + 1, chance)
-    if above == 0:  # far fewer are right
+    if above == 0:  # the score is far below chance
         return 0.0
     meant = betaln(n_right + 1, n_wrong + 1) + np.log(above) - np.log1p(-chance)
     ratio = meant - xlogy(n_right, chance) - xlog1py(n_wrong, -chance)
-    return float(np.exp(min(ratio, 700.0)))  # of the words of long texts it is beyond float64
+    return float(np.exp(min(ratio, 700.0)))  # more would overflow
 
 
 def _score(learner, place, task):
     inputs, target = MiniBatches.collate([task])
     device, was_training = next(learner.parameters()).device, learner.training
     told = learner.eval()(inputs["words"].to(device), inputs["lengths"], place)
-    learner.train(was_training)  # it may be a user's
+    learner.train(was_training)  # the learner may be the user's
     return _rounded(learner.head.score(told, target.to(device)).mean())
 
 
 def _rounded(score):
-    """A number that no rounding makes more than another."""
+    """Round a score, so that floating-point noise does not decide which of two is higher."""
     return round(float(score), 6)

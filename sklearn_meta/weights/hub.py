@@ -1,7 +1,7 @@
-"""Files of a repository on the Hugging Face hub, each call at one commit.
+"""Fetch and upload files of Hugging Face hub repositories, in each call at one commit.
 
-All that the package knows of ``huggingface_hub`` is in this file. It is imported when it is needed,
-and asked for files by name only: nothing else of a repository is fetched, and nothing is run.
+Only this file uses ``huggingface_hub``. It imports it when needed, and asks for files by name:
+nothing else of a repository is fetched, and nothing is run.
 """
 
 import os
@@ -16,14 +16,14 @@ _ID = re.compile(r"(hub:)?(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>\S+))?", r
 
 
 class HubId(NamedTuple):
-    """A repository and, unless it is None, the branch, tag or commit meant."""
+    """A repository and a branch, tag or commit of it; None means the branch ``main``."""
 
     repo: str
     revision: str | None = None
 
     @property
     def meant(self):
-        """The branch, tag or commit, "main" where none is named."""
+        """The branch, tag or commit; "main" if ``revision`` is None."""
         return self.revision or "main"
 
     def __str__(self):
@@ -40,13 +40,13 @@ def as_hub_id(name):
     Returns
     -------
     HubId or None
-        None if it is something else: no string, of another form, or without the prefix and ending
-        as a file of weights does.
+        None if ``name`` is not a string or has another form, or if it has no prefix and ends in
+        ``.safetensors``, as files of weights do.
 
     Raises
     ------
     ValueError
-        If the prefix says ``hub:`` and what follows is no id.
+        If what follows the prefix ``hub:`` is no id.
     """
     if not isinstance(name, str):
         return None
@@ -64,22 +64,21 @@ def as_hub_id(name):
 def fetch(hub_id, names, *, cache_dir=None, local_files_only=False, guessed=False):
     """Fetch files of one commit into the cache of ``huggingface_hub``.
 
-    The environment variables of that package hold: ``HF_HUB_OFFLINE``, ``HF_ENDPOINT``,
-    ``HF_HOME`` and the others. So do its login and token.
+    The environment variables of that package apply (``HF_HUB_OFFLINE``, ``HF_ENDPOINT``,
+    ``HF_HOME`` and the others), and so do its login and token.
 
     Parameters
     ----------
     hub_id : HubId
-        Without a revision the branch ``main`` is meant.
+        Without a revision, the branch ``main`` is fetched.
     names : sequence of str
         Files of the repository.
     cache_dir : path, default=None
-        Where to keep them, None for the usual place.
+        Folder of the cache; the client's usual one if None.
     local_files_only : bool, default=False
-        Whether to take what is in the cache and ask nobody.
+        Whether to use the cache only, without asking the hub.
     guessed : bool, default=False
-        Whether the id may as well be a path that is not there: then a hub that cannot be reached is
-        not tried again and again.
+        Whether the id may be a mistyped path. A hub that cannot be reached is then asked only once.
 
     Returns
     -------
@@ -93,7 +92,7 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False, guessed=Fals
     ValueError
         If there is no such repository, revision or file.
     OSError
-        If the hub cannot be reached, or may not be, and the cache does not have the files.
+        If the hub cannot or must not be reached, and the cache does not have the files.
     """
     with _errors_that_say_what_to_do(hub_id, "fetch it") as client:
         if guessed and not local_files_only:
@@ -105,16 +104,17 @@ def fetch(hub_id, names, *, cache_dir=None, local_files_only=False, guessed=Fals
             local_files_only=local_files_only,
             library_name="sklearn_meta",
         )
-        # All are of one commit, even if the branch moves in between. The client would note where
-        # a branch is before it downloads: it is asked for a commit, and :func:`note` does that.
+        # Download by commit: all files match even if the branch moves in between. Asked for a
+        # branch, the client would record its commit before the download; `note` does so later.
         commit = download(names[0], revision=hub_id.meant, dry_run=True).commit_hash
         return Path([download(name, revision=commit) for name in names][0]).parent
 
 
 def note(hub_id, folder):
-    """Note in the cache that a branch or tag is at the commit of a folder, if that may be.
+    """Record in the cache that a branch or tag is at the commit of a folder.
 
-    Who has no connection gets what it is at: this is for files that are found to be sound.
+    Without a connection, that commit is loaded; so call this only for files found to be sound. If
+    the cache cannot be written, nothing happens.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def note(hub_id, folder):
     ref = folder.parents[1] / "refs" / hub_id.meant
     if ref.is_file() and ref.read_text() == folder.name:
         return
-    with suppress(OSError):  # a cache that only others write to
+    with suppress(OSError):  # a read-only cache
         ref.parent.mkdir(parents=True, exist_ok=True)
         written = ref.with_name(f"{ref.name}.{os.getpid()}.tmp")
         written.write_text(folder.name)
@@ -135,7 +135,7 @@ def note(hub_id, folder):
 
 
 def _ask_once(client, hub_id, name, cache_dir):
-    """Raise the client's own error of a hub that cannot be reached, without its half a minute."""
+    """Raise the client's error if the hub cannot be reached, without its half minute of retries."""
     file = {"repo_id": hub_id.repo, "filename": name, "revision": hub_id.revision}
     if isinstance(client.try_to_load_from_cache(**file, cache_dir=cache_dir), str):
         return
@@ -143,7 +143,7 @@ def _ask_once(client, hub_id, name, cache_dir):
     try:
         client.get_hf_file_metadata(url, library_name="sklearn_meta")
     except (client.errors.HfHubHTTPError, client.errors.OfflineModeIsEnabled):
-        return  # an answer, of which the client tells, or which it knows to be worth a second try
+        return  # the client reports these, or retries where the answer makes that worthwhile
     except Exception as error:
         raise client.errors.LocalEntryNotFoundError(str(error)) from error
 
@@ -157,12 +157,12 @@ def upload(hub_id, files, message):
         A repository that exists; a revision is the branch to commit to.
     files : dict of str to bytes
     message : str
-        What the commit is said to be.
+        Commit message.
 
     Returns
     -------
     HubId
-        With the hash of the commit.
+        The id with the hash of the commit.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def upload(hub_id, files, message):
 
 @contextmanager
 def _errors_that_say_what_to_do(hub_id, aim):
-    """Yield the client; what it raises ends as a ValueError or OSError that goes on from there."""
+    """Yield the client, and turn its errors into ValueError or OSError with advice."""
     try:
         import huggingface_hub as client
         from huggingface_hub import errors
@@ -192,7 +192,7 @@ def _errors_that_say_what_to_do(hub_id, aim):
         ) from error
     try:
         yield client
-    except errors.GatedRepoError as error:  # one of the next kind, too
+    except errors.GatedRepoError as error:  # a subclass of the next
         raise ValueError(
             f"Repository {hub_id.repo!r} is gated, and this account may not read it: ask for "
             f"access at {client.constants.ENDPOINT}/{hub_id.repo}, then log in with `hf auth "
@@ -228,7 +228,7 @@ def _errors_that_say_what_to_do(hub_id, aim):
         ) from error
     except errors.HFValidationError as error:
         raise ValueError(f"{hub_id} is no hub id: {error}") from error
-    # The client lets errors of its http library through, which is not the same in every version.
+    # The client passes on errors of its HTTP library, and that library differs between versions.
     except Exception as error:
         raise OSError(
             f"{hub_id}: could not {aim} ({error}). Check the connection, what this account may do "

@@ -24,11 +24,11 @@ from .validation import ROOM, check_numbers, check_sizes, no_json
 
 FOLDER = Path(__file__).parent
 
-# How errors show a config, which may hold all words of a language.
+# Shortens a config in error messages: it may contain a whole vocabulary.
 _SHORT = reprlib.Repr()
 _SHORT.maxdict, _SHORT.maxstring = 20, 60
 
-#: What the two files of a folder or a hub repository are called: the card is fetched first.
+#: Names of the two files of a folder or hub repository; the card is fetched first.
 CARD, WEIGHTS = "model.json", "model.safetensors"
 
 
@@ -85,10 +85,10 @@ def save_learner(learner, path, /, **card):
         raise ValueError(f"The path must end in .safetensors, got {str(path)!r}.")
     weights, card = _dump(learner, card)
     if is_first_process():
-        for place in (path, path.with_suffix(".json")):  # before either is touched
+        for place in (path, path.with_suffix(".json")):  # before either is written
             check_writable(place, "path", make=True)
         check_is_card(path.with_suffix(".json"))
-        with locked(path.parent):  # the names of what is half done are the same for all
+        with locked(path.parent):  # all processes give unfinished files the same names
             _write_pair(path, weights, card)
     return path
 
@@ -124,11 +124,11 @@ def save_pretrained(learner, target, /, **card):
     OSError
         If the folder or the repository cannot be written.
     """
-    if target == "":  # of a variable that is not set; it would be the current one
+    if target == "":  # from an unset variable; it would mean the current folder
         raise ValueError("The folder to save to has an empty name: '.' is the current one.")
     card = {**(getattr(learner, "card", None) or {}), **card}
     hub_id = hub.as_hub_id(target)
-    if hub_id is None or not target.startswith(hub.PREFIX):  # writing guesses nothing: a folder
+    if hub_id is None or not target.startswith(hub.PREFIX):  # no prefix: a folder
         return save_learner(learner, Path(target) / WEIGHTS, **card)
     weights, card = _dump(learner, card)
     if not is_first_process():
@@ -250,23 +250,23 @@ def _load(path):
 
 
 def _built(path, raw, card):
-    """The learner of a file and its card."""
+    """Build the learner from the bytes of a file and its card."""
     config = card["config"]
     try:
         state = load_tensors(raw)
-    except (SafetensorError, RuntimeError) as error:  # torch's of a shape beyond its integers
+    except (SafetensorError, RuntimeError) as error:  # torch's: too large a shape
         raise ValueError(
             f"{path} is not a safetensors file ({error}). Other formats, pickles above all, are "
             "not read."
         ) from error
     try:
         check_sizes(config, len(raw))
-        # Not where a caller's context would have new tensors: weights of the package are shared.
+        # On the CPU, whatever the caller's default device: weights of the package are shared.
         with torch.device("cpu"), undrawn(ROOM + 10 * len(raw)):
             learner = build_learner(config)
         check_numbers(learner, state)
         learner.load_state_dict(state)
-    except Exception as error:  # an edited card may ask an architecture for anything
+    except Exception as error:  # an edited card may hold any configuration
         raise ValueError(
             f"{path} does not fit the architecture its card names ({_SHORT.repr(config)}): {error}"
         ) from error
@@ -278,7 +278,7 @@ _load_once = lru_cache(maxsize=None)(_load)
 
 
 def _dump(learner, card):
-    """Bytes of the weights and of the card; what the store says of them itself goes first."""
+    """Return the bytes of weights and card; the store's own entries come first and win."""
     if learner.config is None:
         raise ValueError(
             "Only a learner built from names (Learner('vsa', 'prototypes')) has a config that "
@@ -292,7 +292,7 @@ def _dump(learner, card):
         "sha256": hashlib.sha256(weights).hexdigest(),
     }
     card = own | card | own
-    card.pop("hub", None)  # where a copy was fetched from is not true of the next copy
+    card.pop("hub", None)  # where the loaded copy came from; wrong for this one
     try:
         text = json.dumps(card, indent=1, allow_nan=False, default=_plain)
         return weights, (text + "\n").encode()
@@ -301,26 +301,26 @@ def _dump(learner, card):
 
 
 def _plain(value):
-    """A number of NumPy as json holds it: a search over settings gives such."""
+    """Convert a NumPy number to a JSON value: searches over settings produce such numbers."""
     if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
         return value.item()
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 # Two files cannot be replaced in one step, so one of them decides: the card. New weights are
-# written whole beside the old ones, then the card is replaced, then the weights are moved to their
-# place. A reader takes the file whose sha256 the card names: before the middle step that is the
-# old one, which is still there, and after it the new one, moved or not.
+# written completely beside the old ones, then the card is replaced, then the weights are moved to
+# their place. A reader takes the file whose sha256 the card names. Before the card is replaced,
+# that is the old one, still in its place; afterwards it is the new one, moved or not.
 
 
 def _unfinished(path):
-    """Where a new file stands until it is moved to its place."""
+    """Path of a new file until it is moved to its place."""
     return path.with_name(path.name + ".new")
 
 
 def _write_pair(path, weights, card):
     card_path = path.with_suffix(".json")
-    with suppress(ValueError):  # no whole pair to keep
+    with suppress(ValueError):  # no complete pair to keep
         place, *_ = _read_pair(path)
         if place != path:  # an earlier save was killed before its last step
             os.replace(place, path)
@@ -331,7 +331,7 @@ def _write_pair(path, weights, card):
     except OSError as error:
         for each in (path, card_path):
             _unfinished(each).unlink(missing_ok=True)
-        if error.filename is None:  # as where a disk is full
+        if error.filename is None:  # such as a full disk
             raise OSError(
                 f"{path} cannot be written ({error}): make room on the disk, or give another path."
             ) from error
@@ -340,7 +340,7 @@ def _write_pair(path, weights, card):
 
 
 def _read_pair(path):
-    """Where the weights are that the card describes, their bytes, and the card."""
+    """Return the path of the weights that the card describes, their bytes, and the card."""
     card = read_card(path)
     for place in (path, _unfinished(path)):
         with suppress(FileNotFoundError):
@@ -354,12 +354,12 @@ def _read_pair(path):
 
 
 def check_is_card(path):
-    """Refuse to overwrite a file that no weights have left there: a recipe, say.
+    """Refuse to overwrite a file that is not a card, such as a recipe.
 
     Raises
     ------
     OSError
-        If there is one, with what to do.
+        If there is such a file.
     """
     if path.is_file() and path.stat().st_size:
         try:
@@ -374,7 +374,7 @@ def check_is_card(path):
 
 
 def read_card(path):
-    """The card beside weights, a dict; a ValueError says why there is none."""
+    """Return the card beside weights, a dict; raise a ValueError if it cannot be read."""
     path = path.with_suffix(".json")
     try:
         card = json.loads(path.read_text(encoding="utf-8"), parse_constant=no_json)
@@ -384,5 +384,5 @@ def read_card(path):
             f"{path.with_suffix('.safetensors')} has no readable card {path.name} beside it "
             f"({error}): copy both files, the weights and their card, or save them again."
         ) from error
-    card.pop("hub", None)  # said by the one who fetched it, never by the file
+    card.pop("hub", None)  # set by whoever fetched it, never by the file
     return card

@@ -1,18 +1,18 @@
-"""What a card and a file of weights may hold: both may come from strangers."""
+"""Checks of cards and weights, which may come from strangers."""
 
-#: A size that any architecture may have.
+#: Sizes up to this are always accepted.
 ROOM = 10**6
 
 
 def check_sizes(config, n_bytes):
-    """Refuse sizes that no weights of so many bytes have: layers may be counted in lists.
+    """Refuse sizes above the number of bytes of the file: building them would fill the memory.
 
     Parameters
     ----------
     config : dict
-        Of a card, with those that it holds.
+        Configuration on the card; nested dicts are checked, too.
     n_bytes : int
-        Of the file of weights.
+        Size of the file of weights.
 
     Raises
     ------
@@ -26,15 +26,15 @@ def check_sizes(config, n_bytes):
 
 
 def check_numbers(learner, state):
-    """Refuse tensors that are no finite numbers of the kind that a learner has.
+    """Refuse tensors of another kind than the learner's, and tensors with NaN or infinity.
 
-    But that -inf is one: a score of it forbids two tags one after the other.
+    -inf is accepted: as a score, it forbids one tag after another.
 
     Parameters
     ----------
     learner : Module
     state : dict of str to tensor
-        What it is to be given; a name that is missing is none of this function's matters.
+        Tensors to load into it; missing names are not an error here.
 
     Raises
     ------
@@ -51,12 +51,12 @@ def check_numbers(learner, state):
 
 
 def no_json(constant):
-    """Refuse NaN and infinities of a card, which Python reads and no other program does."""
+    """Refuse NaN and infinities in a card: Python reads them, but they are not JSON."""
     raise ValueError(f"{constant} is no json")
 
 
 def tables_seen(learner):
-    """Names of the tables that a learner was meta-trained on, as far as its card says.
+    """Return the names of the tables that the learner was meta-trained on, according to its card.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def tables_seen(learner):
     Returns
     -------
     set of str
-        What is no list of names tells of none.
+        Empty if the card has no list of names.
     """
     told = (getattr(learner, "card", None) or {}).get("datasets")
     return {name for name in told if isinstance(name, str)} if isinstance(told, list) else set()
