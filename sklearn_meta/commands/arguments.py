@@ -57,7 +57,7 @@ def given(text):
 
 
 class Spec(NamedTuple):
-    """What a text says of a collection.
+    """A collection as named on the command line.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Spec(NamedTuple):
 
     @property
     def label(self):
-        """The text without the folders above, which are one machine's own, and the share."""
+        """The text without the share and without parent folders, which differ by machine."""
         place = {"openml": f"openml:{self.place}", "folder": expanded(self.place).resolve().name}
         wanted = ",".join(f"{key}={value}" for key, value in self.wanted.items())
         return place.get(self.kind, self.place) + (f"#{wanted}" if wanted else "")
@@ -121,7 +121,7 @@ def _spec(text):
 
 
 def add_collection_arguments(parser):
-    """Which tables of a collection are taken, and how OpenML is asked for them."""
+    """Add arguments that select tables of a collection, and those of OpenML."""
     add = parser.add_argument_group("tables taken").add_argument
     add("--exclude", type=names, default=[], metavar="NAME,...", help="names, families or ids")
     for what in ("columns", "classes", "rows"):
@@ -132,7 +132,7 @@ def add_collection_arguments(parser):
 
 
 def add_openml_arguments(parser):
-    """How OpenML is asked for tables."""
+    """Add arguments for requests to OpenML."""
     add = parser.add_argument_group("OpenML").add_argument
     add("--server", type=given, metavar="URL", help="URL of the REST interface")
     add("--cache-directory", type=given, metavar="FOLDER", help="cache of downloaded tables")
@@ -142,7 +142,7 @@ def add_openml_arguments(parser):
 
 
 def open_openml(suite, args, tasks=None):
-    """An OpenML collection; suites are numbers or aliases."""
+    """Open an OpenML collection; ``suite`` is a number or an alias."""
     from ..tasks.openml import OpenMLCollection
 
     return OpenMLCollection(
@@ -158,9 +158,9 @@ def open_openml(suite, args, tasks=None):
 
 
 def open_collection(spec, args, task="classification"):
-    """The collection, or source, that a text names, fetched and filtered.
+    """Open the collection or source of a Spec: fetch it and filter its tables.
 
-    What is left out is told on stderr. The task says which prior is meant.
+    Tables that are left out are reported on stderr. ``task`` decides which prior is meant.
     """
     from ..tasks import Folder, Mixture, MixturePrior, RegressionPrior, TablePrior, select
     from ..tasks.collections import Subset, family_of
@@ -173,7 +173,7 @@ def open_collection(spec, args, task="classification"):
         return TablePrior() if task.endswith("classification") else RegressionPrior()
     if spec.kind == "openml":
         fetched = open_openml(spec.place, args).fetch()
-        collection = Subset(fetched, fetched)  # meta_fit would fetch anew what failed
+        collection = Subset(fetched, fetched)  # otherwise meta_fit would retry what failed
     else:
         collection = Folder(spec.place, **spec.wanted)
     filters = {key: getattr(args, key) for key in FILTERS if getattr(args, key)}
@@ -193,26 +193,26 @@ def open_collection(spec, args, task="classification"):
 
 
 def read_recipe(path, parser):
-    """Settings of a command from a file: arguments by name, with ``_`` or ``-``.
+    """Read settings of a command from a file: arguments by name, with ``_`` or ``-``.
 
     Parameters
     ----------
     path : path
         JSON, or TOML if it ends in ``.toml``.
     parser : argparse.ArgumentParser
-        Of the command. It ends the process, with code 2, if a setting is unknown or wrong.
+        The command's parser. It exits with code 2 if a setting is unknown or wrong.
 
     Returns
     -------
     dict
-        The settings as the parser would give them.
+        The settings as the parser returns them.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     ValueError
-        If it is not JSON or TOML, or no table of settings.
+        If it is not JSON or TOML, or not a table of settings.
     """
     path = expanded(path)
     try:
@@ -238,12 +238,12 @@ def read_recipe(path, parser):
                 commas = f"{path}: an item of {key} holds a comma, which parts items: {value}"
                 parser.error(in_one_line(commas))
             flags.append(flag if value is True else f"{flag}={','.join(values)}")
-    # Behind them: a flag of `true` that needs a value would take a collection for it.
+    # Flags last: a flag that is `true` but needs a value would take a collection as its value.
     parsed = parser.parse_args([*collections, *flags])
     return {key: value for key, value in vars(parsed).items() if key in settings}
 
 
 def _as_argument(value):
-    """A value of a recipe as the command line has it; JSON may write a whole number as 2.0."""
+    """Write a value of a recipe as on the command line; in JSON an integer may be 2.0."""
     whole = isinstance(value, float) and value.is_integer()
     return str(int(value) if whole else value)

@@ -31,7 +31,7 @@ examples:
 
 
 def add_arguments(parser):
-    """Arguments of the command."""
+    """Add the arguments of the command."""
     add = parser.add_argument
     add("collection", type=named_collection, help="tables to evaluate on")
     add("--weights", action="append", metavar="NAME", help="name or file; repeatable [default]")
@@ -76,7 +76,7 @@ def run(args):
     usable_device(args.device)
     collection, estimators = open_collection(args.collection, args), {}
     for weights in args.weights or ["default"]:
-        # An error now rather than one for each task.
+        # Load now, to raise one error rather than one per task.
         learner = load_learner(weights)
         task = learner.task
         if task != "classification":
@@ -89,7 +89,7 @@ def run(args):
         args.parser.error(f"weights and peers of one name, {sorted(twice)}: rename the weights")
     estimators |= {name: known[name] for name in chosen}
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"\d+ failures")  # told below, line by line
+        warnings.filterwarnings("ignore", r"\d+ failures")  # reported below, line by line
         found = evaluation.evaluate(
             estimators,
             collection,

@@ -21,7 +21,7 @@ examples:
 
 
 def add_arguments(parser):
-    """Arguments of the command."""
+    """Add the arguments of the command."""
     suite = "number or alias, with or without openml:"
     parser.add_argument("suite", nargs="*", type=_suite, help=suite)
     parser.add_argument("--tasks", type=integers, metavar="ID,...", help="ids of single tasks")
@@ -34,7 +34,7 @@ def _suite(text):
 
 
 def run(args):
-    """Fetch and print what there is."""
+    """Fetch tables, and print what was fetched."""
     if not args.suite and not args.tasks:
         args.parser.error("a suite or --tasks is needed")
     collections = {f"openml:{suite}": open_openml(suite, args) for suite in args.suite}
@@ -44,7 +44,7 @@ def run(args):
     for name, collection in collections.items():
         try:
             collection.fetch(refresh=args.refresh)  # warns of each table that it skips
-        except (OSError, ValueError) as error:  # of one suite, which says nothing of the others
+        except (OSError, ValueError) as error:  # try the other suites
             print(f"failed: {name}: {in_one_line(error)}", file=sys.stderr)
             continue
         result[name] = {

@@ -24,7 +24,7 @@ _OPTIONAL = (
 
 
 def add_arguments(parser):
-    """Arguments of the command."""
+    """Add the arguments of the command."""
     parser.add_argument("weights", nargs="*", help="names or files [all in the package]")
 
 
@@ -78,7 +78,7 @@ def _device():
 
 
 def _as_text(value):
-    """A value of a card in one line; of long lists only their length."""
+    """Write a value of a card in one line; of a long list, only its length."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {_as_text(inner)}" for key, inner in value.items())
     if isinstance(value, list):

@@ -67,14 +67,14 @@ SETTINGS = {
 # Other arguments that decide what is learned, and so belong on the card.
 _DECISIVE = ("estimator", "backbone", "seed", "device", "retarget", *FILTERS)
 
-#: Those that learn from collections; why it is none of the others is told of each.
+#: Estimators that learn from collections; ``run`` says of each other one why it does not.
 OF_TABLES = [
     name for name in sklearn_meta.__all__ if not name.startswith(("MetaLSTM", "SetTransformer"))
 ]
 
 
 def add_arguments(parser):
-    """Arguments of the command."""
+    """Add the arguments of the command."""
     add = parser.add_argument
     add("collection", nargs="*", type=mixed_collection, help="to train on; several are mixed")
     add(
@@ -108,7 +108,7 @@ def add_arguments(parser):
 
 
 def _weights_file(text):
-    if Path(text).suffix != ".safetensors":  # which ".safetensors" alone has not
+    if Path(text).suffix != ".safetensors":  # ".safetensors" alone has none
         raise ArgumentTypeError(f"must end in .safetensors, got {text!r}")
     return Path(text)
 
@@ -160,7 +160,7 @@ def run(args):
     def open_source(spec, **options):
         return estimator._source(open_collection(spec, args, estimator._task), **options)
 
-    options = {"retarget": args.retarget} if args.retarget else {}  # mixtures have none
+    options = {"retarget": args.retarget} if args.retarget else {}  # a mixture's source takes none
     sources = [open_source(spec, **options) for spec in args.collection]
     validation = None if args.validation is None else open_source(args.validation)
     if len(args.n_unlabelled or []) == 1:
@@ -203,7 +203,7 @@ def run(args):
 
 
 def _check(estimator, settings):
-    """Refuse before all tables are loaded what ``meta_fit`` refuses; a ValueError says so."""
+    """Raise the ValueErrors of ``meta_fit`` for its settings before all tables are loaded."""
     from ..devices import usable_device
     from ..settings import check_settings
     from ..tasks.episodes import counts_of
@@ -216,22 +216,22 @@ def _check(estimator, settings):
 
 
 def _defaults(kind):
-    """Settings that ``meta_fit`` of an estimator has, and their defaults."""
+    """Return the settings of an estimator's ``meta_fit``, and their defaults."""
     from ..base import MetaEstimator
     from ..rows import RowEstimator
 
     own = signature(kind.meta_fit).parameters
     passed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values())
     known = signature(MetaEstimator.meta_fit).parameters if passed_on else {}
-    if issubclass(kind, RowEstimator):  # which draw other tasks
+    if issubclass(kind, RowEstimator):  # their tasks have neither
         known = {k: v for k, v in known.items() if k not in ("n_shots", "n_unlabelled")}
-    if kind._task == "outlier_detection":  # whose rows have no labels
+    if kind._task == "outlier_detection":  # its rows have no labels
         known = {k: v for k, v in known.items() if k != "n_shots"}
     return {name: p.default for name, p in (*known.items(), *own.items()) if name in SETTINGS}
 
 
 def _recipe(args, settings):
-    """The arguments that train the same weights elsewhere, as a recipe holds them."""
+    """Return a recipe: the arguments that train the same weights on another machine."""
     given = {name: getattr(args, name) for name in _DECISIVE if getattr(args, name)}
     if Path(args.backbone).is_file():
         given["backbone"] = Path(args.backbone).name
@@ -246,18 +246,18 @@ def _recipe(args, settings):
 
 
 def _validation(args, history):
-    """Scores of the weights that are kept: those of the lowest validation loss."""
+    """Return the scores of the weights that are kept: those with the lowest validation loss."""
     from ..callbacks import best_epoch
 
     if args.validation is None:
         return None
     best = history[best_epoch(history)]
-    if history[0].get("start_loss", math.inf) <= best["valid_loss"]:  # of those it began with
+    if history[0].get("start_loss", math.inf) <= best["valid_loss"]:  # the initial weights are kept
         best = {"valid_loss": history[0]["start_loss"]}
     return {"tables": args.validation.label} | {
         name.removeprefix("valid_"): float(value)
         if math.isfinite(value)
-        else None  # as json has it
+        else None  # JSON has no NaN
         for name, value in best.items()
         if name.startswith("valid_") and type(value) is not int and not isinstance(value, bool)
     }
@@ -265,7 +265,7 @@ def _validation(args, history):
 
 @contextmanager
 def _interruptible(args):
-    """Let Ctrl-C end the command: skorch takes KeyboardInterrupt for the end of training."""
+    """Let Ctrl-C end the command; skorch would take a KeyboardInterrupt as the end of training."""
 
     def end(signum, frame):
         folder = args.checkpoint_dir
@@ -274,7 +274,7 @@ def _interruptible(args):
         print(f"\n{args.parser.prog}: interrupted; {again}", file=sys.stderr)
         raise SystemExit(130)
 
-    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as a shell starts what ends in &
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # a background job of a shell (&)
     if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,8 +1,8 @@
-"""Pictures of what a meta-trained estimator made of a task, and of its meta-training.
+"""Plots of what a meta-trained estimator made of a task, and of its meta-training.
 
-As in :mod:`sklearn.inspection`, a display computes in ``from_estimator``, keeps what it computed
-as attributes, and draws in ``plot``, which can be called again. matplotlib is imported when
-something is drawn.
+As in :mod:`sklearn.inspection`, a display computes in ``from_estimator``, stores the results as
+attributes, and draws in ``plot``, which can be called again. matplotlib is imported when something
+is drawn.
 """
 
 from .embedding import EmbeddingDisplay

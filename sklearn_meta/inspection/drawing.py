@@ -1,15 +1,16 @@
-"""What the pictures of tasks share: their axes, colours, markers and legend."""
+"""Axes, colours, markers and legends of the displays."""
 
 import math
 
 import numpy as np
 
-#: Classes that a legend names, and its entries in one column: more are higher than a figure.
+#: Maximum number of classes that a legend names, and of entries in one of its columns: a longer
+#: column would be higher than the figure.
 MOST_NAMED, MOST_IN_A_COLUMN = 30, 16
 
 
 def check_matplotlib_support(caller):
-    """An ImportError that says how to install matplotlib, if that is not there."""
+    """Raise an ImportError with advice if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
@@ -19,7 +20,7 @@ def check_matplotlib_support(caller):
 
 
 def axes_of(ax, n, caller):
-    """An array of one axes or two, given or in a new figure, and their figure."""
+    """Return an array of ``n`` axes, one or two, given or in a new figure, and their figure."""
     check_matplotlib_support(caller)
     import matplotlib.pyplot as plt
     from matplotlib.axes import Axes
@@ -36,7 +37,7 @@ def axes_of(ax, n, caller):
 
 
 def line_style(given, **defaults):
-    """Keywords of a line; short names in ``given``, such as "ms", replace the long ones, too."""
+    """Keywords of a line: ``given`` overrides ``defaults``, also by short names such as "ms"."""
     from matplotlib.cbook import normalize_kwargs
     from matplotlib.lines import Line2D
 
@@ -44,7 +45,7 @@ def line_style(given, **defaults):
 
 
 def colours(n_classes):
-    """An RGBA row a class."""
+    """Return an array with one RGBA row per class."""
     from matplotlib import colormaps
 
     if n_classes <= 10:
@@ -53,7 +54,7 @@ def colours(n_classes):
 
 
 def scatter(ax, points, target, labelled, colours):
-    """Unlabelled rows as crosses (grey where the class is not known), labelled ones as circles."""
+    """Draw labelled rows as circles, unlabelled ones as crosses (grey if the class is unknown)."""
     colours = np.vstack([colours, [0.35, 0.35, 0.35, 1]])  # position -1
     unlabelled = ~labelled
     ax.scatter(*points[unlabelled].T, c=colours[target[unlabelled]], marker="x", s=25, lw=1)
@@ -63,9 +64,9 @@ def scatter(ax, points, target, labelled, colours):
 
 
 def legend(ax, classes, unlabelled="unlabelled"):
-    """Colours of the classes and the two markers, beside the axes.
+    """Draw a legend of class colours and of the two markers, beside the axes.
 
-    Of many classes some are named, one after an equal number of others: colours are in order.
+    If there are many classes, it names only every second, third, ...: colours are in order.
     """
     from matplotlib.lines import Line2D
 
@@ -83,4 +84,4 @@ def legend(ax, classes, unlabelled="unlabelled"):
     if step > 1:
         beside["title"] = f"some of {len(classes)} classes"
     for text in ax.legend(handles=keys, **beside, frameon=False).get_texts():
-        text.set_parse_math(False)  # "$0 - $50" is a label, no formula
+        text.set_parse_math(False)  # "$0 - $50" is not a formula

@@ -182,7 +182,7 @@ class EmbeddingDisplay:
 
 
 def _embed(estimator, X):
-    """Encoded attributes, embeddings and predicted codes: of the rows of fit, then of X."""
+    """Return encoded attributes, embeddings and predicted codes of the rows of fit, then of X."""
     from ..table_validation import encode
     from ..tables import EMBEDDINGS
     from ..tasks import stack_tables
@@ -195,11 +195,11 @@ def _embed(estimator, X):
     X = estimator._table(X)
     if estimator.transductive:
         encoder = estimator._encoder_with(X)
-        encode(encoder, X)  # refuses what predict refuses; fit would take it
-        # Rows of both as one context: those of fit are embedded beside the rows of X.
+        encode(encoder, X)  # refuses what predict refuses; fit would accept it
+        # Both as one context, so that the rows of fit are embedded together with those of X.
         codes = np.concatenate([estimator.y_, np.full(len(X), -1)])
         both = clone(estimator).fit(stack_tables(estimator.X_, X), codes)
-        both.encoder_ = encoder  # as predict reads both
+        both.encoder_ = encoder  # the one that predict uses
         return _embed(both, None)
     rows, z, predicted = _embed(estimator, None)
     rows = np.vstack([rows, estimator.encoder_.transform(X)])
@@ -208,13 +208,13 @@ def _embed(estimator, X):
 
 
 def to_two(matrix, reduction, random_state):
-    """A matrix of any number of columns in two dimensions.
+    """Reduce a matrix to two columns.
 
     Parameters
     ----------
     matrix : ndarray of shape (n_rows, n_columns)
     reduction, random_state
-        As of :meth:`EmbeddingDisplay.from_estimator`.
+        As in :meth:`EmbeddingDisplay.from_estimator`.
 
     Returns
     -------
@@ -223,19 +223,19 @@ def to_two(matrix, reduction, random_state):
     Raises
     ------
     ValueError
-        If the reduction is unknown, or has not two columns.
+        If the reduction is unknown, or does not make two columns.
     """
-    if matrix.shape[1] == 1:  # t-SNE starts from two principal components
+    if matrix.shape[1] == 1:  # t-SNE starts from two principal components, so add a column
         matrix = np.column_stack([matrix, np.zeros(len(matrix))])
     if reduction == "tsne":
-        # Its usual perplexity is too large for few rows: it must be less than their number.
+        # The usual perplexity, 30, is too large for few rows: it must be less than their number.
         perplexity = min(30, (len(matrix) - 1) / 3)
         reduction = TSNE(perplexity=perplexity, random_state=random_state)
     elif reduction == "pca":
         reduction = PCA(2, random_state=random_state)
     elif not hasattr(reduction, "fit_transform"):
         raise ValueError(f"reduction must be 'tsne', 'pca' or a transformer, got {reduction!r}.")
-    points = np.asarray(clone(reduction).fit_transform(matrix))  # which may be a frame
+    points = np.asarray(clone(reduction).fit_transform(matrix))  # may be a frame
     if points.shape[1:] != (2,):
         raise ValueError(f"{reduction!r} must make 2 columns, but made shape {points.shape}.")
     return points

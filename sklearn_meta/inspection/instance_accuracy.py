@@ -185,12 +185,13 @@ class InstanceAccuracyDisplay:
         tallies = [_tally(*pair, max_instance) for pair in zip(y_true, y_pred)]
         rows, right = np.array(tallies).reshape(-1, 2, max_instance).swapaxes(0, 1)
         counts = rows.sum(axis=0)
-        reached = counts > 0  # an instance that is reached comes after others that are
+        reached = counts > 0  # True, ..., True, False, ...: earlier instances are reached, too
         if not reached.any():
             raise ValueError("At least one row is needed.")
         rows, right, counts = rows[:, reached], right[:, reached], counts[reached]
         accuracy = right.sum(axis=0) / counts
-        # The error of a ratio of sums, linearised; of a mean if all episodes have as many rows.
+        # Linearised standard error of a ratio of sums. If all episodes have the same number of
+        # rows, it is the standard error of a mean.
         n_episodes = (rows > 0).sum(axis=0)
         freedom = np.where(n_episodes > 1, n_episodes - 1, np.nan)
         variance = ((right - rows * accuracy) ** 2).sum(axis=0) * n_episodes / freedom
@@ -240,7 +241,7 @@ class InstanceAccuracyDisplay:
             self.band_ = ax.fill_between(instances, low, high, color=colour, alpha=0.2, lw=0)
         if plot_chance_level and self.chance is not None:
             label = f"chance ({self.chance:.2g})"
-            if label not in ax.get_legend_handles_labels()[1]:  # once for several displays
+            if label not in ax.get_legend_handles_labels()[1]:  # once for all displays
                 self.chance_level_ = ax.axhline(self.chance, color="k", ls=":", label=label)
         ax.set(xlabel="instance of a class", ylabel="accuracy", ylim=(-0.02, 1.02))
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -250,23 +251,23 @@ class InstanceAccuracyDisplay:
 
 
 def _episodes(y, name):
-    """Labels as a list of arrays, one for each episode."""
+    """Return labels as a list of arrays, one per episode."""
     column = isinstance(y, np.ndarray) and y.shape[1:] == (1,)
-    # A Series may have any index, and an Arrow array holds what numpy does not compare.
+    # A Series or an Arrow array is one episode; a list of Arrow's values NumPy could not compare.
     y = y if column or hasattr(y, "to_numpy") else list(y)
     one = not isinstance(y, list) or (y and np.ndim(y[0]) == 0)
     episodes = [y] if one else y
     for episode in episodes:
-        # Before numpy makes text of a NaN beside text.
+        # Check the objects: NumPy would turn a NaN among text into text.
         if any(map(is_missing_value, np.asarray(episode, dtype=object).ravel())):
             raise ValueError(f"{name} contains NaN or None: leave rows without a label out.")
     return [column_or_1d(episode) for episode in episodes]
 
 
 def _tally(y_true, y_pred, max_instance):
-    """Rows and right predictions at each instance of an episode, two lists."""
+    """Count rows and correct predictions at each instance of an episode; return two arrays."""
     check_consistent_length(y_true, y_pred)
-    # By their values: pandas keeps strings as objects.
+    # Check the values, not the dtype: pandas stores strings as objects.
     texts = [[isinstance(label, str) for label in y] for y in (y_true, y_pred)]
     if any(all(one) and one and not any(other) for one, other in (texts, texts[::-1])):
         raise ValueError("Of true and predicted labels only one are strings: none would be right.")

@@ -1,4 +1,4 @@
-"""How often predictive intervals hold the target, against how often they should."""
+"""Observed against nominal coverage of predictive intervals."""
 
 import numpy as np
 from scipy.stats import norm
@@ -118,12 +118,12 @@ class IntervalCalibrationDisplay:
         while hasattr(estimator, "best_estimator_"):  # of a search
             estimator = estimator.best_estimator_
         nominal = _sorted_levels(levels)
-        # Never as many as rows, so that their shape says which way round they are.
+        # One more level if there are as many as rows, so that the shape shows which axis is which.
         between = [0.5] * (2 * len(nominal) == _num_samples(y))
         ends = _quantiles(estimator, X, y, np.r_[(1 - nominal) / 2, between, (1 + nominal) / 2])
         if ends is not None:
             ends = ends[: len(nominal)], ends[-len(nominal) :]
-            # Of a decreasing function of the target they change places.
+            # If the regressor transforms y by a decreasing function, the ends change places.
             low, high = np.minimum(*ends), np.maximum(*ends)
             return cls._of_intervals(y, low, high, nominal, name=name).plot(ax=ax, **kwargs)
         try:
@@ -172,8 +172,8 @@ class IntervalCalibrationDisplay:
 
     @classmethod
     def _of_intervals(cls, y_true, low, high, nominal, *, name):
-        """The display of ends of intervals, (n_levels, n_rows) or (n_levels, n_rows, n_targets)."""
-        from ..tasks.column_types import targets_as_numbers  # with torch, which is slow to import
+        """Display by interval ends, (n_levels, n_rows) or (n_levels, n_rows, n_targets)."""
+        from ..tasks.column_types import targets_as_numbers  # imports torch, which is slow
 
         if hasattr(y_true, "iloc") and low.ndim == 2 and y_true.shape[1:] == (1,):
             y_true = y_true.iloc[:, 0]
@@ -232,7 +232,7 @@ class IntervalCalibrationDisplay:
             colour = self.line_.get_color()
             (self.width_line_,) = self.width_ax_.plot(self.nominal, self.width, "--", color=colour)
             self.width_ax_.set_ylabel(WIDTH)
-            self.width_ax_.autoscale(axis="y")  # a display before ended that
+            self.width_ax_.autoscale(axis="y")  # an earlier display's set_ylim turned it off
             self.width_ax_.set_ylim(bottom=0)
         if ax.get_legend_handles_labels()[1]:
             ax.legend(loc="upper left")
@@ -240,13 +240,13 @@ class IntervalCalibrationDisplay:
 
 
 def _quantiles(estimator, X, y, levels):
-    """What ``predict(X, quantiles=levels)`` gives, or None where that is something else.
+    """Return ``predict(X, quantiles=levels)``, or None if the result is not quantiles of rows.
 
-    Other packages' regressors have a parameter of the same name, or ignore what they do not know.
+    Other packages' regressors may have a parameter of the same name, or ignore unknown ones.
     """
     try:
         found = np.asarray(estimator.predict(X, quantiles=levels), dtype=float)
-    except (NotFittedError, UnsetMetadataPassedError):  # of routing: what to do stands there
+    except (NotFittedError, UnsetMetadataPassedError):  # ValueErrors that say what to do
         raise
     except (TypeError, ValueError, NotImplementedError):
         return None
@@ -255,7 +255,7 @@ def _quantiles(estimator, X, y, levels):
 
 
 def _sorted_levels(levels):
-    """Nominal coverages, sorted for the line."""
+    """Return the nominal coverages, sorted so that a line can join them."""
     nominal = np.linspace(0.05, 0.95, 19) if levels is None else np.asarray(levels, float)
     if nominal.ndim != 1 or not nominal.size or not ((nominal > 0) & (nominal < 1)).all():
         raise ValueError(f"levels must be numbers between 0 and 1, got {levels!r}.")
@@ -263,9 +263,9 @@ def _sorted_levels(levels):
 
 
 def _width_ax(ax):
-    """The axes of the width that a display before has put over these, or None."""
+    """Return the axes of the width that an earlier display put over these, or None."""
     place = ax.figure, *ax.get_position(original=True).bounds
-    for other in ax.get_shared_x_axes().get_siblings(ax):  # panels of sharex=True are some, too
+    for other in ax.get_shared_x_axes().get_siblings(ax):  # also panels of sharex=True
         same = (other.figure, *other.get_position(original=True).bounds) == place
         if same and other.get_ylabel() == WIDTH:
             return other

@@ -8,15 +8,15 @@ from sklearn.exceptions import NotFittedError
 from ..cells import in_pandas
 from .drawing import axes_of, check_matplotlib_support, line_style
 
-#: What a line of each stratum is called: ``stratum`` of a sampler says what its numbers count.
+#: Label of a line, by the ``stratum`` of the sampler, which is what its numbers count.
 STRATA = {
-    "shots": "{0} labelled rows",  # of classification a class
+    "shots": "{0} labelled rows",  # "a class" is added for classification
     "ways": "{0} classes an episode",
     "components": "{0} components",
-    "rows": "{0} to {1} rows",  # they are counted by powers of two
+    "rows": "{0} to {1} rows",  # counted in powers of two
     "task": "task {0}",
 }
-# As sklearn_meta.callbacks.StratumScores names the scores of an epoch.
+# Names of an epoch's scores, as sklearn_meta.callbacks.StratumScores writes them.
 SCORE = re.compile(rf"valid_(\w+)_(\d+)_({'|'.join(STRATA)})")
 
 
@@ -162,7 +162,7 @@ class MetaLearningCurveDisplay:
         found = [match for name in set().union(*epochs) if (match := SCORE.fullmatch(str(name)))]
         valid_loss = column("valid_loss")
         display = cls(
-            # One that was interrupted has no number, and in the rows of a log NaN.
+            # An interrupted epoch has no count (NaN in a log's rows): it counts as one step.
             steps=np.cumsum(np.nan_to_num(column("train_batch_count"), nan=1)).astype(int),
             train_loss=column("train_loss"),
             valid_loss=None if np.isnan(valid_loss).all() else valid_loss,

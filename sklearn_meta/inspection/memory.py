@@ -10,7 +10,7 @@ from sklearn.utils import check_scalar, column_or_1d
 from ..cells import whole_labels
 from .drawing import axes_of, check_matplotlib_support
 
-#: Rows at most whose labels are written beside the maps: of more none could be read.
+#: Maximum number of rows whose labels are written beside the maps; more would be unreadable.
 MAX_LABELS = 40
 
 
@@ -119,7 +119,7 @@ class MemoryDisplay:
                 f"The estimator must be a MANNClassifier or a MANNRegressor, got {estimator!r}. Of "
                 "a pipeline, give the last step, and X as the steps before it transform it."
             )
-        estimator._validate_params()  # before n_estimators bounds the member
+        estimator._validate_params()  # n_estimators bounds the member below
         check_scalar(member, "member", Integral, min_val=0, max_val=estimator.n_estimators - 1)
         check_scalar(min_write, "min_write", Real, min_val=0, max_val=1)
         if np.isnan(min_write):
@@ -159,7 +159,7 @@ class MemoryDisplay:
         from matplotlib.ticker import MaxNLocator
 
         style = {"aspect": "auto", "interpolation": "nearest"} | kwargs
-        if style.get("norm") is None:  # which has bounds of its own
+        if style.get("norm") is None:  # a norm has its own bounds
             style.setdefault("vmin", 0)
         panels = {
             "write weights (sum over heads)": self.write_weights,
@@ -183,9 +183,10 @@ class MemoryDisplay:
 
 
 def _replay(estimator, X, y, member):
-    """Write weights and read weights of a member, (n_rows, n_slots) each, while it reads rows."""
+    """Return a member's write and read weights, (n_rows, n_slots) each, while it reads rows."""
     replay = clone(estimator).set_params(window_size=None)
-    # The very one that partial_fit will use, and nobody else: threads may be at work.
+    # A learner of its own, so that the hook sees no rows of other threads. The module below is the
+    # one that partial_fit uses.
     replay.learner_ = copy.deepcopy(replay._learner())
     access = replay._module(replay.learner_).backbone.access
     if access is None:
@@ -200,7 +201,7 @@ def _replay(estimator, X, y, member):
         heads = memory.write_weights[member].sum(0), memory.read_weights[member].mean(0)
         steps.append([weights.cpu().numpy() for weights in heads])
 
-    # All rows at once, for a table's columns are encoded by what the first call shows of them.
+    # All rows in one call: the first call determines how a table's columns are encoded.
     access.register_forward_hook(note)
     replay.partial_fit(X, y)
     return np.stack(steps, 1)

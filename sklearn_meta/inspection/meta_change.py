@@ -15,7 +15,7 @@ def relative_changes(matrices):
     Parameters
     ----------
     matrices : ndarray of shape (n_words, 4, width, embedding_size + width)
-        As :meth:`sklearn_meta.MetaLSTMClassifier.generated_weights` has them.
+        The result of :meth:`sklearn_meta.MetaLSTMClassifier.generated_weights`.
 
     Returns
     -------
@@ -112,7 +112,7 @@ class MetaChangeDisplay:
         check_is_fitted(estimator)
         if estimator.module_.names["backbone"] != "meta_lstm":
             raise ValueError("Only a network of backbone='meta_lstm' generates weights.")
-        classes = estimator.classes_.tolist()  # numbers are shown as Python shows them
+        classes = estimator.classes_.tolist()  # Python's numbers, which print plainly
         label = label.item() if isinstance(label, np.generic) else label
         label = classes[-1] if label is None else label
         if np.ndim(label) or label not in classes:
@@ -120,10 +120,10 @@ class MetaChangeDisplay:
         words = estimator.words_of(text)
         if not words:
             raise ValueError("The text has no word: give another.")
-        # As if the text ended after each of its words.
+        # The text as if it ended after each of its words.
         beginnings = [words[: n + 1] for n in range(len(words))]
         place = classes.index(label)
-        # What stands beside the network generates nothing.
+        # The network alone: the linear model beside it generates no weights.
         probability = estimator._network_proba(beginnings)[:, place].clip(1e-12, 1 - 1e-12)
         return cls(
             words=words,
@@ -153,8 +153,8 @@ class MetaChangeDisplay:
         """
         self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
         changes, odds = self.ax_
-        # A weight that was near zero changes by any factor, and where nothing changes any more
-        # there is no logarithm.
+        # Log scale, since a weight near zero may change by any factor. Clip zeros, which have no
+        # logarithm.
         least = self.changes[self.changes > 0].min(initial=1)
         shown = np.log(self.changes.clip(least))
         self.image_ = changes.imshow(shown, **{"aspect": "auto", "cmap": "Blues"} | kwargs)
@@ -164,7 +164,7 @@ class MetaChangeDisplay:
         odds.axhline(0, color="grey", linewidth=0.5)
         odds.set_ylabel(f"log-odds of {self.label!r}", parse_math=False)
         odds.set_xlim(-0.5, len(self.words) - 0.5)
-        # A lone surrogate is a word like any, and nothing that could be drawn.
+        # A lone surrogate is a valid word, but cannot be drawn.
         shown_words = [word.encode("utf-8", "replace").decode() for word in self.words]
         for axes in self.ax_:
             axes.set_xticks(range(len(shown_words)), shown_words, rotation=90, parse_math=False)

@@ -5,7 +5,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from .drawing import axes_of, check_matplotlib_support, colours
 
-#: Radii of the ellipses in standard deviations, and how their lines are drawn.
+#: Radii of the ellipses in standard deviations, and the styles of their lines.
 RADII = {1: "solid", 2: "dashed"}
 
 
@@ -154,7 +154,7 @@ class MixtureDisplay:
 
 
 def _columns(features, n_features, names):
-    """Positions of two columns that are given by position or name."""
+    """Return the positions of two columns, given by position or name."""
     known = [] if names is None else list(names)
     try:
         chosen = [known.index(f) if isinstance(f, str) else range(n_features)[f] for f in features]
@@ -169,7 +169,7 @@ def _columns(features, n_features, names):
 
 
 def _matrices(estimator):
-    """Covariance matrices (n_components, n_features, n_features), whatever is kept of them."""
+    """Return covariances (n_components, n_features, n_features) for any covariance type."""
     n_components, n_features = estimator.means_.shape
     covariances, identity = estimator.covariances_, np.eye(n_features)
     if covariances.ndim == 1:  # spherical

@@ -1,4 +1,4 @@
-"""What unlabelled rows change in the decision regions of a task of two columns."""
+"""Decision regions of a task with two columns, without and with its unlabelled rows."""
 
 from numbers import Integral
 
@@ -137,9 +137,9 @@ class UnlabelledEffectDisplay:
         X = in_pandas(X)
         check_consistent_length(X, y)
         if issparse(X):
-            check_array(X, input_name="X")  # which refuses it
+            check_array(X, input_name="X")  # raises
         _check_dtypes(X)
-        is_frame = hasattr(X, "iloc")  # whose gaps may be pandas' NA
+        is_frame = hasattr(X, "iloc")  # its missing cells may be pandas.NA
         points = X.to_numpy(float, na_value=np.nan) if is_frame else np.asarray(X, dtype=float)
         if points.ndim != 2 or points.shape[1] != 2:
             raise ValueError(f"X must have 2 columns to be drawn, got shape {points.shape}.")
@@ -154,7 +154,7 @@ class UnlabelledEffectDisplay:
             raise ValueError(
                 f"Column {position} of X has no finite cell: there is nothing to draw."
             )
-        # A twentieth of the range beside the outermost rows.
+        # Margins of a twentieth of the range.
         bounded = np.where(finite, points, np.nan)
         low, high = np.nanmin(bounded, axis=0), np.nanmax(bounded, axis=0)
         margin = 0.05 * (high - low)
@@ -169,7 +169,7 @@ class UnlabelledEffectDisplay:
         for seen in (labelled, np.full(len(target), True)):
             inductive = _inductive(estimator).fit(X[seen], target[seen])
             _set_inductive(innermost(inductive))  # a search may have chosen the other mode
-            refuse_mark_as_class(inductive)  # the palette would give it the colour of the last
+            refuse_mark_as_class(inductive)  # it would get the colour of the last class
             fitted.append(inductive)
         regions = [inductive.predict(grid).reshape(xx0.shape) for inductive in fitted]
         display = cls(
@@ -211,7 +211,7 @@ class UnlabelledEffectDisplay:
         ]
         regions = [self.without_unlabelled, self.with_unlabelled]
         for panel, title, region in zip(self.ax_, titles, regions):
-            # Not contourf, which draws class 1 along every border of classes 0 and 2.
+            # Not contourf: it draws class 1 along every border between classes 0 and 2.
             pale = 1 - 0.35 * (1 - palette[region, :3])
             panel.pcolormesh(self.xx0, self.xx1, pale, rasterized=True)
             scatter(panel, self.points, self.target, labelled, palette)
@@ -223,10 +223,10 @@ class UnlabelledEffectDisplay:
 
 
 def _check_dtypes(X):
-    """Refuse a DataFrame's columns of text or categories: no grid point is one of their values."""
+    """Refuse columns of text or categories in a DataFrame: grid points are numbers."""
     if not hasattr(X, "iloc") or X.ndim != 2:
         return
-    from pandas.api.types import is_numeric_dtype  # there, as `X` is pandas'
+    from pandas.api.types import is_numeric_dtype  # installed, since `X` is pandas'
 
     others = [name for name, dtype in X.dtypes.items() if not is_numeric_dtype(dtype)]
     if others:
@@ -234,13 +234,13 @@ def _check_dtypes(X):
 
 
 def _inductive(estimator):
-    """A clone to which the rows of ``predict`` are no unlabelled rows."""
+    """Clone an estimator so that it does not use the rows of ``predict`` as unlabelled rows."""
     if isinstance(estimator, Transductive):
         return _inductive(estimator.estimator)
     refuse_frozen(estimator)
     inductive = clone(estimator)
     for name, value in inductive.get_params().items():
-        if isinstance(value, Transductive):  # one at a time: its own parameters go with it
+        if isinstance(value, Transductive):  # start again: its parameters are replaced, too
             return _inductive(inductive.set_params(**{name: value.estimator}))
     return _set_inductive(inductive)
 
@@ -249,6 +249,6 @@ def _set_inductive(estimator):
     modes = [
         name
         for name, value in estimator.get_params().items()
-        if name.endswith("transductive") and not hasattr(value, "fit")  # a step may be called so
+        if name.endswith("transductive") and not hasattr(value, "fit")  # a step may have that name
     ]
     return estimator.set_params(**dict.fromkeys(modes, False))

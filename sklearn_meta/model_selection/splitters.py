@@ -20,7 +20,7 @@ from ..user_warnings import warn
 
 
 def are_labelled(y, unlabelled=-1):
-    """Rows with a label, which is not ``unlabelled``, a bool array."""
+    """Return a bool array: whether each row has a label, which is not ``unlabelled``."""
     y = whole_labels(y)
     y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))
     if cells.dtype.kind not in "iubUS" and any(map(is_missing_value, cells)):
@@ -28,13 +28,13 @@ def are_labelled(y, unlabelled=-1):
             f"y contains NaN or None: mark rows without a label by {unlabelled!r}, or, if y holds "
             "targets of a regression, split by SemiSupervisedKFold."
         )
-    whole = unlabelled is None or cells.dtype.kind in "mM"  # of durations -1 is one
+    whole = unlabelled is None or cells.dtype.kind in "mM"  # a duration of -1 is a label
     labelled = np.full(len(y), True) if whole else np.asarray(cells != unlabelled)
-    return labelled & (np.asarray(y != "-1") | (unlabelled != -1))  # what text makes of -1
+    return labelled & (np.asarray(y != "-1") | (unlabelled != -1))  # -1 beside text is "-1"
 
 
 def encode_labels(y, unlabelled=-1):
-    """Sorted classes, and every row's code among them: -1 where the row has no label."""
+    """Return the sorted classes, and each row's code among them: -1 for a row without a label."""
     if y is None:
         raise ValueError(f"y is needed: labels, {unlabelled!r} where there is none.")
     labelled = are_labelled(y, unlabelled)
@@ -44,7 +44,7 @@ def encode_labels(y, unlabelled=-1):
     labels = y[labelled]
     if labels.dtype == object and all(isinstance(label, Integral) for label in labels):
         try:
-            labels = labels.astype(int)  # scikit-learn takes objects for classes only if strings
+            labels = labels.astype(int)  # scikit-learn accepts objects only if they are strings
         except OverflowError as error:
             raise ValueError("A label is an integer beyond int64: give labels as str.") from error
     check_classes(labels)
@@ -128,7 +128,7 @@ class SemiSupervisedSplit(StratifiedKFold):
                 f"n_splits={self.n_splits} folds want a class of as many labelled rows, and the "
                 f"largest has {most}: lower n_splits of {type(self).__name__}, or label more rows."
             )
-        groups = None if groups is None else labelled  # which are told of as ignored
+        groups = None if groups is None else labelled  # super warns that groups are ignored
         for _, fold in super().split(labelled, codes[labelled], groups):
             test = labelled[fold]
             yield np.setdiff1d(np.arange(len(codes)), test), test
@@ -206,7 +206,7 @@ class SemiSupervisedKFold(KFold):
             raise ValueError("SemiSupervisedKFold.split needs y: targets, NaN where there is none.")
         check_consistent_length(X, y)
         y = np.asarray(dates_as_numbers(in_numpy(y)))
-        if y.dtype == object:  # None and pandas' NA are no numbers to scikit-learn
+        if y.dtype == object:  # scikit-learn refuses None and pandas.NA
             cells = [np.nan if is_missing_value(value) else value for value in y.ravel()]
             y = np.array(cells, dtype=object).reshape(y.shape)
         try:
@@ -216,7 +216,7 @@ class SemiSupervisedKFold(KFold):
         except ValueError as error:
             classes = " Classes are split by SemiSupervisedSplit." if y.dtype.kind in "OU" else ""
             raise ValueError(f"{error}{classes}") from error
-        except TypeError as error:  # of pandas' dates with a time zone, and periods
+        except TypeError as error:  # pandas' periods, and dates with a time zone
             raise ValueError(f"y must be numbers, such as seconds of dates: {error}.") from error
         without = np.isnan(y.reshape(len(y), -1)).any(axis=1)
         if without.all():
@@ -227,16 +227,16 @@ class SemiSupervisedKFold(KFold):
                 "and split classes, of which -1 is none, by SemiSupervisedSplit.",
             )
         labelled = np.flatnonzero(~without)
-        groups = None if groups is None else labelled  # which are told of as ignored
+        groups = None if groups is None else labelled  # super warns that groups are ignored
         for _, fold in super().split(labelled, groups=groups):
             test = labelled[fold]
             yield np.setdiff1d(np.arange(len(y)), test), test
 
 
 def _may_be_classes(y):
-    """Whether targets are a few whole numbers from -1 on, as classes with unlabelled rows are.
+    """Whether targets are a few whole numbers from -1 up, like classes with unlabelled rows.
 
-    NaN is no whole number.
+    False if there is a NaN.
     """
     values = np.unique(y)
     whole = (values == np.floor(values)).all()
@@ -288,7 +288,7 @@ class FewShotSplit(BaseCrossValidator):
         self.n_shots = n_shots
         self.n_unlabelled = n_unlabelled
         self.random_state = random_state
-        self._check()  # like scikit-learn's splitters, which have no fit to wait for
+        self._check()  # here, as in scikit-learn's splitters, since there is no fit
 
     def _check(self):
         validate_parameter_constraints(
@@ -323,7 +323,7 @@ class FewShotSplit(BaseCrossValidator):
             If y is sparse.
         """
         self._check()
-        if groups is not None:  # as scikit-learn's have it
+        if groups is not None:  # warn as scikit-learn does
             name = type(self).__name__
             warn(f"The groups parameter is ignored by {name}")
         check_consistent_length(X, y)

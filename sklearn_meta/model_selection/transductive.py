@@ -1,4 +1,4 @@
-"""A semi-supervised estimator whose unlabelled rows are those of ``predict``."""
+"""Meta-estimator that gives a classifier the rows of ``predict`` as unlabelled rows."""
 
 from numbers import Integral
 
@@ -127,10 +127,10 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         vars(self).pop("X_", None)  # a fit that fails leaves nothing of the one before
         if get_tags(self.estimator).estimator_type not in ("classifier", None):
-            # The numbers of clusters, say, would be taken for those of classes.
+            # Otherwise the codes of clusters, for example, would pass for codes of classes.
             raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
         refuse_frozen(self.estimator)
-        labels = whole_labels(text_as_objects(y))  # or -1.0 becomes "-1.0", and 1 becomes 1.0
+        labels = whole_labels(text_as_objects(y))  # otherwise -1.0 becomes "-1.0", 1 becomes 1.0
         X, y = self._validate(X, labels, reset=True)
         check_consistent_length(X, y)
         self.classes_, self.y_ = encode_labels(y, self.unlabelled)
@@ -168,7 +168,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if hasattr(final, "label_distributions_"):
             return self.classes_[self._probabilities(final.label_distributions_).argmax(axis=1)]
         codes = getattr(final, "transduction_", -1)
-        if np.any(codes == -1):  # rows that self-training never took in, or all of them
+        if np.any(codes == -1):  # rows self-training never labelled; all without transduction_
             codes = np.where(codes == -1, model.predict(rows), codes)
         return self.classes_[codes[len(self.y_) :]]
 
@@ -222,7 +222,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return hasattr(self, "X_")  # set last
 
     def _refit(self, X):
-        """Fit a clone on the rows of fit and, as unlabelled ones, X; return it and all rows."""
+        """Fit a clone on the rows of fit and, unlabelled, X; return the clone and all rows."""
         check_is_fitted(self)
         X = self._validate(X, reset=False)
         rows = stack(self.X_, X)
@@ -239,13 +239,13 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.where(reached, weights / np.where(reached, mass, 1), self.class_prior_)
 
     def _validate(self, *X_y, reset):
-        """Check X (and y) as far as the wrapped estimator asks; of a DataFrame only the columns."""
-        X, *y = in_pandas(X_y[0]), *X_y[1:]  # of other frames an array would have one dtype
+        """Check X (and y) as strictly as the estimator does; of a DataFrame only the columns."""
+        X, *y = in_pandas(X_y[0]), *X_y[1:]  # an array of another frame would have one dtype
         in_frames = hasattr(X if reset else self.X_, "iloc")
         if in_frames and (sp.issparse(X) or hasattr(X, "iloc") and X.ndim != 2):
-            check_array(X, dtype=None, estimator=self, input_name="X")  # which refuses it
+            check_array(X, dtype=None, estimator=self, input_name="X")  # raises
         tags = get_tags(self).input_tags
-        # The tags of a pipeline or search do not tell what its first step takes.
+        # The tags of a pipeline or search do not say what its first step accepts.
         composite = hasattr(self.estimator, "steps") or hasattr(self.estimator, "estimator")
         validated = validate_data(
             self,
@@ -258,7 +258,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             ensure_all_finite=not composite and ("allow-nan" if tags.allow_nan else True),
         )
         if in_frames:
-            check_array(np.zeros(np.shape(X)), estimator=self)  # of no rows, or no columns
+            check_array(np.zeros(np.shape(X)), estimator=self)  # raises if no row or column
         return validated
 
     def __sklearn_tags__(self):
@@ -280,14 +280,14 @@ def refuse_mark_as_class(model):
 
 
 def refuse_frozen(model):
-    """Raise if clones of a classifier are never fitted, and answer for the rows of another fit."""
+    """Raise if a classifier is frozen: its clones are not fitted, but predict by another fit."""
     if isinstance(innermost(model), FrozenEstimator):
         raise TypeError("Clones are fitted, which a FrozenEstimator never is: give its estimator.")
 
 
 def innermost(model):
-    """The estimator that was fitted last: a pipeline's last step, a search's best estimator."""
-    while not isinstance(model, FrozenEstimator) and (  # which has all attributes of its own
+    """Return the innermost estimator: a pipeline's last step, a search's best estimator."""
+    while not isinstance(model, FrozenEstimator) and (  # has all attributes of its estimator
         isinstance(model, Pipeline) or hasattr(model, "best_estimator_")
     ):
         model = model[-1] if isinstance(model, Pipeline) else model.best_estimator_
@@ -295,9 +295,9 @@ def innermost(model):
 
 
 def stack(first, second):
-    """The rows of both, in the form of the first."""
+    """Stack the rows of two tables, in the form of the first."""
     if hasattr(first, "iloc"):
-        # By position: only names that are all strings are known, and these have been compared.
+        # By position. Names that are all strings have been compared before; others do not count.
         return concat_frames(first, second)
     if sp.issparse(first) or sp.issparse(second):
         return sp.vstack([first, second], format="csr")
