@@ -253,7 +253,7 @@ class InstanceAccuracyDisplay:
 def _episodes(y, name):
     """Return labels as a list of arrays, one per episode."""
     column = isinstance(y, np.ndarray) and y.shape[1:] == (1,)
-    # A Series or an Arrow array is one episode; a list of Arrow's values NumPy could not compare.
+    # A Series or an Arrow array is one episode; NumPy cannot compare a list of Arrow values.
     y = y if column or hasattr(y, "to_numpy") else list(y)
     one = not isinstance(y, list) or (y and np.ndim(y[0]) == 0)
     episodes = [y] if one else y

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from ..cells import in_pandas
 from .drawing import axes_of, check_matplotlib_support, line_style
 
-#: Label of a line, by the ``stratum`` of the sampler, which is what its numbers count.
+#: Label of a line, by what the strata of the sampler count (its ``stratum``).
 STRATA = {
     "shots": "{0} labelled rows",  # "a class" is added for classification
     "ways": "{0} classes an episode",

@@ -240,7 +240,7 @@ def _inductive(estimator):
     refuse_frozen(estimator)
     inductive = clone(estimator)
     for name, value in inductive.get_params().items():
-        if isinstance(value, Transductive):  # start again: its parameters are replaced, too
+        if isinstance(value, Transductive):  # start again: nested parameters have changed
             return _inductive(inductive.set_params(**{name: value.estimator}))
     return _set_inductive(inductive)
 

@@ -162,7 +162,7 @@ class OnlineEstimator(RowEstimator):
         """Settings of the current state; before there is one, those that it would get."""
         begun = vars(self).get("_begun_with")
         is_endless = self.window_size is None or self.memory == "persistent"
-        window = None if is_endless else int(self.window_size)  # an int8 would overflow
+        window = None if is_endless else int(self.window_size)  # NumPy's int8 would overflow
         return begun or Settings(self.n_estimators, self._seed_of_fit, self.dtype, window)
 
     @property

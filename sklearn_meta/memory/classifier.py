@@ -387,7 +387,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
     @torch.inference_mode()
     def _probabilities(self, outputs, n_come):
         """Class probabilities (n_rows, n_classes) of outputs (E, n_rows, O), members averaged."""
-        # Before each row, ``n_come`` labels have a slot; the others come next, in sorted order.
+        # ``n_come`` labels came before each row; the others get the next slots, in sorted order.
         come = np.array([self._slots.get(label, np.inf) for label in self.classes_.tolist()])
         come = np.where(come < n_come[:, None], come, np.inf)
         slots = come.argsort(1, kind="stable").argsort(1)

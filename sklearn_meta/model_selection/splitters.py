@@ -20,7 +20,7 @@ from ..user_warnings import warn
 
 
 def are_labelled(y, unlabelled=-1):
-    """Return a bool array: whether each row has a label, which is not ``unlabelled``."""
+    """Return a bool array, True for rows with a label other than ``unlabelled``."""
     y = whole_labels(y)
     y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))
     if cells.dtype.kind not in "iubUS" and any(map(is_missing_value, cells)):

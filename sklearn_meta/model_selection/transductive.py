@@ -168,7 +168,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if hasattr(final, "label_distributions_"):
             return self.classes_[self._probabilities(final.label_distributions_).argmax(axis=1)]
         codes = getattr(final, "transduction_", -1)
-        if np.any(codes == -1):  # rows self-training never labelled; all without transduction_
+        if np.any(codes == -1):  # rows that self-training left unlabelled, or no transduction_
             codes = np.where(codes == -1, model.predict(rows), codes)
         return self.classes_[codes[len(self.y_) :]]
 

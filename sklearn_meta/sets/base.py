@@ -186,7 +186,7 @@ class SetEstimator(BaseEstimator):
         embedding, n_inputs = None, self.n_features_in_
         if self.embedding is not None:
             dtype = torch.get_default_dtype()
-            embedding = copy.deepcopy(self.embedding).to("cpu", dtype)  # leave the user's untrained
+            embedding = copy.deepcopy(self.embedding).to("cpu", dtype)  # the user's is not trained
             with torch.no_grad():
                 shape = embedding.eval()(elements[:1].to(dtype)).shape
             if len(shape) != 2:
@@ -212,7 +212,7 @@ class SetEstimator(BaseEstimator):
             )
         device = self._device()
         module = self.module_.to(device).eval()
-        outputs, size = [], int(self.batch_size)  # an int8 would overflow
+        outputs, size = [], int(self.batch_size)  # NumPy's int8 would overflow
         for start in range(0, len(sets), size):
             batch = pad(self._prepare(sets[start : start + size]))
             with autocast(device, "float32"):

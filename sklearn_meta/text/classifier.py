@@ -221,7 +221,7 @@ class MetaLSTMClassifier(
                 if scores is not None:
                     first, shared = first_of_copies(tokens, scores, numbers), self.module_.wide
                     self._known = KnownTasks(shared, labels, numbers[first], scores[first])
-            except BaseException:  # without a linear model, it must not pass for fitted
+            except BaseException:  # interrupted without a linear model, it would pass for fitted
                 self._forget()
                 raise
         return self

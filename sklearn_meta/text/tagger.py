@@ -184,7 +184,7 @@ class MetaLSTMTagger(TextEstimator):
                 known = _known_tags(self.module_.wide, labels, read, tags)
                 self.linear_ = fit_own(read, tags, len(labels), known)
                 self._weight = linear_weight(len(X))
-            except BaseException:  # without a linear model, it must not pass for fitted
+            except BaseException:  # interrupted without a linear model, it would pass for fitted
                 self._forget()
                 raise
         return self

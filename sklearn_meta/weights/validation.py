@@ -26,7 +26,7 @@ def check_sizes(config, n_bytes):
 
 
 def check_numbers(learner, state):
-    """Refuse tensors of another kind than the learner's, and tensors with NaN or infinity.
+    """Refuse tensors of another kind than the learner's, and tensors with NaN or +inf.
 
     -inf is accepted: as a score, it forbids one tag after another.
 
