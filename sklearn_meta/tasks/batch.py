@@ -1,11 +1,11 @@
-"""Tasks of different size as one padded batch of tensors."""
+"""Collate tasks of different size into one padded batch of tensors."""
 
 import numpy as np
 import torch
 
 from .dataset import Task
 
-#: Held-out class of rows that do not count in the loss (padding, labelled and context rows).
+#: Target of rows that do not count in the loss (padding, labelled and context rows).
 IGNORE = -100
 
 
@@ -53,7 +53,7 @@ def collate(tasks, dtype=torch.float32):
         columns[b, :m] = True
         classes[b, :width] = True
         held_out = ~task.labelled & task.has_label
-        if not task.context.all():  # inductive: the context's own rows are not asked for
+        if not task.context.all():  # inductive: rows of the context are not predicted
             held_out &= ~task.context
         if task.is_regression:
             target[b, :n, :width][held_out] = Y[held_out]
@@ -78,9 +78,9 @@ def context_task(X, y, n_label_columns):
 
 
 def cells_of(n_rows, n_slices):
-    """What a task of so many rows, and columns and label columns, takes of a forward pass, an int.
+    """Cost of a task in a forward pass, in cells, an int; slices are columns and label columns.
 
-    Its cells, where eight rows count as one column more: each row may read each.
+    Eight rows count as one more column, since each row may read every other.
     """
     return n_rows * (n_slices + n_rows // 8)
 
@@ -92,7 +92,7 @@ def groups_of_like_size(tasks, max_cells):
     ----------
     tasks : sequence of Task
     max_cells : int
-        Bound on the :func:`cells_of` the tasks of a padded group of several.
+        Bound on the cost (:func:`cells_of`) of a padded group. A single task may exceed it.
 
     Returns
     -------

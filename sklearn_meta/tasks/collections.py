@@ -1,9 +1,9 @@
 """Collections: named tables, loaded one by one, filtered and split.
 
 A *collection* is a mapping from names to :class:`RawTable`. Its names are cheap to list;
-``collection[name]`` loads one table, and raises OSError or ValueError, which names it, if it
-cannot. Where several tables come from one original, ``collection.families`` maps their names to
-the name of that original.
+``collection[name]`` loads one table, or raises an OSError or ValueError that names it. If several
+tables come from one original, ``collection.families`` maps their names to the name of that
+original.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ class Folder(Mapping):
     """
 
     def __init__(self, path, *, split=None, task=None):
-        self.path = expanded(path).absolute()  # its tables are read later
+        self.path = expanded(path).absolute()  # tables are read later, maybe from elsewhere
         if not self.path.is_dir():
             raise FileNotFoundError(
                 f"There is no folder {expanded(path)}: give a folder of tables."
@@ -90,19 +90,19 @@ class Folder(Mapping):
             import pandas as pd
         except ImportError as error:
             raise to_install(file, error) from error
-        like = {"index_col": False, "skipinitialspace": True}  # "name, task", too
+        like = {"index_col": False, "skipinitialspace": True}  # accepts "name, task"
         try:
             index = pd.read_csv(file, **like)
-        except ValueError as error:  # empty, no text, or not as many cells in each row
+        except ValueError as error:  # empty, not text, or rows of unequal length
             raise ValueError(f"{file} is no CSV with a row for each table: {error}.") from error
         for key in ("name", *wanted):
             if key not in index:
                 raise ValueError(f"{file} has no column {key!r}.")
         as_text = pd.read_csv(file, **like, dtype=str, keep_default_na=False)
-        for key in {"name", "id", "split", "task", "family"} & set(index):  # one may be called "NA"
+        for key in {"name", "id", "split", "task", "family"} & set(index):  # "NA" is text
             index[key] = as_text[key]
         index = index[as_text.ne("").any(axis=1)]  # a spreadsheet ends in rows of empty cells
-        if (twice := index["name"].duplicated()).any():  # in a train and a test split, say
+        if (twice := index["name"].duplicated()).any():  # as in a train and a test split
             name = index["name"][twice].iloc[0]
             raise ValueError(f"{file} has two rows of {name!r}: remove one.")
         for key, value in wanted.items():
@@ -113,7 +113,7 @@ class Folder(Mapping):
                     f"No tables in {self.path} with {key} {value!r}: {file.name} has {there}."
                 )
         rows = index.to_dict("records")
-        # An empty cell of the index says nothing.
+        # Leave out the empty cells of the index.
         return {
             row["name"]: {k: v for k, v in row.items() if pd.notna(v) and v != ""} for row in rows
         }
@@ -129,7 +129,7 @@ class Folder(Mapping):
             frame = READERS[file.suffix.lower()](file)
         except ImportError as error:
             raise to_install(file, error) from error
-        except Exception as error:  # each reader has errors of its own
+        except Exception as error:  # each reader raises other errors
             hint = ": save it as UTF-8" if isinstance(error, UnicodeDecodeError) else ""
             raise ValueError(f"Dataset {name!r}: cannot read {file} ({error}){hint}.") from error
         if frame.shape[1] < 2:
@@ -260,7 +260,7 @@ def select(
             if len(np.shape(X)) != 2:
                 raise ValueError(f"X has shape {np.shape(X)}, and a table has rows and columns.")
             check_consistent_length(X, y)
-        except (OSError, ValueError, TypeError) as error:  # what meta_fit leaves out, too
+        except (OSError, ValueError, TypeError) as error:  # meta_fit leaves these out, too
             rejected[name] = str(error)
             continue
         found = {"rows": (len(y), n_rows), "columns": (np.shape(X)[1], n_columns)}
@@ -285,7 +285,7 @@ def select(
 
 
 def _as_raw(item):
-    """A table of a collection with what is known of it."""
+    """Convert an item of a collection to a RawTable."""
     if isinstance(item, Dataset):
         task = "regression" if item.y.dtype.kind == "f" else "classification"
         X, y = item.X, item.y
@@ -332,12 +332,12 @@ def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
     """
     _check_mapping(collection)
     bounds = np.cumsum(shares)
-    if not (min(shares) >= 0 and abs(bounds[-1] - 1) <= 1e-9):  # nor NaN
+    if not (min(shares) >= 0 and abs(bounds[-1] - 1) <= 1e-9):  # fails for NaN, too
         raise ValueError(f"shares must be non-negative and sum to 1, got {tuple(shares)}.")
     parts = [[] for _ in shares]
     for name in collection:
         told = f"{seed}/{family_of(collection, name)}"
-        # A file's name may be of another encoding than the locale's.
+        # A file's name may not be valid in the locale's encoding.
         digest = hashlib.sha256(told.encode(errors="surrogateescape")).digest()
         place = int.from_bytes(digest[:8]) / 2**64
         parts[int(np.searchsorted(bounds[:-1], place, side="right"))].append(name)
@@ -345,5 +345,5 @@ def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
 
 
 def family_of(collection, name):
-    """Name of the original of which a table is one version; its own name if nothing is known."""
+    """Name of the original that a table is a version of; its own name if none is known."""
     return getattr(collection, "families", {}).get(name, name)

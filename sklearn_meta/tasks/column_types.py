@@ -18,53 +18,53 @@ from ..cells import (
     text_as_objects,
 )
 
-#: Dates, times of day and durations as objects; datetime and pandas' Timestamp are dates.
+#: Types of dates, times of day and durations; datetime and pandas' Timestamp derive from date.
 _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 
-#: What may be in a cell of a table of objects, and is neither a number nor a category.
+#: Types that an object cell may have and that are refused: neither numbers nor categories.
 _NESTED = (list, dict, set, np.ndarray)
 
 
 def as_table(X):
-    """A table, in pandas if it is a frame; scikit-learn says what is none."""
+    """Convert any DataFrame to pandas; refuse what is no dense table, in scikit-learn's words."""
     X = in_pandas(X)
     if issparse(X) or np.ndim(X) != 2:
-        check_array(X, dtype=None, input_name="X")  # which refuses it
+        check_array(X, dtype=None, input_name="X")  # raises
     return X
 
 
 def columns_of(X):
-    """The columns of a table, each an array of its values and its dtype."""
+    """Columns of a table, a list of pairs: the array of values, and their dtype."""
     X = as_table(X)
     if hasattr(X, "iloc"):
         return [_values(column, column.dtype) for _, column in X.items()]
     X = np.asarray(text_as_objects(X))
-    if X.dtype.kind in "UST":  # an array of which numpy has made text, or of StringDType
+    if X.dtype.kind in "UST":  # fixed-width text, or StringDType
         X = X.astype(object)
     return [_values(X[:, j], X.dtype) for j in range(X.shape[1])]
 
 
 def _values(column, dtype):
-    """Values of a column as an array, dates and durations in seconds, and what dtype they had."""
+    """Values of a column as an array, with dates and durations in seconds, and their dtype."""
     if str(dtype).startswith("period["):
         column = column.dt.to_timestamp()
         dtype = column.dtype
     kind = getattr(dtype, "kind", "O")
-    if kind in "mM":  # with a time zone, too
+    if kind in "mM":  # with or without a time zone
         return in_seconds(column, kind), np.dtype(f"{kind}8[us]")
-    if not isinstance(column, np.ndarray):  # numbers of numpy's stay, objects are slow
+    if not isinstance(column, np.ndarray):  # numbers keep their dtype: objects are slow
         is_plain = isinstance(dtype, np.dtype) and kind in "fiub"
         column = column.to_numpy(dtype=dtype if is_plain else object)
-    plain = column.dtype == object and not is_categorical(dtype)  # which may be called dates
+    plain = column.dtype == object and not is_categorical(dtype)  # categories may be dates
     return (_seconds(column) if plain else None) or (column, dtype)
 
 
 def _seconds(column):
-    """Dates, times or durations that are objects as numbers, and the dtype that says which.
+    """Convert a column of date, time or duration objects to seconds; return also their dtype.
 
-    None if there is anything else.
+    Returns None if any cell is something else, or all are missing.
     """
-    # Of most columns the first cell says no, and `all` stops there.
+    # Fast: in most columns `all` stops at the first cell.
     if not all(_is_time(value) or is_missing_value(value) for value in column):
         return None
     if not any(map(_is_time, column)):
@@ -82,7 +82,7 @@ def _is_time(value):
 
 
 def _in_seconds(value):
-    if hasattr(value, "to_timestamp"):  # a period of pandas'
+    if hasattr(value, "to_timestamp"):  # a pandas Period
         value = value.to_timestamp()
     if isinstance(value, np.generic):
         return float(_values(np.array([value]), value.dtype)[0][0])
@@ -96,7 +96,7 @@ def _in_seconds(value):
 
 
 def read_column(column, dtype):
-    """A float array, or an object array of strings in which None is a missing cell."""
+    """Convert a column to a float array or, failing that, an array of str and None (missing)."""
     if getattr(dtype, "kind", "O") == "c":
         raise ValueError("Complex data not supported: make two columns of real numbers of it.")
     if not is_categorical(dtype):
@@ -106,19 +106,19 @@ def read_column(column, dtype):
 
 
 def is_empty(column):
-    """Whether a column that :func:`read_column` made holds no cell at all."""
+    """Whether all cells of a column from :func:`read_column` are missing."""
     if column.dtype == object:
         return all(value is None for value in column)
     return bool(np.isnan(column).all())
 
 
 def is_categorical(dtype):
-    """Whether a column was declared as categories, as pandas or Arrow do."""
+    """Whether a dtype declares categories, in pandas or in Arrow."""
     return str(dtype) == "category" or str(dtype).startswith("dictionary<")
 
 
 def is_numeric(column):
-    """Whether all cells of an array are numbers, text of numbers or missing."""
+    """Whether all cells of an array are numbers, numbers written as text, or missing."""
     try:
         to_float(column)
     except (TypeError, ValueError):
@@ -127,40 +127,40 @@ def is_numeric(column):
 
 
 def first_text(column):
-    """The first cell of a column of :func:`read_column` that is text of no number, or None."""
+    """First cell that is not a number in a column from :func:`read_column`, or None."""
     if column.dtype != object:
         return None
     return next((cell for cell in column if not is_numeric([cell])), None)
 
 
 def has_text(column):
-    """Whether any cell of an array is text, be it of a number."""
+    """Whether any cell of an array is text, even if the text is a number."""
     return column.dtype == object and any(isinstance(cell, str) for cell in column)
 
 
 def numbers_or_gaps(column):
-    """Numbers of a column, float64; NaN where a cell is missing, or is text of no number."""
+    """Convert a column to float64, with NaN where a cell is missing or is not a number."""
     return np.array([to_float([cell])[0] if is_numeric([cell]) else np.nan for cell in column])
 
 
 def to_float(column):
-    """Numbers of a column, float64; NaN where a cell is missing."""
+    """Convert a column to float64, with NaN where a cell is missing; raise if one is no number."""
     column = np.asarray(column)
     if column.dtype == object:
         column = np.where(is_missing(column), np.nan, column)
     if column.dtype.kind in "OUT":
-        # To Python "11_0" is 110, as is "1_10"; in tables, and to pandas, it is a name.
+        # Python reads "11_0" as the number 110; in tables, and for pandas, it is a name.
         code = next((v for v in column.flat if isinstance(v, str) and "_" in v), None)
         if code is not None:
             raise ValueError(f"could not convert string to float: {code!r}")
     try:
         return column.astype(np.float64)
-    except OverflowError:  # integers of Python's have no bound, and json's may be as large
+    except OverflowError:  # Python's integers, and those of JSON, have no bound
         return np.array([_as_float(cell) for cell in column])
 
 
 def _as_float(cell):
-    """Infinity where a float holds no number so large, as of the text of one."""
+    """Convert to float; infinity if the number is too large, as float() does with text."""
     try:
         return float(cell)
     except OverflowError:
@@ -168,16 +168,16 @@ def _as_float(cell):
 
 
 def as_text(column):
-    """Names of categories, whatever they are; None where a cell is missing."""
-    column = np.asarray(column, dtype=object)  # of a float32, Python's number
-    # Most are text, which is told here in less time than a call takes.
+    """Convert cells of any type to names of categories, with None where a cell is missing."""
+    column = np.asarray(column, dtype=object)  # float32 becomes a Python float
+    # Most cells are text: checking the type here saves a call.
     text = np.array([v if type(v) is str else _name_of(v) for v in column], dtype=object)
     text[is_missing(column)] = None
     return text
 
 
 def _name_of(value):
-    """Name of a category; 1.0 is called 1, as a gap makes floats of a column of integers."""
+    """Name of a category. 1.0 is named "1": a missing cell turns integers into floats."""
     if isinstance(value, _NESTED):
         raise ValueError(
             f"A cell holds a {type(value).__name__}: give each column one number or one category a "
@@ -188,7 +188,7 @@ def _name_of(value):
 
 
 def is_of_times(dtype):
-    """Whether a column is of dates or durations."""
+    """Whether a dtype, as :func:`columns_of` gives it, is one of dates or durations."""
     return getattr(dtype, "kind", "O") in "mM"
 
 
@@ -200,7 +200,7 @@ def refuse_dates(values, name):
     values : array-like or DataFrame
         Anything else is let through.
     name : str
-        What they are called in the error.
+        Name of the values in the error message.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def refuse_dates(values, name):
 
 
 def targets_as_numbers(y):
-    """Targets of which those that are NumPy's dates are numbers in their own unit, NaN for NaT.
+    """Convert targets that are NumPy dates to numbers in the unit of their dtype, NaN for NaT.
 
     Parameters
     ----------
@@ -225,12 +225,12 @@ def targets_as_numbers(y):
     Returns
     -------
     array-like or DataFrame
-        As it came, if it holds no dates.
+        Values without dates are unchanged; tensors become NumPy arrays.
 
     Raises
     ------
     ValueError
-        If it holds other dates.
+        If there are other dates, such as objects.
     """
     y = in_numpy(y)
     if np.asarray(y).dtype.kind == "O":

@@ -1,4 +1,4 @@
-"""The shapes of data: a table as it comes, one that tasks are drawn from, and one few-shot task."""
+"""Containers of data: a raw table, an encoded table to draw tasks from, and a few-shot task."""
 
 from itertools import product
 from typing import Any, NamedTuple
@@ -61,7 +61,7 @@ class Dataset(NamedTuple):
 
 
 def column_as_target(dataset, rng):
-    """A random column of ten values or more in place of the target, which is left out.
+    """Replace the target by a random column with at least ten different values.
 
     Parameters
     ----------
@@ -71,12 +71,13 @@ def column_as_target(dataset, rng):
     Returns
     -------
     Dataset or None
-        A regression table of the rows that have a value, those without a label among them; None
-        if there is no such column, or no two columns besides.
+        A regression table of all rows, labelled or not, that have a value in this column; None if
+        there is no such column, or fewer than three columns.
     """
     X = dataset.X if dataset.unlabelled is None else np.vstack([dataset.X, dataset.unlabelled])
     order = rng.permutation(X.shape[1]) if X.shape[1] > 2 else ()
-    # The first rows tell counts of few values from measurements; of sorted rows they tell nothing.
+    # Measurements, unlike counts, have ten values in 200 rows. If no column has, look at all rows:
+    # they may be sorted.
     for n_rows, j in product((200, None), order):
         column = X[:, j]
         known = np.isfinite(column)

@@ -1,4 +1,4 @@
-"""From any table to a matrix of floats in which NaN is an unobserved cell."""
+"""Encode any table as a matrix of floats in which NaN is an unobserved cell."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -31,8 +31,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     missing, too. A column with two values becomes one column, whose sign is decided by the order of
     the two names. Dates, times of day and durations are numbers, in seconds; a period is its
     beginning. A column without any observed cell in ``fit`` becomes one column: later numbers in it
-    are used as they are, and other text is missing. Other text is also missing in a column whose
-    text was all numbers in ``fit``, as a few rows of a column with "5+" may show.
+    are used as they are, and text is missing. If the text of a column was all numbers in ``fit``,
+    other text in it, such as a later "5+", is missing, too.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Number of columns of the table and of the result.
     """
 
-    # Of encoders that were pickled before there were such; None: not known.
+    # Defaults for encoders pickled before these attributes existed; None means unknown.
     unseen_, numerals_, times_, durations_, declared = (), (), None, None, False
     marks, marks_ = False, {}
 
@@ -145,7 +145,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 handle_unknown="ignore",
                 sparse_output=False,
             )
-            if len(different) < self.max_categories:  # of too many it counts which are rare
+            if len(different) < self.max_categories:  # none is rare: frequencies do not matter
                 known = np.array([*different], dtype=object)
             self.encoders_[j] = encoder.fit(known[:, None])
         numbers = columns if cells else np.asarray(X).T
@@ -169,7 +169,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ------
         ValueError, TypeError
             As in ``fit``; or if the number of columns differs, or a column of numbers now holds
-            other text or dates, one of categories dates, or one of dates numbers or durations.
+            text or dates, a column of categories holds dates, or a column of dates or durations
+            holds anything else.
         NotFittedError
             If ``fit`` was not called.
         """
@@ -188,13 +189,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return encoded
         blocks, names = [], _names(X)
         for j, (values, dtype) in enumerate(columns_of(X)):
-            if j in self.encoders_:  # text even where these rows hold nothing but numbers
+            if j in self.encoders_:  # always text, even if these rows hold only numbers
                 if is_of_times(dtype):
                     raise _changed(names[j], "categories", "dates")
                 blocks.append(self._one_hot(self.encoders_[j], as_text(values)))
             else:
                 column = read_column(values, dtype)
-                if column.dtype == object and is_numeric(column):  # text of numbers, or no cell
+                if column.dtype == object and is_numeric(column):  # categories that are numbers
                     column = to_float(column)
                 elif column.dtype == object and j in self.numerals_:
                     column = numbers_or_gaps(column)
@@ -207,7 +208,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return np.hstack([np.empty((len(X), 0)), *blocks])
 
     def _find_marks(self, columns, names, name):
-        """Marks of gaps in columns of numbers; dates are none."""
+        """Find the marks of gaps in the numeric columns except dates; warn of those that occur."""
         numbers = [j for j, c in enumerate(columns) if c.dtype != object and j not in self.times_]
         if not numbers:
             return {}
@@ -222,13 +223,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return {numbers[i]: marks for i, marks in found.items()}
 
     def _without_marks(self, j, column):
-        """Numbers of the j-th column, NaN where one marks a gap."""
+        """Replace the marks of gaps in the j-th column by NaN."""
         if j not in self.marks_:
             return column
         return np.where(np.isin(column, self.marks_[j]), np.nan, column)
 
     def unseen_categories(self, X):
-        """Of a table, names of the columns with a category, or text, that ``fit`` has not seen.
+        """Names of the columns of a table with categories or text that ``fit`` has not seen.
 
         Parameters
         ----------
@@ -237,13 +238,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         list
-            Of names, or of positions where columns have none.
+            Names of the columns, or their positions if they have no names.
         """
         unseen = [name for name, seen, cells in self.categories_of(X) if set(cells) - seen]
         return unseen + [name for name, _ in self.text_among_numbers(X)]
 
     def text_among_numbers(self, X):
-        """Of columns that were text of numbers alone in ``fit``, the first cell of other text.
+        """Find the first cell of other text in each column whose text was all numbers in ``fit``.
 
         Parameters
         ----------
@@ -262,7 +263,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     yield names[j], text
 
     def categories_of(self, X):
-        """What each column of categories holds, beside what ``fit`` has seen of it.
+        """Categories of each categorical column: those that ``fit`` has seen, and those in a table.
 
         Parameters
         ----------
@@ -280,7 +281,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 yield names[j], {*_places(self.encoders_[j])}, cells
 
     def _check_unit(self, j, name, column, dtype):
-        """Refuse numbers where ``fit`` has seen seconds of dates, or the other way round."""
+        """Raise if a column changes between numbers, dates and durations after ``fit``."""
         if self.times_ is None or is_empty(column):
             return
         was_times, is_times = j in self.times_, is_of_times(dtype)
@@ -296,13 +297,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @staticmethod
     def _one_hot(encoder, column):
         rows = encoder.transform(encoder.categories_[0][:, None])
-        rows = np.vstack([rows, np.full_like(rows[:1], np.nan)])  # the last for what is unknown
+        rows = np.vstack([rows, np.full_like(rows[:1], np.nan)])  # last row: unknown categories
         places = _places(encoder)
         return rows[[places.get(value, -1) for value in column]]
 
 
 def _places(encoder):
-    """Places of the categories that a OneHotEncoder has seen, by their names."""
+    """Map the name of each category that a OneHotEncoder has seen to its index."""
     return {str(category): i for i, category in enumerate(encoder.categories_[0])}
 
 

@@ -10,12 +10,12 @@ from .dataset import Task
 
 
 def counts_of(given, name):
-    """Whole numbers of one or more, a tuple, of which a sampler draws one; a single one will do.
+    """Check the positive integers that a sampler draws from, or a single one; return a tuple.
 
     Raises
     ------
     ValueError
-        If there is none, or something else.
+        If there is none, or anything else.
     """
     counts = tuple(given) if np.iterable(given) else (given,)
     if not counts or not all(isinstance(count, Integral) and count >= 1 for count in counts):
@@ -26,12 +26,14 @@ def counts_of(given, name):
 
 
 def range_of(given, name):
-    """Least and most of a number that a sampler draws: two whole numbers, or one that is both.
+    """Check the range of positive integers that a sampler draws from; return its two ends.
+
+    A single number is both ends.
 
     Raises
     ------
     ValueError
-        If it is something else.
+        If it is anything else.
     """
     counts = counts_of(given, name)
     if len(counts) > 2 or counts[0] > counts[-1]:
@@ -40,21 +42,21 @@ def range_of(given, name):
 
 
 def up_to(n, share, rng):
-    """``n``; or in a share of the draws any number from 2 to ``n``."""
+    """Return ``n`` or, in a share of the draws, a random integer from 2 to ``n``."""
     return int(rng.integers(2, n + 1)) if n > 2 and rng.random() < share else n
 
 
 def log_uniform_int(low, high, rng):
-    """Integer from low to high, both inclusive, about uniform in its logarithm."""
+    """Draw an integer from low to high, both inclusive, about uniformly in its logarithm."""
     return min(int(np.exp(rng.uniform(np.log(low), np.log(high + 1)))), high)
 
 
 def check_codes(dataset):
-    """Refuse a table of one class, or whose codes leave one out; a ValueError says so."""
+    """Raise a ValueError if a table has only one class, or a class has no row."""
     if dataset.y.dtype.kind == "f":
         return
     n_classes = int(dataset.y.max(initial=-1)) + 1
-    # Of more classes than rows one has none, and codes may be far too large to be counted up to.
+    # With more classes than rows, one has no row; and codes may be too large for bincount.
     if 2 <= n_classes <= len(dataset.y) and np.bincount(dataset.y.astype(np.int64)).all():
         return
     raise ValueError(
@@ -64,9 +66,9 @@ def check_codes(dataset):
 
 
 class RowSampler:
-    """What samplers of few-shot tasks share: how many rows and columns, which gaps and context.
+    """Base class of samplers of few-shot tasks: numbers of rows and columns, gaps, context.
 
-    The parameters are documented by the samplers themselves.
+    The samplers themselves document the parameters.
     """
 
     def __init__(
@@ -92,20 +94,20 @@ class RowSampler:
         self.missing = missing
         self.flip = flip
 
-    #: What ``strata`` counts, as the history names it.
+    #: Name in the history of what ``strata`` counts.
     stratum = "shots"
 
     collate = staticmethod(collate)
 
     @staticmethod
     def size(task):
-        """What tasks are sorted by: the second mode in coarse steps, then rows; both pad little."""
+        """Key to sort tasks by, for little padding: columns in coarse steps, then rows."""
         n_rows, n_columns = task.X.shape
         return int(2 * np.log2(n_columns + task.n_label_columns)), n_rows
 
     @staticmethod
     def strata(inputs):
-        """Labelled rows a class, rounded (of regression: in all), of each task; a list of int."""
+        """Labelled rows of each task per class (or per target), rounded; a list of int."""
         labelled = ~inputs["labels"].isnan().all(-1)
         return (labelled.sum(1) / inputs["classes"].sum(1)).round().int().tolist()
 
@@ -117,16 +119,16 @@ class RowSampler:
 
     @staticmethod
     def _n_held_out(n, dataset):
-        """Of n unlabelled rows those with a label: in the table's proportion, at least a half."""
+        """How many of n unlabelled rows have a held-out label: the table's share, at least half."""
         if dataset.unlabelled is None:
             return n
         share = len(dataset.y) / (len(dataset.y) + len(dataset.unlabelled))
         return max(round(n * max(share, 0.5)), 1)
 
     def _task(self, dataset, rows, y, n_labelled, n_unlabelled, n_label_columns, rng):
-        """A task of these rows and labels, filled up with rows whose label nobody knows.
+        """Make a task of these rows and labels, filled up with rows whose label is unknown.
 
-        The latter may be read, and the loss leaves them out (paper 000, section 3.5).
+        The latter may be read; the loss leaves them out (paper 000, section 3.5).
         """
         X = dataset.X[rows]
         n_there = 0 if dataset.unlabelled is None else len(dataset.unlabelled)
@@ -139,14 +141,14 @@ class RowSampler:
         X = self._attributes(X, n_label_columns, rng)
         labelled = np.arange(len(y)) < n_labelled
         task = Task(X, y, labelled, self._context(labelled, rng), n_label_columns)
-        if n_more > 0:  # what may neither be read nor is asked for
+        if n_more > 0:  # drop rows that are neither read nor predicted
             of_use = task.context | task.has_label
             X, y, labelled, context = (part[of_use] for part in task[:4])
             task = Task(X, y, labelled, context, n_label_columns)
         return task
 
     def _attributes(self, X, n_label_columns, rng):
-        """The cells of a task's rows: some columns, with random signs, some hidden."""
+        """Draw the attributes of a task: random columns and signs, and hidden cells."""
         n_rows, n_columns = X.shape
         most = min(n_columns, max(self.max_cells // n_rows - n_label_columns, 2))
         most = up_to(most, self.column_subset, rng)
@@ -158,7 +160,7 @@ class RowSampler:
         return X
 
     def _context(self, labelled, rng):
-        """Which rows may be read: all, or in inductive tasks some of the unlabelled ones only."""
+        """Mask of the rows that may be read: all, or in inductive tasks not all unlabelled ones."""
         context = np.ones(len(labelled), dtype=bool)
         if rng.random() < self.inductive:
             context[rng.random(len(labelled)) > rng.choice([0, rng.random()])] = False
@@ -289,7 +291,7 @@ class EpisodeSampler(RowSampler):
         # A class with few rows keeps at least one of them to be predicted.
         cuts = [min(shots, max(len(m) - 1, 1)) for m in members]
         imbalanced = rng.random() < self.imbalanced
-        n_more = 0  # labelled rows of any class
+        n_more = 0  # further labelled rows, of any class
         if imbalanced and rng.random() < 0.5:
             cuts = [1 for _ in members]
             n_rest = sum(map(len, members)) - len(members)
@@ -303,13 +305,13 @@ class EpisodeSampler(RowSampler):
 
 
 def cut_into_classes(dataset, rng):
-    """Classes from a continuous target: intervals between random quantiles, none too small.
+    """Cut a continuous target into classes at random quantiles, none too small.
 
-    Of several targets it is one that varies; a ValueError says so if none does.
+    Of several targets, cut one that varies; raise a ValueError if none does.
     """
     targets = dataset.y.reshape(len(dataset.y), -1)
     varying = np.flatnonzero(targets.min(axis=0) < targets.max(axis=0))
-    if not len(varying):  # of a source of one's own: those of tables are checked beforehand
+    if not len(varying):  # only from a custom source: tables are checked beforehand
         raise ValueError(f"Dataset {dataset.name!r} has a constant target: draw another.")
     target = targets[:, varying[rng.integers(len(varying)) if dataset.y.ndim > 1 else 0]]
     n_classes = 2 if rng.random() < 0.6 else int(rng.integers(3, 6))
@@ -321,6 +323,6 @@ def cut_into_classes(dataset, rng):
     half = target > np.median(target)
     if half.sum() < 2:
         half = target >= np.median(target)
-    if half.all():  # all rows but one are the least
+    if half.all():  # all rows but one have the least value
         half = target > target.min()
     return dataset._replace(y=half.astype(np.int64))

@@ -1,4 +1,4 @@
-"""Sets of points from mixtures, and the tasks of fitting a mixture to some of them (paper 001)."""
+"""Point sets drawn from mixtures, and tasks of fitting a mixture to such a set (paper 001)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from .episodes import log_uniform_int, range_of
 from .pairs import is_continuous
 from .sources import Mixture, Tables, check_source, usable
 
-#: In the order of their codes in a batch.
+#: Covariance types, in the order of their codes in a batch.
 COVARIANCE_TYPES = ("diag", "full", "spherical")
 
 
@@ -121,7 +121,7 @@ class MixturePrior:
             shapes = rng.normal(size=(K, D, n_rows)) / np.sqrt(n_rows)
             shapes = np.linalg.cholesky(shapes @ shapes.swapaxes(1, 2) + 1e-3 * np.eye(D))
             shapes *= (scale * sizes)[:, None, None]
-        if rng.random() < 0.2:  # all components alike
+        if rng.random() < 0.2:  # all components have one shape
             shapes = shapes[[0] * K]
         return shapes
 
@@ -175,7 +175,7 @@ class MixtureSampler:
         Columns above this number are left out at random: memory is quadratic in them.
     """
 
-    #: What ``strata`` counts, as the history names it.
+    #: Name in the history of what ``strata`` counts.
     stratum = "components"
 
     def __init__(
@@ -231,7 +231,7 @@ class MixtureSampler:
         X = dataset.X[rng.permutation(len(dataset.X))]
         if X.shape[1] > self.max_columns:
             X = X[:, rng.choice(X.shape[1], self.max_columns, replace=False)]
-        is_target = dataset.y.dtype.kind == "f"  # which is no component
+        is_target = dataset.y.dtype.kind == "f"  # a target, not components
         n_components = 1 if is_target else min(dataset.n_classes, self.max_components)
         if n_components == 1 or rng.random() < self.other_k:
             n_components = log_uniform_int(1, self.max_components, rng)
@@ -250,7 +250,7 @@ class MixtureSampler:
 
     @staticmethod
     def size(task):
-        """What tasks are sorted by: kind of covariance, columns and components coarsely, points."""
+        """Key to sort tasks by: covariance type, columns and components in coarse steps, points."""
         n_points, n_columns = task.X.shape
         coarse = int(np.log2(n_columns)), int(2 * np.log2(task.n_components))
         return task.covariance_type, *coarse, n_points
@@ -264,12 +264,12 @@ class MixtureSampler:
     def collate(tasks):
         """Pad tasks to a common size.
 
-        Where a group holds several kinds of covariance, the first task's is taken for all.
+        If the covariance types of tasks differ, that of the first task is used for all.
 
         Returns
         -------
         inputs : dict
-            Of :class:`sklearn_meta.mixture_learner.MixtureLearner`'s call.
+            Arguments of a call of :class:`sklearn_meta.mixture_learner.MixtureLearner`.
         target : tensor of shape (B, N, D)
             Held-out points, NaN at padding.
         """
@@ -292,7 +292,7 @@ class MixtureSampler:
 
 
 def as_point_sets(datasets):
-    """Whatever ``AmortizedGMM.meta_fit`` was given, as a source.
+    """Convert whatever ``AmortizedGMM.meta_fit`` accepts to a source.
 
     Parameters
     ----------
@@ -308,8 +308,8 @@ def as_point_sets(datasets):
     Raises
     ------
     ValueError
-        If there is no set that is a finite array of two dimensions and two points; a warning says
-        which others are left out.
+        If no set is a finite two-dimensional array of at least two points. If only some are not, a
+        warning says which are left out.
     """
     check_source(datasets)
     refuse_one_set(datasets, "datasets")
@@ -323,7 +323,7 @@ def as_point_sets(datasets):
 
 
 def refuse_one_set(sets, name):
-    """Refuse an array of points, a DataFrame or a pair (X, y), where many such are wanted."""
+    """Refuse a single array, DataFrame or pair (X, y) where many sets are expected."""
     # Frames of some libraries have no ndim.
     pair = isinstance(sets, tuple) and [len(getattr(s, "shape", ())) for s in sets] == [2, 1]
     if pair or len(getattr(sets, "shape", ())) == 2:
@@ -332,7 +332,7 @@ def refuse_one_set(sets, name):
 
 
 def _point_set(name, item):
-    """A set with its classes, or with one class where there are none, as a Dataset."""
+    """Convert a set to a Dataset, with its classes, or with one class if it has none."""
     if isinstance(item, Dataset):
         return item
     X, y, metadata = (*item, None, None)[:3] if isinstance(item, tuple) else (item, None, None)
@@ -346,19 +346,19 @@ def _point_set(name, item):
         ) from error
     y = np.zeros(len(X)) if y is None else np.asarray(text_as_objects(in_numpy(y)))
     check_consistent_length(X, y)
-    if metadata is not None:  # of a file, the rows that have a label
+    if metadata is not None:  # from a file: keep the rows with a label
         X, y = X[~is_missing(y)], y[~is_missing(y)]
         if len(X) < 2:
             raise ValueError(f"Set {name!r} has {len(X)} points with a label: 2 are needed.")
     if (metadata or {}).get("task") == "regression" or is_continuous(y):
-        y = np.zeros(len(y))  # a target is no component
+        y = np.zeros(len(y))  # a target says nothing about components
     elif is_missing(y).any():
         raise ValueError(
             f"Set {name!r} has points without a class: leave out all classes, or none."
         )
     largest = np.abs(X).max()
-    X = X if 1e-100 < largest < 1e100 or largest == 0 else X / largest  # squares are no float64
+    X = X if 1e-100 < largest < 1e100 or largest == 0 else X / largest  # squares must fit float64
     X = X - X.mean(0)
     scale = X.std()
-    X = X / (scale if scale > 0 else 1)  # float32 holds it, and columns keep their proportions
+    X = X / (scale if scale > 0 else 1)  # float32 holds it; columns keep their proportions
     return Dataset(name, X.astype(np.float32), np.unique(y, return_inverse=True)[1])

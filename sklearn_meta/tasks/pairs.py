@@ -1,4 +1,4 @@
-"""Pairs (X, y) as Datasets: tables whose columns become numbers, and rows as they are."""
+"""Convert pairs (X, y) to Datasets: encode the columns of tables, or leave rows as they are."""
 
 import numpy as np
 from scipy.sparse import issparse
@@ -22,7 +22,7 @@ def as_dataset(X, y, name="dataset", metadata=None):
     y : array-like of shape (n_rows,) or (n_rows, 1)
         Class labels or values of a regression target. Rows without one become the ``unlabelled``
         rows of the dataset. Several columns are only allowed with the task "regression". If float32
-        would lose the variation of a target, such as of dates in seconds, its mean is subtracted; a
+        would lose the variation of a target, such as dates in seconds, its mean is subtracted; a
         target below 1e-30 is multiplied by a power of two.
     name : str, default="dataset"
     metadata : dict, default=None
@@ -76,7 +76,7 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
     Raises
     ------
     ValueError
-        As there; or if a cell is not a finite float32 number.
+        As in :func:`as_dataset`; or if a cell is not a finite float32 number.
     """
     X, labelled, y = _labelled_rows(X, y, name, metadata)
     X = np.asarray(X)[labelled]
@@ -92,9 +92,9 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
 
 
 def _labelled_rows(X, y, name, metadata):
-    """A table that is one, which of its rows have a label, and the labels of these."""
+    """Check a table; return it, the mask of its labelled rows, and their labels."""
     if issparse(X):
-        check_array(X, input_name="X")  # which refuses it
+        check_array(X, input_name="X")  # raises
     X, y = in_pandas(X), in_numpy(y)
     if not np.iterable(y):
         raise ValueError(
@@ -118,24 +118,25 @@ def _labelled_rows(X, y, name, metadata):
 
 
 def labels_of(y, name="dataset", metadata=None):
-    """The rows of a table that have a label, and their labels as a Dataset has them.
+    """Find the labelled rows of a table, and encode their labels as a Dataset holds them.
 
     Parameters
     ----------
     y, name, metadata
-        As of :func:`as_dataset`.
+        As in :func:`as_dataset`.
 
     Returns
     -------
     labelled : ndarray of shape (n_rows,), bool
     labels : ndarray of shape (n_labelled,) or (n_labelled, n_targets)
-        int64 codes of classes, or float64 values of a regression target, within float32.
+        int64 codes of classes, or float64 values of a regression target, in the range of
+        float32.
 
     Raises
     ------
     ValueError
-        If y has several columns of labels, or a target that is no finite number of float32; or if
-        the metadata name another task.
+        If y has no rows, several columns of labels, labels of another type, or a target that is not
+        a finite float32 number; or if the metadata name another task.
     """
     y = one_column(np.asarray(text_as_objects(in_numpy(y))))
     if not y.size:
@@ -180,22 +181,22 @@ def labels_of(y, name="dataset", metadata=None):
 
 
 def one_column(y):
-    """Labels as one dimension where they come as a single column."""
+    """Flatten labels that come as a single column."""
     return y.ravel() if np.ndim(y) == 2 and y.shape[1] == 1 else y
 
 
 def is_continuous(y):
-    """Whether the values of an array are no classes: floats that are not whole, or infinite."""
+    """Whether labels are a regression target, not classes: floats that are not all integers."""
     if y.dtype.kind != "f" or not len(y):
         return False
     return not np.isfinite(y).all() or type_of_target(y) == "continuous"
 
 
 def _single_precision(X):
-    """Centred and scaled before rounding: a large offset would swallow a column's variation."""
+    """Centre and scale columns before rounding: a large offset would swallow their variation."""
     X = np.asarray(X, dtype=np.float64)
     observed = np.isfinite(X)
-    # By a power of two, which rounds nothing: squares of 1e200, or of 1e-200, are no float64.
+    # Divide by a power of two, which rounds nothing: 1e200 and 1e-200 have no square in float64.
     _, exponent = np.frexp(np.where(observed, np.abs(X), 0).max(0, initial=0))
     X = np.ldexp(X, -exponent)
     count = np.maximum(observed.sum(0), 1)

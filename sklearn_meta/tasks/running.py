@@ -1,31 +1,32 @@
-"""Rows of a stream in units that only the rows before them decide."""
+"""Standardise the rows of a stream by the rows so far, never by later ones."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-#: Standardised values are cut off here: of a few rows the deviation may be far too small.
+#: Bound of standardised values: the deviation of a few rows may be far too small.
 BOUND = 5.0
 
-#: A value so many deviations off counts as one that is no further, behind so many others: one cell
-#: of -9999 would otherwise be all that a column tells of from then on. Behind n of them, n > 64, it
-#: is the root of n: it may double the variance, and values that are rare count as they are in time.
+#: After ``BEHIND`` observed values, one more than ``FAR`` deviations from the mean counts as one at
+#: that distance: otherwise a cell of -9999 would dominate its column from then on. After n > 64
+#: values the distance is sqrt(n) deviations, at which one value may double the variance: in time,
+#: rare values count as they are.
 FAR, BEHIND = 8.0, 10
 
 
 class Moments(NamedTuple):
-    """What is known of the columns of a stream so far; arrays of shape (..., n_columns).
+    """Running moments of the columns of a stream; arrays of shape (..., n_columns).
 
     Parameters
     ----------
     origin : ndarray
-        First observed value of each column, NaN before: sums are of distances to it, since the
-        squares of large values would drown what they vary by.
+        First observed value of each column, NaN before it. Sums are of distances to it: the squares
+        of large values would lose their variation to rounding.
     unit : ndarray
-        Power of two of the first distance that is not 0, NaN before: sums are in units of it,
-        since squares of distances such as 1e200 are beyond float64, and no bit is lost by it.
+        Largest power of two not above the first nonzero distance, NaN before it. Sums are in this
+        unit: the squares of distances such as 1e200 are beyond float64. It loses no bit.
     count, total, squares : ndarray
-        Observed cells, and sums over them.
+        Number of observed cells, sum of their distances, and sum of the squares.
     """
 
     origin: np.ndarray
@@ -36,12 +37,12 @@ class Moments(NamedTuple):
 
     @classmethod
     def empty(cls, shape):
-        """Of a stream that has not begun.
+        """Moments of a stream that has not begun.
 
         Parameters
         ----------
         shape : tuple of int
-            Ends in the number of columns.
+            Shape of the arrays, which ends in the number of columns.
         """
         zeros = np.zeros(shape)
         unknown = np.full(shape, np.nan)
@@ -49,15 +50,15 @@ class Moments(NamedTuple):
 
     @property
     def mean(self):
-        """Of each column; 0 of one that was not observed."""
+        """Mean of each column; 0 if none of its cells was observed."""
         unit = np.nan_to_num(self.unit, nan=1)
         mean = np.nan_to_num(self.origin) + self.total / np.maximum(self.count, 1) * unit
-        # Where nothing was observed yet, the origin may be a value that is still to come.
+        # Before the first observed value, the origin may be that value, which is still to come.
         return np.where(self.count > 0, mean, 0)
 
     @property
     def scale(self):
-        """Standard deviation of each column; 0 of one that did not vary, or beyond float64."""
+        """Standard deviation of each column; 0 if it did not vary, or is beyond float64."""
         count = np.maximum(self.count, 1)
         with np.errstate(over="ignore", invalid="ignore"):
             variance = self.squares / count - (self.total / count) ** 2
@@ -68,25 +69,25 @@ class Moments(NamedTuple):
 def running_moments(X, before):
     """Moments of a stream after each of some more rows.
 
-    Rows are added one by one, in their order, so a stream in pieces gives the very same numbers.
-    What is ``FAR`` off the rows before it counts as no further, so that no single one decides: of
-    columns, that is; of targets take :func:`moments_as_they_are`.
+    Rows are added one by one, in order, so a stream read in pieces gives exactly the same numbers.
+    A value more than ``FAR`` off the rows before it is clipped to that distance, so that no single
+    one dominates. This is for columns; for targets use :func:`moments_as_they_are`.
 
     Parameters
     ----------
     X : ndarray of shape (..., n_rows, n_columns)
         NaN where nothing was observed.
     before : Moments
-        Arrays of shape (..., n_columns): of the rows before these.
+        Moments of the rows before these; arrays of shape (..., n_columns).
 
     Returns
     -------
     Moments
-        Arrays of shape (..., n_rows, n_columns), but for the origin (..., 1, n_columns).
+        Arrays of shape (..., n_rows, n_columns), but (..., 1, n_columns) for the origin.
     """
     moments = moments_as_they_are(X, before)
     while True:
-        # The earliest one of each column first: where the others are cut is a matter of it.
+        # Clip the earliest far value of each column first: it decides where later ones are clipped.
         nearest = _within_reach(X, moments, before)
         beyond = (nearest != X) & ~np.isnan(X)
         beyond &= beyond.cumsum(-2) == 1
@@ -97,7 +98,7 @@ def running_moments(X, before):
 
 
 def _within_reach(X, moments, before):
-    """Each value, or the nearest that is no more than ``FAR`` off the rows before it."""
+    """Clip each value to within ``FAR`` of the rows before it."""
     known = [np.broadcast_to(part[..., None, :], X[..., :1, :].shape) for part in before]
     known = [
         np.concatenate([part, np.broadcast_to(more, X.shape)[..., :-1, :]], -2)
@@ -105,7 +106,7 @@ def _within_reach(X, moments, before):
     ]
     known = Moments(*known)
     mean, scale = known.mean, known.scale
-    with np.errstate(over="ignore", invalid="ignore"):  # beyond float64 nothing is cut
+    with np.errstate(over="ignore", invalid="ignore"):  # no clipping beyond float64
         reach = np.maximum(FAR, np.sqrt(known.count)) * scale
         least, most = mean - reach, mean + reach
     told = (known.count >= BEHIND) & (scale > 0) & np.isfinite(least) & np.isfinite(most)
@@ -113,17 +114,17 @@ def _within_reach(X, moments, before):
 
 
 def moments_as_they_are(X, before):
-    """Moments as of :func:`running_moments`, where each value counts as it is.
+    """Moments as in :func:`running_moments`, but without clipping.
 
     Parameters
     ----------
     X, before
-        As there.
+        As in :func:`running_moments`.
 
     Returns
     -------
     Moments
-        As there.
+        As in :func:`running_moments`.
     """
     observed = ~np.isnan(X)
     first = np.take_along_axis(X, observed.argmax(-2)[..., None, :], -2)
@@ -142,24 +143,24 @@ def moments_as_they_are(X, before):
 
 
 def unit_of(distance):
-    """Power of two of each column's first distance that is not 0, (..., 1, n_columns), or NaN."""
+    """Power of two of each column's first nonzero distance, (..., 1, n_columns); NaN if none."""
     first = np.take_along_axis(distance, (distance != 0).argmax(-2)[..., None, :], -2)
     return np.where(first != 0, power_of_two(first), np.nan)
 
 
 def power_of_two(x):
-    """The greatest one that is no larger than each number, whatever its sign."""
+    """Largest power of two that is not above the magnitude of each number."""
     return np.ldexp(1.0, np.frexp(x)[1] - 1)
 
 
 def standardise(X, moments):
-    """Values less mean, by deviation, within ``BOUND``; 0 where nothing is known or varies.
+    """Standardise values and clip them at ``BOUND``; 0 for missing cells and constant columns.
 
     Parameters
     ----------
     X : ndarray of shape (..., n_rows, n_columns)
     moments : Moments
-        Arrays that broadcast with it.
+        Moments whose arrays broadcast with ``X``.
 
     Returns
     -------
@@ -173,20 +174,20 @@ def standardise(X, moments):
 
 
 def _varies(mean, scale):
-    """Columns that vary by more than rounding."""
+    """Mask of the columns that vary by more than rounding."""
     return scale > 4 * np.finfo(float).eps * np.abs(mean)
 
 
 def standardised_rows(X, moments):
-    """What :func:`standardise` gives, for a :func:`projection`.
+    """Standardise rows for a :func:`projection`.
 
-    Its outputs have variance one where all columns vary. Those that have not in ``BEHIND`` rows are
-    zeros, and the others longer in their place.
+    Outputs of a projection have variance one if all columns vary. Constant columns are zeros; after
+    ``BEHIND`` rows the others are scaled up to make up for these.
 
     Parameters
     ----------
     X, moments
-        As there.
+        As in :func:`standardise`.
 
     Returns
     -------
@@ -200,16 +201,16 @@ def standardised_rows(X, moments):
 
 
 def last(moments):
-    """Moments after the last row, (..., n_columns), of what ``running_moments`` gives."""
+    """Moments after the last row, (..., n_columns), from a result of ``running_moments``."""
     return Moments(*(array[..., -1, :].copy() for array in moments))  # a view would keep all rows
 
 
 def projection(n_columns, n_outputs, rng):
-    """A random rotation of any columns into a space of fixed dimension.
+    """Draw a random rotation of any number of columns into a space of fixed dimension.
 
-    Up to ``n_outputs`` columns nothing is lost; of more, distances are kept but for some noise
-    (Johnson and Lindenstrauss). Standardised columns that are independent give outputs of
-    variance one.
+    Up to ``n_outputs`` columns, nothing is lost. With more columns, distances are kept up to some
+    noise (Johnson and Lindenstrauss). Independent standardised columns give outputs of variance
+    one.
 
     Parameters
     ----------

@@ -18,13 +18,13 @@ from .running import (
     standardised_rows,
 )
 
-#: Targets are cut off here while training: one wild row would outweigh a whole batch.
+#: Bound of targets in training: without it, one extreme row would outweigh a whole batch.
 TARGET_BOUND = 6.0
 
-#: Rows before the first target that is asked for: the scale of fewer is anything.
+#: Number of rows before the first predicted target: the scale of fewer targets is arbitrary.
 N_UNASKED = 5
 
-#: Words at most that are all put in an order; of more those asked for are drawn one by one.
+#: Maximum number of words to permute; from more words, draw one by one.
 MOST_SHUFFLED = 100_000
 
 
@@ -34,11 +34,11 @@ class Sequence(NamedTuple):
     Parameters
     ----------
     x : ndarray of shape (n_rows, n_inputs), float32
-        What the network reads of each row.
+        Vector of each row, which the network reads.
     shown : ndarray of shape (n_rows, n_letters) int64, or (n_rows, 1) float32
-        Label of each row as it is shown one step later: a word, or a target.
+        Label of each row, shown to the network one step later: a word, or a target.
     asked : ndarray like ``shown``
-        What is to be predicted; -1 or NaN where nothing is.
+        Label to predict for each row; -1 or NaN if there is none.
     """
 
     x: np.ndarray
@@ -100,10 +100,10 @@ class ProjectedColumns:
 
 
 class SequenceSampler:
-    """What samplers of sequences share: how they are batched."""
+    """Base class of samplers of sequences: how sequences are batched."""
 
     def size(self, sequence):
-        """What sequences are sorted by: their length."""
+        """Key to sort sequences by: their length."""
         return len(sequence.x)
 
     @staticmethod
@@ -113,12 +113,12 @@ class SequenceSampler:
         known = ~labels.isnan() if labels.is_floating_point() else labels >= 0
         return [2 ** (int(n).bit_length() - 1) for n in known.all(-1).sum(1)]
 
-    #: What ``strata`` counts, as the history names it.
+    #: Name in the history of what ``strata`` counts.
     stratum = "rows"
 
     @staticmethod
     def collate(sequences):
-        """Sequences, padded at their ends, as the inputs and the target of a learner.
+        """Pad sequences at their ends; stack them as the inputs and the target of a learner.
 
         Parameters
         ----------
@@ -162,8 +162,8 @@ class ClassSequences(SequenceSampler):
     max_rows : int, default=200
         Bound on the length of a sequence.
     few_words : bool, default=False
-        Whether the sequence's classes have the only words there are: the first ones, which for
-        strings are one letter repeated. Then it need not be learned which words are in use.
+        Whether to use only as many words as a sequence has classes: the first ones, which for
+        strings are one letter repeated. Then the network need not learn which words are in use.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def draw_words(head, n, rng, n_words=None):
 
 
 def _different(n, most, rng):
-    """``n`` different numbers below ``most``; the first of them are those of a smaller ``n``."""
+    """Draw ``n`` different integers below ``most``; a smaller ``n`` gives the first of these."""
     if most <= MOST_SHUFFLED:
         return rng.permutation(most)[:n]
     found = {}
@@ -295,7 +295,7 @@ class TargetSequences(SequenceSampler):
         return N_UNASKED + 1 if self.standardised else 1
 
     def check_dataset(self, dataset):
-        """Refuse a table of too few rows for a target to be asked for; a ValueError says so."""
+        """Raise a ValueError if a table has too few rows for any target to be predicted."""
         if len(dataset.y) < self._fewest:
             raise ValueError(
                 f"Dataset {dataset.name!r} has {len(dataset.y)} rows: at least {self._fewest} are "
@@ -348,8 +348,9 @@ class Curriculum:
         Number of classes at which growth ends, not below the range at the start; if None, it never
         ends.
     n_first : int, default=0
-        Number of sequences before that, with the largest number of classes at the start and with
-        ``few_words``: with these a network discovers the use of its memory several times sooner.
+        Number of sequences before growth begins, all with the largest number of classes of
+        ``n_classes`` and ``few_words``: with these a network discovers the use of its memory
+        several times sooner.
 
     Raises
     ------
@@ -375,7 +376,7 @@ class Curriculum:
         self.check_dataset = sampler.check_dataset
 
     def at(self, n_drawn):
-        """The sampler to be used after a number of sequences, a ClassSequences."""
+        """Sampler to use after ``n_drawn`` sequences, a ClassSequences."""
         low, high = self.sampler.n_classes
         settings = vars(self.sampler)
         if n_drawn < self.n_first:

@@ -13,7 +13,7 @@ from ..user_warnings import warn
 from .dataset import Dataset, column_as_target
 from .pairs import as_dataset, one_column
 
-#: Draws of a source in a row, at most, of which a sampler can make no task.
+#: Maximum number of successive draws of a source from which a sampler can make no task.
 MOST_DRAWS = 100
 
 
@@ -84,7 +84,7 @@ class Mixture:
         for part in sources:
             check_source(part)
             lasting = hasattr(part, "draw") or isinstance(part, Mapping | list | tuple)
-            self.sources.append(part if lasting else list(part))  # it may be read again
+            self.sources.append(part if lasting else list(part))  # an iterator is read only once
         weights = np.ones(len(self.sources)) if weights is None else np.asarray(weights, float)
         if not self.sources:
             raise ValueError("A mixture needs at least one source; got none.")
@@ -95,11 +95,11 @@ class Mixture:
 
     @cached_property
     def _read(self):
-        """What is drawn from, where nobody has said what targets are."""
+        """Sources to draw from; the type of each target is inferred from its values."""
         return [as_source(part) for part in self.sources]
 
     def read_by(self, reader):
-        """The same mixture of other sources, which ``reader`` makes of them."""
+        """The same mixture, with ``reader`` applied to each of its sources."""
         return Mixture(map(reader, self.sources), self.weights)
 
     def draw(self, rng):
@@ -108,7 +108,7 @@ class Mixture:
 
 
 def parts_of(source):
-    """Of a mixture, and of mixtures in it, the sources that are drawn from; of another, itself."""
+    """Yield the sources that a mixture, however nested, draws from; or any other source itself."""
     if isinstance(source, Mixture):
         for part, weight in zip(source._read, source.weights, strict=True):
             yield from parts_of(part) if weight else ()
@@ -128,7 +128,7 @@ def names_in(source):
 
 
 def names_given(datasets, source):
-    """Of ``datasets`` and the source made of them, the names that users gave: a list has none."""
+    """Names that the user gave to tables; ``source`` is made of ``datasets``. A list has none."""
     if isinstance(datasets, Mixture):
         parts = zip(datasets.sources, source._read, source.weights, strict=True)
         return [name for *part, weight in parts if weight for name in names_given(*part)]
@@ -144,8 +144,8 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
     Parameters
     ----------
     datasets : source, collection, mapping or iterable
-        An object with ``draw(rng)`` is returned unchanged; of a :class:`Mixture` the collections in
-        it are read with ``task`` and ``make``. The values of a mapping, including the collections
+        An object with ``draw(rng)`` is returned unchanged; the collections in a :class:`Mixture`
+        are read with ``task`` and ``make``. The values of a mapping, including the collections
         of :mod:`sklearn_meta.tasks.collections`, or the items of an iterable must be
         :class:`Dataset`, :class:`RawTable` or pairs ``(X, y)`` of arrays or DataFrames.
     task : {"classification", "regression"}, default=None
@@ -180,7 +180,7 @@ def as_source(datasets, *, task=None, retarget=0.0, make=None):
 
 
 def check_source(datasets):
-    """Refuse what is no source: what only names one, a folder's path or a class, or a number."""
+    """Refuse what cannot be a source: a class, the path of a folder, or a number."""
     if isinstance(datasets, type):
         raise ValueError(
             f"{datasets.__name__} is a class, and a source is made of it: {datasets.__name__}()."
@@ -195,19 +195,19 @@ def check_source(datasets):
 
 
 def check_draws(source):
-    """Refuse what nothing can be drawn from."""
+    """Refuse an object without ``draw``."""
     if not hasattr(source, "draw"):
         raise ValueError(f"{source!r} is no source: give datasets, or an object with draw(rng).")
 
 
 def usable(names, load):
-    """What ``load`` makes of each name, where it can; a warning says which are left out, and why.
+    """Load each name; leave out those that fail, with a warning that says which and why.
 
     Parameters
     ----------
     names : collection
     load : callable
-        Of a name; its OSError, ValueError or TypeError says why there is nothing.
+        Function of a name. Its OSError, ValueError or TypeError says why a name is left out.
 
     Returns
     -------
@@ -216,7 +216,7 @@ def usable(names, load):
     Raises
     ------
     ValueError
-        If nothing is left, of one name or more.
+        If there are names and all are left out.
     """
     tables, reasons = {}, []
     for name in names:
@@ -237,20 +237,20 @@ def usable(names, load):
 
 
 def suited(source, sampler):
-    """A source of what a sampler can make tasks of, with a warning of what is left out.
+    """Restrict a source to datasets that a sampler can make tasks of.
 
     Parameters
     ----------
     source : source
     sampler : object
-        With ``check_dataset(dataset)``, if there is anything to check, which raises a ValueError.
+        May have ``check_dataset(dataset)``, which raises a ValueError if it cannot use a dataset.
 
     Returns
     -------
     source
-        Of named tables, and mixtures of them, without those that are refused. What any other draws
-        is known when it is drawn: another is drawn in place of one that is refused, and an error
-        says so if it is no Dataset.
+        Named tables, also those in mixtures, without the tables that the sampler refuses; a warning
+        says which and why. Any other source is checked when it draws: it draws again if the sampler
+        refuses a dataset, and raises a ValueError if it draws None, a pair or a malformed Dataset.
 
     Raises
     ------
@@ -278,7 +278,7 @@ def suited(source, sampler):
 
 
 class _Checked:
-    """A source of which it is not known beforehand what it draws."""
+    """Source that checks datasets when it draws them, as they are not known beforehand."""
 
     def __init__(self, source, check):
         self.source, self.check = source, check
@@ -296,12 +296,12 @@ class _Checked:
 
     def _drawn(self, rng):
         dataset = self.source.draw(rng)
-        if dataset is None or type(dataset) in (tuple, list):  # of X and y, say
+        if dataset is None or type(dataset) in (tuple, list):  # such as (X, y)
             raise ValueError(
                 f"draw of {type(self.source).__name__} must return a Dataset, got "
                 f"{type(dataset).__name__}: make it Dataset(name, X, y), or as_dataset(X, y)."
             )
-        if not isinstance(dataset, Dataset):  # of sets, or of texts
+        if not isinstance(dataset, Dataset):  # sets or texts
             return dataset
         X, y = dataset.X, one_column(dataset.y)
         arrays = [isinstance(part, np.ndarray) and part.dtype.kind in "iufb" for part in (X, y)]
@@ -320,7 +320,7 @@ class _Checked:
 
 
 def _known_apart(name, dataset):
-    """A Dataset as it was given, with rows that have no label among its unlabelled ones."""
+    """Move the rows of a Dataset that have no label to its unlabelled ones; check its shapes."""
     X, y, unlabelled = dataset[1:]
     unlabelled = None if unlabelled is None else np.asarray(unlabelled)
     if len(X) != len(y):
@@ -342,7 +342,7 @@ def _known_apart(name, dataset):
 
 
 def _dataset(name, item, task, make):
-    """One item of a collection, encoded and checked."""
+    """Encode and check one item of a collection."""
     if isinstance(item, Dataset):
         dataset = _known_apart(name, item._replace(y=one_column(item.y)))
     else:

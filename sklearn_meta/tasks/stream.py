@@ -1,4 +1,4 @@
-"""The stream of meta-training: tasks in batches, and each batch in groups of like size."""
+"""The stream of meta-training: batches of tasks, each in groups of similar size."""
 
 import math
 import os
@@ -60,23 +60,23 @@ def batches(source, sampler, *, batch_size, seed, start=0, n_pooled=16, n_groups
 
 
 class _Pool(NamedTuple):
-    """Tasks, the sampler that drew them, and their batches: positions (n_batches, n_groups, n)."""
+    """Tasks, the sampler that drew them, and their indices in batches (n_batches, n_groups, n)."""
 
     tasks: list
     groups: np.ndarray
     sampler: object
 
     def collated(self, share, skip):
-        """The groups of each batch that one process reads, less the first ``skip`` batches."""
+        """Yield one process's groups of each batch, after the first ``skip`` batches."""
         rank, n_processes = share
         for members in self.groups[skip:, rank::n_processes]:
             yield [self.sampler.collate([self.tasks[i] for i in group]) for group in members]
 
 
 def _draw(source, sampler, pool, *, batch_size, seed, n_pooled, n_groups):
-    """A pool of tasks, which depends on its number and the seed alone."""
+    """Draw a pool of tasks, which depends on its number and the seed alone."""
     n_groups = math.gcd(n_groups, batch_size)
-    rng = np.random.default_rng([*np.ravel(seed), pool])  # numpy 2.5 takes none in lists of lists
+    rng = np.random.default_rng([*np.ravel(seed), pool])  # numpy 2.5 refuses nested lists
     n_tasks = n_pooled * batch_size
     here = sampler.at(pool * n_tasks) if hasattr(sampler, "at") else sampler
     tasks = [here.draw(source.draw(rng), rng) for _ in range(n_tasks)]
@@ -86,17 +86,17 @@ def _draw(source, sampler, pool, *, batch_size, seed, n_pooled, n_groups):
 
 
 class EpisodeStream(IterableDataset):
-    """The batches of one epoch after another; ``epoch`` says which comes next.
+    """Dataset of the batches of one epoch after another; ``epoch`` is the next one to read.
 
-    An item has those of one pool, so that several workers draw several pools at a time, and the
-    order is the same for any number of them.
+    Each item holds the batches of one pool, so that workers draw different pools at the same time
+    and the order of batches does not depend on the number of workers.
 
     Parameters
     ----------
     source, sampler, **settings
         See :func:`batches`.
     n_batches : int
-        Batches an epoch.
+        Batches per epoch.
     """
 
     def __init__(self, source, sampler, *, n_batches, n_pooled, share=(0, 1), **settings):
@@ -119,22 +119,22 @@ class EpisodeStream(IterableDataset):
         for pool in range(start // n + rank, -(-end // n), n_workers):
             skip = max(start - pool * n, 0)
             part = islice(self._pool(pool).collated(self.share, skip), end - pool * n - skip)
-            # As bytes: of its many tensors each would take a file descriptor on its way.
+            # Send bytes: each of the many tensors would take a file descriptor of its own.
             yield pickle.dumps(list(part)) if worker else part
 
     def _pool(self, number):
-        """A pool of tasks; the last one is kept, as the next epoch may begin within it."""
+        """Draw a pool, or return the last one, within which the next epoch may begin."""
         if self._last[0] != number:
             self._last = number, self.draw(number)
         return self._last[1]
 
 
 def end_with_parent(worker_id):
-    """Let a worker process end when the one that began it does, in whatever way.
+    """Make a worker process end when its parent ends, in whatever way.
 
-    torch's own watch looks only between two items, and an item that nobody reads any more, of more
-    bytes than a pipe holds, is never sent. Ctrl-C, which a terminal sends to all processes, is for
-    the one that began it to heed: of a worker that it ended, training would fail.
+    PyTorch itself checks the parent only between two items, and a worker never gets there if it
+    sends an item larger than the buffer of a pipe that nobody reads. Workers ignore Ctrl-C, which
+    a terminal sends to all processes: the parent handles it, and would fail if a worker had ended.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = os.getppid()
@@ -148,10 +148,10 @@ def end_with_parent(worker_id):
 
 
 class Batches(DataLoader):
-    """The batches of an :class:`EpisodeStream`, one by one."""
+    """Loader of the batches of an :class:`EpisodeStream`, one by one."""
 
     def __iter__(self):
-        with deferred_interrupts():  # in the moment of a fork it would be lost, or end a worker
+        with deferred_interrupts():  # during a fork one would be lost, or end a worker
             pools = super().__iter__()
         for pool in pools:
             yield from pickle.loads(pool) if isinstance(pool, bytes) else pool
@@ -159,7 +159,7 @@ class Batches(DataLoader):
 
 @contextmanager
 def killed_workers_told():
-    """Say what to do where a worker was killed, of which torch tells wherever its parent is."""
+    """Turn PyTorch's error for a killed worker, raised anywhere in the parent, into advice."""
     try:
         yield
     except RuntimeError as error:
