@@ -1,18 +1,18 @@
-"""Ways to make outliers of the usual rows of a table."""
+"""Ways to turn usual rows of a table into outliers."""
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from .families import log_uniform
 
-#: A column of at most so many different values keeps them: others would give an outlier away.
+#: Columns with at most this many values keep to them: others would give an outlier away.
 _FEW_VALUES = 10
-#: Places that are tried in search of empty ones, and usual rows they are compared with.
+#: Number of places to try in search of empty ones, and of usual rows to compare them with.
 _N_PLACES, _N_NEAR = 300, 200
 
 
 def alter(rows, usual, rng):
-    """Make outliers of usual rows, in one way for all of them.
+    """Turn usual rows into outliers, all of them in the same way.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def alter(rows, usual, rng):
     Returns
     -------
     ndarray of shape (n_rows, n_columns)
-        In columns of few values, such as one-hot ones, no other values than those of ``usual``.
+        Columns of few values, such as one-hot ones, hold only values of ``usual``.
     """
     way = ALTERATIONS[list(ALTERATIONS)[rng.integers(len(ALTERATIONS))]]
     observed = ~np.isnan(usual)
@@ -42,19 +42,19 @@ def alter(rows, usual, rng):
 
 
 def _exchange(rng, rows, usual, mean, spread):
-    """Cells of other rows: each is common, together they are not."""
+    """Take some cells from other rows: each cell is common, their combination is not."""
     donors = usual[rng.integers(len(usual), size=rows.shape), np.arange(rows.shape[1])]
     return np.where(_some_cells(rng, rows) & ~np.isnan(donors), donors, rows)
 
 
 def _spikes(rng, rows, usual, mean, spread):
-    """Wrong entries: far off in some cells."""
+    """Shift some cells far off, like wrong entries."""
     shift = rng.choice([-1, 1], rows.shape) * rng.uniform(1.5, 8) * spread
     return np.where(_some_cells(rng, rows), rows + shift, rows)
 
 
 def _scatter(rng, rows, usual, mean, spread):
-    """Anywhere in the box of the usual rows, or somewhat beyond: ADBench's global outliers."""
+    """Place rows in the box of the usual rows, or somewhat beyond: ADBench's global outliers."""
     filled = np.where(np.isnan(usual), mean, usual)
     low, high = filled.min(0), filled.max(0)
     stretch = rng.uniform(0.7, 1.5)
@@ -62,27 +62,28 @@ def _scatter(rng, rows, usual, mean, spread):
 
 
 def _cluster(rng, rows, usual, mean, spread):
-    """Together, away from the usual rows: ADBench's clustered outliers."""
+    """Move rows together, away from the usual ones: ADBench's clustered outliers."""
     direction = rng.standard_normal(rows.shape[1])
     direction /= np.sqrt(np.mean(direction**2))
     return mean + rng.uniform(0.1, 1) * (rows - mean) + rng.uniform(0.7, 4) * direction * spread
 
 
 def _inflate(rng, rows, usual, mean, spread):
-    """Farther from the centre in the same direction."""
+    """Move each row farther from the centre, in the same direction."""
     return mean + rng.uniform(1.5, 5) * (rows - mean)
 
 
 def _blur(rng, rows, usual, mean, spread):
-    """Noise on every cell: ADBench's local outliers."""
+    """Add noise to every cell: ADBench's local outliers."""
     return rows + rng.uniform(0.3, 3) * spread * rng.standard_normal(rows.shape)
 
 
 def _empty_places(rng, usual, mean, spread):
-    """Places farther from usual rows than nearly all of these are from each other; maybe none.
+    """Find places farther from the usual rows than nearly all of these are from each other.
 
-    They are between two rows, made of cells of different rows, or anywhere in the middle of the
-    box: in the hole of a ring, between clusters, and where columns that hang together do not.
+    Candidates lie between two rows, combine cells of different rows, or lie anywhere in the middle
+    of the box: in the hole of a ring, between clusters, or where correlated columns disagree. The
+    result may be empty.
     """
     if len(usual) < 8:
         return usual[:0]
@@ -105,7 +106,7 @@ def _empty_places(rng, usual, mean, spread):
 
 
 def _gaps(rng, rows, usual, mean, spread):
-    """Each somewhere in a gap; anywhere in the box where there is none."""
+    """Place each row somewhere in a gap, or anywhere in the box if there is no gap."""
     places = _empty_places(rng, usual, mean, spread)
     if not len(places):
         return _scatter(rng, rows, usual, mean, spread)
@@ -113,7 +114,7 @@ def _gaps(rng, rows, usual, mean, spread):
 
 
 def _gap(rng, rows, usual, mean, spread):
-    """Together in one gap; anywhere in the box where there is none."""
+    """Place all rows in one gap, or anywhere in the box if there is no gap."""
     places = _empty_places(rng, usual, mean, spread)
     if not len(places):
         return _scatter(rng, rows, usual, mean, spread)
@@ -135,7 +136,7 @@ ALTERATIONS = {
 
 
 def _some_cells(rng, rows):
-    """Which cells to alter: at least one a row, often all of them."""
+    """Mask of the cells to alter: at least one per row, often all of them."""
     n_columns = rows.shape[1]
     share = 1.0 if rng.random() < 0.3 else n_columns ** -rng.random()
     chosen = rng.random(rows.shape) < share

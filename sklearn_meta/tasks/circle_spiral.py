@@ -1,4 +1,4 @@
-"""Circle-Spiral: synthetic tasks of which a few labels alone say little (paper 000)."""
+"""Circle-Spiral: synthetic tasks about which a few labels alone say little (paper 000)."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,8 @@
-"""Columns of synthetic tables, spoilt the way real ones are.
+"""Spoil the columns of synthetic tables the way real ones are.
 
-Useless and redundant columns, warped units, categories, missing cells: what both priors do to
-the columns of a table once its target is known. Matrices are (n_rows, n_columns), float64; of
-warps some are for targets (n_rows,), too.
+Both priors call these functions once the target of a table is known: they add useless and redundant
+columns, warp units, make categories and hide cells. Matrices have shape (n_rows, n_columns) and
+dtype float64; some warps also take targets of shape (n_rows,).
 """
 
 import numpy as np
@@ -17,9 +17,9 @@ def pick(rng, choices, weights):
 
 
 def plan_levels(rng, n_columns):
-    """Levels of each raw column (1: numerical, 2: binary, more: one-hot).
+    """Draw the number of levels of each raw column (1: numerical, 2: binary, more: one-hot).
 
-    Between them they fill `n_columns` encoded columns, of which a binary one takes one.
+    Together the raw columns fill `n_columns` encoded columns; a binary one takes one of them.
     """
     share = rng.uniform(0.1, 1) if rng.random() < 0.7 else 0.0
     levels, room = [], n_columns
@@ -35,7 +35,7 @@ def plan_levels(rng, n_columns):
 
 
 def add_columns(rng, X, n_columns):
-    """Fill up to `n_columns` with redundant columns and with columns that say nothing."""
+    """Add redundant columns and columns of noise, up to `n_columns` in all."""
     n_rows, n_informative = X.shape
     n_added = n_columns - n_informative
     if n_added <= 0:
@@ -43,7 +43,7 @@ def add_columns(rng, X, n_columns):
     X = standardise(X)
     n_redundant = rng.binomial(n_added, rng.uniform(0, 0.8))
     mix = rng.standard_normal((n_informative, n_redundant))
-    copies = rng.random(n_redundant) < 0.5  # of one column, the others of all together
+    copies = rng.random(n_redundant) < 0.5  # copies of one column; the rest mix all columns
     source = rng.integers(n_informative, size=n_redundant)
     mix *= ~copies | (np.arange(n_informative)[:, None] == source)
     redundant = standardise(X @ mix)
@@ -68,7 +68,7 @@ def warp(rng, X):
 
 
 def exponential(rng, x, slopes=(0.3, 1.5)):
-    """Skewed: incomes, say."""
+    """Skewed, such as incomes."""
     return np.exp(rng.uniform(*slopes) * np.clip(x, -4, 4))
 
 
@@ -78,17 +78,17 @@ def logarithm(rng, x, offsets=(0.01, 1)):
 
 
 def power(rng, x, exponents=(0.3, 3)):
-    """Drawn together around zero, or apart."""
+    """Signed powers, which draw values together around zero or apart."""
     return np.sign(x) * np.abs(x) ** log_uniform(rng, *exponents)
 
 
 def whole_numbers(rng, x, scales=(0.7, 4)):
-    """Integers, the more the larger the scale: ratings, counts, years, prices."""
+    """Integers, more of them with a larger scale: ratings, counts, years, prices."""
     return np.round(x * log_uniform(rng, *scales))
 
 
 def cut_off(rng, x, lowest=-1):
-    """Cut at one end: amounts of which many are zero, sensors and tests that saturate."""
+    """Clipped at one end: amounts that are often zero, sensors and tests that saturate."""
     cut = rng.uniform(lowest, 0.7)
     return np.maximum(x, cut) if rng.random() < 0.7 else np.minimum(x, -cut)
 
@@ -124,7 +124,7 @@ _WARPS = (
 
 
 def hide(rng, X):
-    """Mask of the missing cells: up to 20 %, at random or the likelier the larger the value."""
+    """Mask of missing cells: up to 20 % per column, at random or more often for large values."""
     rate = rng.uniform(0, 0.2) * (rng.random(X.shape[1]) < rng.uniform(0.2, 1))
     if rng.random() < 0.5:
         rate = 2 * rate / (1 + np.exp(-2 * np.clip(X, -10, 10)))
@@ -140,7 +140,7 @@ def encode(rng, X, levels, missing):
     for j, n_levels in enumerate(levels):
         if n_levels == 1:
             continue
-        # Several bins may share a level, so that its meaning need not be ordered.
+        # Several bins may share a level, so that levels need not follow the order of values.
         n_bins = n_levels * (1 + int(rng.random() < 0.3 and n_levels > 2))
         edges = np.sort(rng.uniform(0.03, 0.97, n_bins - 1))
         level = rng.permutation(np.arange(n_bins) % n_levels)

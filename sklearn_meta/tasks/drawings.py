@@ -26,8 +26,8 @@ class Drawings:
     stretch : float, default=0.0
         Largest amount added to each entry of each drawing's linear map; not in the paper.
     warp : float, default=0.0
-        The same for all drawings of a class, half of the classes then being mirrored as well: like
-        rotation, this makes new characters of the existing ones. Not in the paper.
+        Like ``stretch``, but the same for all drawings of a class; half of the classes are mirrored
+        as well. Like rotation, this makes new characters of the existing ones. Not in the paper.
 
     Notes
     -----
@@ -70,7 +70,7 @@ class Drawings:
             missing with augmentation.
         """
         X = np.asarray(X)
-        if X.dtype != np.uint8:  # of ink that is 1 hardly anything would be left
+        if X.dtype != np.uint8:  # hardly anything is left of ink that is 1
             raise ValueError(
                 f"X must be uint8, ink being 255, got {X.dtype}: give np.uint8(255 * X), if "
                 "ink is 1."
@@ -84,7 +84,7 @@ class Drawings:
             raise ValueError("augment=True takes classes and rng: give both, or augment=False.")
         classes = np.zeros(len(X), dtype=int) if classes is None else np.asarray(classes)
         angle, shift = self._moves(classes, rng)
-        # Maps from places in what is drawn to places in the picture, which spans [-1, 1] both ways.
+        # Affine maps from the rendered drawing to the original, which spans [-1, 1] both ways.
         cos, sin = np.cos(angle), np.sin(angle)
         maps = np.stack([cos, -sin, shift[0], sin, cos, shift[1]], axis=1).astype(np.float32)
         if self.stretch and self.augment:
@@ -94,7 +94,7 @@ class Drawings:
             maps[:, [0, 1, 3, 4]] += rng.uniform(-self.warp, self.warp, (n_classes, 4))[classes]
             maps[:, [0, 3]] *= rng.choice([-1, 1], (n_classes, 1))[classes]
         shape = (len(X), self.size, self.size, 2)
-        with torch.autocast("cpu", enabled=False):  # a caller's would draw other pictures
+        with torch.autocast("cpu", enabled=False):  # a caller's would change pixels
             places = (_pixels(self.size) @ torch.from_numpy(maps.reshape(-1, 2, 3)).mT).view(shape)
             drawn = grid_sample(torch.from_numpy(pixels), places, align_corners=False)
         return drawn.clamp_(0, 1).numpy().reshape(len(X), self.width)  # weights sum to 1 +- 1e-7
@@ -111,7 +111,7 @@ class Drawings:
 
 @cache
 def _pixels(size):
-    """Places of a picture's pixels and a one, which a map is multiplied by; (size * size, 3)."""
+    """Homogeneous coordinates of a picture's pixels, to multiply by a map; (size * size, 3)."""
     unmoved = torch.from_numpy(np.eye(2, 3, dtype=np.float32))[None]
     places = affine_grid(unmoved, (1, 1, size, size), align_corners=False)
     return torch.cat([places, torch.ones_like(places[..., :1])], -1).view(-1, 3)

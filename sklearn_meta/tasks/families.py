@@ -1,8 +1,8 @@
-"""The families of `TablePrior`: how the columns and the label of a table hang together.
+"""The families of `TablePrior`: how the columns and the label of a table depend on each other.
 
-Each family takes ``(rng, counts, n_columns)``, where `counts` are the rows of each class, and
-returns ``X`` of shape (n_rows, n_columns), float64, and ``y`` of shape (n_rows,), int64. A family
-either draws the rows class by class or draws them first and labels them by a score afterwards.
+Each family takes ``(rng, counts, n_columns)``, where `counts` are the numbers of rows per class,
+and returns ``X`` of shape (n_rows, n_columns), float64, and ``y`` of shape (n_rows,), int64. It
+either draws the rows class by class, or draws them first and labels them by a score afterwards.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from .manifolds import MANIFOLDS
 
 
 def log_uniform(rng, low, high):
-    """A positive number whose logarithm is uniform."""
+    """Draw a positive number whose logarithm is uniform."""
     return low * (high / low) ** rng.random()
 
 
@@ -23,7 +23,7 @@ def standardise(X):
 
 
 def class_counts(rng, n_rows, n_classes):
-    """Rows of each class: equal in half the tables, else uneven above a floor of a third."""
+    """Number of rows of each class: equal in half the tables, else at least a third of that."""
     if rng.random() < 0.5:
         floor = n_rows // n_classes
         share = np.full(n_classes, 1 / n_classes)
@@ -38,12 +38,12 @@ def _labels(counts):
 
 
 def _by_rank(rng, score, counts):
-    """Cut one score at quantiles; sometimes a class is two stretches of it, not one."""
+    """Cut one score at quantiles into classes; sometimes each class has two intervals, not one."""
     y = np.empty(len(score), np.int64)
     order = score.argsort()
     labels = _labels(counts)
     if rng.random() < 0.2:
-        first = rng.random(len(counts)) * counts  # so many rows of each class come early
+        first = rng.random(len(counts)) * counts  # this many rows of a class come first
         place = np.arange(len(score)) - np.repeat(np.cumsum(counts) - counts, counts)
         labels = labels[(place >= first[labels]).argsort(kind="stable")]
     y[order] = labels
@@ -51,7 +51,7 @@ def _by_rank(rng, score, counts):
 
 
 def _by_class_score(scores, counts):
-    """Give each class its number of rows, those where its score leads the others' the most."""
+    """Give each class its number of rows: those where its score is farthest above the others."""
     y = np.full(len(scores), len(counts) - 1, np.int64)
     lead = scores - scores.mean(axis=1, keepdims=True)
     free = np.arange(len(scores))
@@ -71,18 +71,18 @@ def _label(rng, scores, counts):
 
 
 def _n_scores(rng, counts):
-    """One score to be cut into classes, or one for each class."""
+    """Number of scores: one to be cut into classes, or one per class."""
     return 1 if len(counts) == 2 or rng.random() < 0.25 else len(counts)
 
 
 def _noisy(rng, scores, counts):
-    """Standard scores plus noise, of which many classes, standing closer, bear less."""
+    """Standardise scores and add noise, less with many classes, which lie closer together."""
     noise = log_uniform(rng, 0.04, 1.4) / len(counts) ** 0.75
     return standardise(scores) + noise * rng.standard_normal(scores.shape)
 
 
 def root_causes(rng, n_rows, n_columns):
-    """Columns that nothing causes: Gaussian, uniform, skewed, in clumps, or correlated."""
+    """Draw columns without causes: Gaussian, uniform, skewed, clustered or correlated."""
     X = rng.standard_normal((n_rows, n_columns))
     kind = rng.integers(5)
     if kind == 1:
@@ -116,7 +116,7 @@ def structural(rng, counts, n_columns):
     """Structural causal model: columns and label are nodes of one random noisy network.
 
     After Hollmann et al., TabPFN (ICLR 2023): a multilayer perceptron with dropped edges, whose
-    hidden nodes are observed, so that columns are causes and effects of the label alike.
+    hidden nodes are observed, so that columns may be causes or effects of the label.
     """
     n_rows, n_layers = counts.sum(), rng.integers(2, 5)
     width = max(int(log_uniform(rng, 4, 20)), -(-(n_columns + 4) // n_layers))
@@ -139,7 +139,7 @@ def structural(rng, counts, n_columns):
         layer += noise * rng.standard_normal(layer.shape)
         nodes.append(layer)
     nodes = np.hstack(nodes)
-    # The label sits in the second half; columns come from anywhere or from around it.
+    # The label is in the second half; columns come from anywhere or from around it.
     n_nodes = nodes.shape[1]
     first = rng.integers(n_nodes // 2, n_nodes - 2)
     n_label = 1 if _n_scores(rng, counts) == 1 else 3
@@ -155,7 +155,7 @@ def structural(rng, counts, n_columns):
 
 
 def trees(rng, counts, n_columns):
-    """A sum of few shallow oblivious trees: one split a level, on few of the columns."""
+    """A sum of few shallow oblivious trees: one split per level, on few of the columns."""
     n_rows, n_scores = counts.sum(), _n_scores(rng, counts)
     X = standardise(root_causes(rng, n_rows, n_columns))
     n_trees, depth = int(log_uniform(rng, 1, 12)), rng.integers(1, 5)
@@ -169,7 +169,7 @@ def trees(rng, counts, n_columns):
 
 
 def linear(rng, counts, n_columns):
-    """Noisy linear scores of few columns, in half the tables with products of columns."""
+    """Noisy linear scores of few columns; in half the tables also of products of columns."""
     n_rows, n_scores = counts.sum(), _n_scores(rng, counts)
     X = standardise(root_causes(rng, n_rows, n_columns))
     weight = rng.standard_normal((n_columns, n_scores))
@@ -184,12 +184,12 @@ def linear(rng, counts, n_columns):
 
 
 def clusters(rng, counts, n_columns):
-    """Gaussian mixture with several clusters a class, each stretched along its own axes."""
+    """Gaussian mixture of several clusters per class, each stretched along its own axes."""
     y = _labels(counts)
     n_each, rank = rng.integers(1, 5), rng.integers(0, 3)
     cluster = y * n_each + rng.integers(n_each, size=len(y))
     n_clusters = n_each * len(counts)
-    # Distances grow with the root of the number of columns, the directions that matter do not.
+    # Distances grow with the root of the number of columns, unless few directions matter.
     apart = log_uniform(rng, 1, 6) / n_columns ** rng.uniform(0, 0.5)
     centre = apart * rng.standard_normal((n_clusters, n_columns))
     axes = rng.standard_normal((n_clusters, n_columns, rank)) * rng.uniform(0, 1)
@@ -207,12 +207,12 @@ def manifold(rng, counts, n_columns):
     points = standardise(points + log_uniform(rng, 0.01, 0.15) * rng.standard_normal(points.shape))
     n_points = points.shape[1]
     if n_columns <= n_points:
-        # A turn within the figure's own plane, then as many of its axes as there are columns.
+        # Rotate the figure in its own plane, then keep as many of its axes as there are columns.
         angle = rng.uniform(0, 2 * np.pi) * (rng.random() < 0.5)
         c, s = np.cos(angle), np.sin(angle)
         points[:, :2] = points[:, :2] @ np.array([[c, -s], [s, c]])
         return points[:, :n_columns], y
-    if rng.random() < 0.7:  # every column is a view of the figure, none shows it by itself
+    if rng.random() < 0.7:  # every column is a projection of the figure
         X = points @ rng.standard_normal((n_points, n_columns))
         return X + log_uniform(rng, 0.01, 0.5) * rng.standard_normal(X.shape), y
     return np.hstack([points, rng.standard_normal((len(y), n_columns - n_points))]), y
@@ -221,9 +221,9 @@ def manifold(rng, counts, n_columns):
 def factors(rng, counts, n_columns):
     """Few latent factors drive all columns; classes shift factors and single columns.
 
-    Factor analysis with class-conditional means and scales. In half the tables of two
-    classes, and fewer of more, the label is a noisy score of the factors instead, as an outcome
-    is that nobody measured directly.
+    Factor analysis with class-conditional means and scales. In half the tables of two classes, and
+    in fewer tables of more classes, the label is a noisy score of the factors instead, like an
+    outcome that is not measured directly.
     """
     n_rows, n_classes = counts.sum(), len(counts)
     n_factors = rng.integers(1, 5)
@@ -241,7 +241,7 @@ def factors(rng, counts, n_columns):
         shift = np.outer(np.arange(n_classes) - n_classes / 2, rng.standard_normal(n_factors))
     else:
         shift = rng.standard_normal((n_classes, n_factors))
-    apart = (n_classes / 2) ** 0.5  # the more classes, the less room between them otherwise
+    apart = (n_classes / 2) ** 0.5  # else many classes would have little room
     latent += apart * log_uniform(rng, 0.4, 4) * shift[y]
     direct = apart * log_uniform(rng, 0.2, 2) * own * rng.standard_normal((n_classes, n_columns))
     direct *= rng.random(n_columns) < rng.uniform(0, 0.6)

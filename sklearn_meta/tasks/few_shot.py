@@ -18,10 +18,10 @@ class Episode(NamedTuple):
     ----------
     support : ndarray of shape (n_ways * n_shots, n_inputs), float32
     labels : ndarray of shape (n_ways * n_shots,), int64
-        Their classes. With fewer classes than ways some come several times.
+        Their classes. With fewer classes than ways, some classes have several places.
     query : ndarray of shape (n_queries, n_inputs), float32
     target : ndarray of shape (n_queries,), int64
-        Classes to be predicted; ``IGNORE`` where rows ran out.
+        Classes to be predicted; ``IGNORE`` for queries that only fill up an episode.
     """
 
     support: np.ndarray
@@ -76,7 +76,7 @@ class NWayKShot:
         If a number is out of range.
     """
 
-    #: What ``strata`` counts, as the history names it.
+    #: Name in the history of what ``strata`` counts.
     stratum = "ways"
 
     check_dataset = staticmethod(check_codes)
@@ -120,25 +120,25 @@ class NWayKShot:
         rest = np.concatenate([m[cut:] for m, cut in zip(members, cuts)])
         codes_of_rest = np.repeat(np.arange(n_classes), [len(m) for m in members] - np.array(cuts))
         chosen = rng.permutation(len(rest))[: self.n_queries]
-        n_missing = self.n_queries - len(chosen)  # rows ran out: the first again, not asked for
+        n_missing = self.n_queries - len(chosen)  # too few rows: repeat the first, unpredicted
         asked = np.append(rest[chosen], pool[:1].repeat(n_missing))
         target = np.append(codes_of_rest[chosen], np.full(n_missing, IGNORE))
         X = dataset.X[np.concatenate([pool, asked])]
         x = self._read(X, np.concatenate([codes, target.clip(min=0)]), len(pool), rng)
         labels, turns = deal(n_classes, self.n_ways, self.n_shots, rng)
         starts, counts = np.cumsum([0, *cuts[:-1]]), np.array(cuts)
-        rows = starts[labels] + turns % counts[labels]  # too few rows come again
+        rows = starts[labels] + turns % counts[labels]  # repeated if there are too few
         return Episode(x[rows], labels, x[len(pool) :], target)
 
     def _n_known(self, rng):
         return self.n_shots
 
     def _read(self, X, classes, n_known, rng):
-        """Vectors of rows, of which the first ``n_known`` are labelled."""
+        """Convert rows to vectors; the first ``n_known`` rows are labelled."""
         return np.asarray(self.vectors(X, classes, rng), dtype=np.float32)
 
     def size(self, episode):
-        """What episodes are sorted by: they are all of one size."""
+        """Key to sort episodes by: all have the same size."""
         return 0
 
     @staticmethod
@@ -148,7 +148,7 @@ class NWayKShot:
 
     @staticmethod
     def collate(episodes):
-        """Episodes as the inputs and the target of a learner.
+        """Stack episodes as the inputs and the target of a learner.
 
         Parameters
         ----------
@@ -215,12 +215,12 @@ class TableEpisodes(NWayKShot):
 def moments_of(X):
     """Moments of the columns of a table, of shape (n_columns,).
 
-    In columns with at least five values, none counts as more than ``FAR`` interquartile ranges from
-    the median, unless half of the column's cells are equal.
+    Columns with at least five values are clipped at ``FAR`` interquartile ranges from the median,
+    unless that range is 0.
     """
     last_one = np.maximum((~np.isnan(X)).sum(0, keepdims=True) - 1, 0)
     places = np.concatenate([last_one // 4, last_one // 2, last_one - last_one // 4])
-    low, median, high = np.take_along_axis(np.sort(X, 0), places, 0)  # which has NaN last
+    low, median, high = np.take_along_axis(np.sort(X, 0), places, 0)  # NaN comes last
     with np.errstate(over="ignore"):
         reach = np.where((last_one[0] >= 4) & (high > low), FAR * (high - low), np.inf)
         X = X.clip(median - reach, median + reach)

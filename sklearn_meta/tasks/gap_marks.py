@@ -2,43 +2,43 @@
 
 import numpy as np
 
-#: What marks gaps: sevens, eights or nines alone, as 99, -9999 or 999.9, and -1, -7, -8, -9.
+#: Numbers that mark gaps: only sevens, eights or nines, as 99, -9999 or 999.9; -1, -7, -8, -9.
 _REPEATED = [int(str(digit) * length) for digit in (7, 8, 9) for length in range(2, 8)]
 _PLAIN = [*_REPEATED, *(number / 10 for number in _REPEATED if number > 99)]
 _NUMBERS = np.array([*_PLAIN, *(-number for number in _PLAIN), -1, -7, -8, -9])
 MARKS = np.unique([_NUMBERS, _NUMBERS.astype(np.float32)])
 
-#: How far a mark is from all other values, in units of the width of these.
+#: Minimum distance of a mark from all other values, in units of their range.
 FAR = 5
 
-#: Cells, and different values among them, that a column must hold beside marks.
+#: Minimum number of cells, and of different values, that a column must hold besides marks.
 LEAST_CELLS, LEAST_VALUES = 5, 3
 
 
 def gap_marks(X):
-    """The numbers that mark gaps in each column.
+    """Find the numbers that mark gaps in each column.
 
-    They look like marks, stand in several cells of the table, and are farther from all values of
-    their column that do not than five times the width of these. Where one is a mark in a column, it
-    is one in every other that it is as far from, whether or not a cell of that holds it yet.
+    A mark is one of ``MARKS``, is farther than five times the range of a column's other values from
+    all of them, and occurs in several cells of such columns. It is then a mark of every column from
+    whose values it is as far, even if no cell of that column holds it yet.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_columns), float64
-        NaN are missing cells.
+        NaN is a missing cell.
 
     Returns
     -------
     dict of int to list of float
-        Marks by the positions of their columns, with what single precision makes of them.
+        Marks by column index, in double precision and as rounded to single precision.
     """
     finite = np.where(np.isfinite(X), X, np.nan)
     extremes = [of.reduce(finite, initial=np.nan) for of in (np.fmin, np.fmax)]
     if not np.isin(extremes, MARKS).any():
-        return {}  # what is far from all others is the least or the greatest
+        return {}  # a mark is the least or the greatest value of a column
     looks_like_one = np.isin(X, MARKS)
     others = np.where(looks_like_one, np.nan, finite)
-    low, high = np.fmin.reduce(others), np.fmax.reduce(others)  # NaN where there is none
+    low, high = np.fmin.reduce(others), np.fmax.reduce(others)  # NaN if there is none
     far = FAR * (high - low)
     enough = far > 0
     for j in np.flatnonzero(enough):

@@ -62,7 +62,7 @@ class GaussianProcessPrior:
         return smooth + WhiteKernel(self.noise**2)
 
     def draw(self, rng):
-        """One function at ``n_rows`` points, a Dataset of a regression."""
+        """Draw one function at ``n_rows`` points, a Dataset for regression."""
         X = rng.uniform(*self.bounds, (self.n_rows, self.n_columns))
         factor = np.linalg.cholesky(self.kernel(X) + 1e-9 * self.amplitude**2 * np.eye(self.n_rows))
         y = factor @ rng.standard_normal(self.n_rows)

@@ -15,7 +15,7 @@ from ..folders import expanded
 from ..sizes import check_integers
 from .dataset import Dataset
 
-#: What files and folders call each split: 64, 16 and 20 classes in both sets.
+#: Name of each split in files and folders; 64, 16 and 20 classes in both sets.
 SPLITS = {"train": "train", "valid": "val", "test": "test"}
 
 
@@ -211,7 +211,7 @@ def load_mini_imagenet(folder, split="train", *, size=84):
         return _read(_labelled(table), table, size, "mini_imagenet")
     if subfolder.is_dir():
         folders = [entry.name for entry in subfolder.glob("[!.]*") if entry.is_dir()]
-        classes = [name for name in folders if name != "__MACOSX"]  # of zip files made there
+        classes = [name for name in folders if name != "__MACOSX"]  # macOS adds it to zip files
         return _read(_in_folders(subfolder, classes), subfolder, size, "mini_imagenet")
     raise FileNotFoundError(
         f"No split {split!r} of MiniImageNet in {folder}: give a folder that holds images/ and "
@@ -253,13 +253,13 @@ def load_cifar_fs(folder, split="train", *, size=32):
 
 
 def _part(split):
-    if split not in tuple(SPLITS):  # in a dict, a list would be a TypeError
+    if split not in tuple(SPLITS):  # a dict would raise a TypeError for a list
         raise ValueError(f"There is no split {split!r}: take {', '.join(SPLITS)}.")
     return SPLITS[split]
 
 
 def _labelled(table):
-    """Files of each class, as a csv labels them; a dict of sets of paths."""
+    """Files of each class by the labels of a csv; a dict of sets of paths."""
     members = defaultdict(set)
     with open(table, newline="", encoding="utf-8-sig", errors="replace") as lines:
         for row in _rows_of(csv.DictReader(lines), table):
@@ -283,10 +283,10 @@ def _rows_of(reader, table):
 
 
 def _in_folders(folder, classes):
-    """Files of each class, which has a folder of its name; a dict of lists of paths."""
+    """Files of each class in the folder of its name; a dict of lists of paths."""
     members = {}
     for name in classes:
-        files = (folder / name).glob("[!.]*")  # none where there is no such folder
+        files = (folder / name).glob("[!.]*")  # empty if there is no such folder
         members[name] = [path for path in files if path.suffix.lower() in (".jpg", ".jpeg", ".png")]
         if not members[name]:
             raise FileNotFoundError(f"No .jpg or .png in {folder / name}: put the class there.")
@@ -294,7 +294,7 @@ def _in_folders(folder, classes):
 
 
 def _read(members, origin, size, name):
-    """The files of each class, in order of names, as a source."""
+    """Read the files of each class, in order of names, as a source."""
     try:
         from PIL import Image
     except ImportError as error:
@@ -311,10 +311,10 @@ def _read(members, origin, size, name):
     for image, path in zip(images, paths):
         try:
             with Image.open(path) as picture:
-                if picture.mode.startswith("I"):  # 16 bits a pixel, which Pillow would cut at 255
+                if picture.mode.startswith("I"):  # 16 bits per pixel: Pillow would clip at 255
                     upper = np.asarray(picture).clip(0, 65535) // 256
                     picture = Image.fromarray(upper.astype(np.uint8))
-                if "transparency" in picture.info:  # of a palette; what it hides is drawn as it is
+                if "transparency" in picture.info:  # else Pillow warns; alpha is dropped below
                     picture = picture.convert("RGBA")
                 rgb = picture.convert("RGB")
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

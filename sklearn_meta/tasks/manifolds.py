@@ -8,14 +8,14 @@ import numpy as np
 
 
 def rings(rng, y, n_classes):
-    """Concentric circles, one a class, the outer one of radius 1."""
+    """Concentric circles, one per class; the outer one has radius 1."""
     angle = rng.uniform(0, 2 * np.pi, len(y))
     radius = (y + 1) / n_classes
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
 
 
 def spirals(rng, y, n_classes, turn=4.0):
-    """Spiral-shaped arms around the origin, one a class.
+    """Spiral-shaped arms around the origin, one per class.
 
     ``turn`` is the angle in radians that an arm sweeps from radius 0.2 to radius 1.
     """
@@ -38,14 +38,14 @@ def moons(rng, y, n_classes):
 
 
 def swiss_roll(rng, y, n_classes):
-    """A rolled-up sheet; the classes are equal stretches of its length, cut from inside out."""
+    """A rolled-up sheet, cut into equal lengths, one per class, from the inside out."""
     t = 1.5 * np.pi * (1 + 2 * (y + rng.uniform(0.05, 0.95, len(y))) / n_classes)
     height = rng.uniform(-1, 1, len(y))
     return np.stack([t * np.cos(t) / 12, t * np.sin(t) / 12, height], axis=1)
 
 
 def curves(rng, y, n_classes):
-    """Random smooth curves, one a class: short Fourier series of falling amplitude in 3 axes."""
+    """Random smooth curves, one per class: short Fourier series of falling amplitude in 3 axes."""
     waves = np.arange(1, 4)
     t = rng.uniform(0, np.pi, len(y))
     amplitude = rng.standard_normal((n_classes, 3, len(waves))) / waves

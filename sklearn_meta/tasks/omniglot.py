@@ -20,15 +20,15 @@ from sklearn.datasets import get_data_home
 from ..folders import expanded
 from .dataset import Dataset
 
-#: Digest of each official file, ``images_<part>.zip``.
+#: MD5 digest of each official file, ``images_<part>.zip``.
 MD5 = dict(
     background="68d2efa1b9178cc56df9314c21c6e718", evaluation="6b91aef0f799c5bb55b94e3f2daec811"
 )
 
-#: Pixels of a side that the official pictures, 105 x 105, are averaged to.
+#: Side length in pixels to which the official pictures of 105 x 105 are averaged.
 SIDE = 28
 
-#: Of a file that is fetched, of which none has 10 MB: some servers send without end.
+#: Maximum size of a download: some servers send without end. No official file has 10 MB.
 MOST_BYTES = 2**26
 
 
@@ -88,7 +88,7 @@ class Omniglot:
         return f"Omniglot({len(self)} characters of {len(set(self.alphabets))} alphabets)"
 
     def draw(self, rng):
-        """The same dataset each time, all characters; ``rng`` is what a source is given."""
+        """All characters, the same Dataset each time; ``rng`` is not used."""
         return self.dataset
 
     def select(self, which):
@@ -170,12 +170,12 @@ def _read_npz(file, split):
             raise ValueError("its arrays differ in length")
     except PermissionError:
         raise
-    except Exception as error:  # what a damaged archive raises is of many kinds
+    except Exception as error:  # a damaged archive raises errors of many kinds
         raise ValueError(
             f"{file} cannot be read as Omniglot ({error}): remove it and call fetch_omniglot."
         ) from error
     known = {*official.tolist(), *ours.tolist()}
-    if split is not None and split not in tuple(known):  # in a set, a list would be a TypeError
+    if split is not None and split not in tuple(known):  # a set would raise a TypeError for a list
         raise ValueError(f"{file} has no split {split!r}; it has {', '.join(sorted(known))}.")
     return whole if split is None else whole.select((official == split) | (ours == split))
 
@@ -217,8 +217,8 @@ def _area_average(picture):
 
 @cache
 def _shares(length):
-    """How much of each of SIDE cells along a line each pixel is; (SIDE, length), rows sum to 1."""
-    # The line is SIDE * length long: lengths are whole numbers, and the shares exact.
+    """Share of each of SIDE cells that a line's pixels cover; (SIDE, length), rows sum to 1."""
+    # In units in which the line is SIDE * length long, lengths are integers and shares exact.
     cells, pixels = np.arange(SIDE)[:, None] * length, np.arange(length) * SIDE
     common = np.minimum(cells + length, pixels + SIDE) - np.maximum(cells, pixels)
     return common.clip(0) / length
@@ -310,7 +310,7 @@ def _download(url, file, md5, n_retries, delay, timeout):
 
 
 def _read_on(url, partial, timeout):
-    """Fetch what a partial file lacks, from where it ends."""
+    """Fetch the rest of a partial file."""
     start = partial.stat().st_size if partial.exists() else 0
     request = Request(url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
@@ -319,15 +319,15 @@ def _read_on(url, partial, timeout):
         error.close()
         if error.code != 416:
             raise
-        return  # nothing lies beyond the partial file's end: its digest tells whether it is right
+        return  # nothing is left to fetch: the digest tells whether the file is right
     with response:
-        # A server that does not know ranges answers 200 and sends the file from its beginning.
+        # A server without ranges answers 200 and sends the file from its beginning.
         with open(partial, "ab" if response.status == 206 else "wb") as content:
             start = content.tell()
-            while piece := response.read1(2**16):  # whatever came in: a silence loses none of it
+            while piece := response.read1(2**16):  # a timeout loses nothing that came in
                 content.write(piece)
                 if content.tell() > MOST_BYTES:
-                    return  # that it is not Omniglot its digest tells
+                    return  # the digest will tell that it is not Omniglot
             n_read = content.tell() - start
         length = response.headers.get("Content-Length", "")
     if length.isdecimal() and n_read < int(length):

@@ -1,4 +1,4 @@
-"""Tables of OpenML: suites and tasks, asked for through the openml package and kept on disk."""
+"""Tables of OpenML suites and tasks, fetched with the openml package and cached on disk."""
 
 import json
 import operator
@@ -20,7 +20,7 @@ from . import openml_client
 from .dataset import RawTable
 
 _BACKOFF = 1.0  # seconds before the second try; doubled before each further one
-_GIVE_UP = 3  # datasets in succession for which the server was silent, before the rest is skipped
+_GIVE_UP = 3  # unanswered datasets in a row, after which the rest is skipped
 _A_DAY = 24 * 3600  # seconds; no download takes so long
 
 
@@ -129,7 +129,7 @@ class OpenMLCollection(Mapping):
             )
         if cache_directory is None:
             cache_directory = Path(config.get_config_as_dict()["cachedir"]) / "sklearn_meta"
-        # Its tables are read later, wherever one is then.
+        # Absolute: tables are read later, maybe from another working directory.
         self.folder = expanded(cache_directory).absolute() / quote(host, safe="")
         self.timeout = timeout
         self.n_retries = n_retries
@@ -204,7 +204,7 @@ class OpenMLCollection(Mapping):
         self.skipped_.pop(name, None)
         return RawTable(frame.iloc[:, :-1], frame.iloc[:, -1], dict(found["metadata"]))
 
-    # What there is
+    # Names and descriptions
 
     def _described(self):
         """Description of each dataset by its name, from the cache or the server."""
@@ -227,7 +227,7 @@ class OpenMLCollection(Mapping):
                 self._skip(f"task-{task}", error)
                 continue
             name = found["metadata"]["family"]
-            while name in listed:  # a dataset may be called "iris-7", too
+            while name in listed:  # another dataset may be called "iris-7"
                 name = f"{name}-{task}"
             listed[name] = found
         return listed
@@ -266,7 +266,7 @@ class OpenMLCollection(Mapping):
     # Asking the server
 
     def _request(self, what, ask, file):
-        """Try ``ask(openml, attempt)`` until there is an answer, and keep that in `file`."""
+        """Call ``ask(openml, attempt)`` until there is an answer, and write it to ``file``."""
         if self.offline:
             raise OSError(
                 f"{what} is not in the cache {self.folder} (or damaged), and offline is set: call "
@@ -288,7 +288,7 @@ class OpenMLCollection(Mapping):
                     with openml_client.client(self.server, scratch, self.timeout) as openml:
                         answer = ask(openml, attempt)
                     _put(answer, file, scratch)
-            except Exception as error:  # openml, minio, liac-arff: all have errors of their own
+            except Exception as error:  # openml, minio and liac-arff raise errors of their own
                 if openml_client.is_final(error):
                     self._unanswered = 0
                     why = openml_client.reason(error)
@@ -308,15 +308,15 @@ class OpenMLCollection(Mapping):
 
 
 def _sweep(folder):
-    """Remove what processes that were killed left behind."""
+    """Remove scratch folders that killed processes left behind."""
     for scratch in folder.glob("scratch-*"):
-        with suppress(OSError):  # another process may be removing its own
+        with suppress(OSError):  # another process may have removed it
             if time.time() - scratch.stat().st_mtime > _A_DAY:
                 shutil.rmtree(scratch)
 
 
 def _read_json(file, keys):
-    """What a file holds, or None: it is missing, damaged, or lacks some of the keys."""
+    """Content of a file, or None if it is missing, damaged, or lacks one of the keys."""
     try:
         found = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
@@ -330,12 +330,12 @@ def _read_table(file):
     try:
         with ParquetFile(file, page_checksum_verification=True) as parquet:
             return parquet.read().to_pandas()
-    except (OSError, ValueError):  # missing or damaged, which is mended in the same way
+    except (OSError, ValueError):  # missing or damaged: fetch it again in both cases
         return None
 
 
 def _put(answer, file, scratch):
-    """Write beside the file, then rename: it is there as a whole or not at all."""
+    """Write to the scratch folder, then rename, so that the file is complete or absent."""
     new = scratch / file.name
     if file.suffix == ".json":
         new.write_text(json.dumps(answer, indent=1) + "\n", "utf-8")

@@ -1,6 +1,6 @@
-"""The openml package, one request at a time: configured for it, with time limits, put back after.
+"""Requests through the openml package, which is configured for each one and restored afterwards.
 
-What is known of the inside of openml 0.15, and of what it raises, stands here and nowhere else.
+Only this module depends on the internals of openml 0.15 and on the errors that it raises.
 """
 
 import logging
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from xml.parsers.expat import ExpatError
 
-_PATIENCE = 10  # a whole answer may take this many times the timeout, however steadily it trickles
-_DATABASE_IS_BUSY = 107  # the one error code of OpenML that a second try may mend
+_PATIENCE = 10  # a whole answer may take this many timeouts, however steadily data come
+_DATABASE_IS_BUSY = 107  # the only error code of OpenML for which a retry may help
 _CONFIGURED = threading.RLock()  # openml is configured for the whole process
 
 
@@ -23,7 +23,7 @@ def installed_openml():
     ImportError
         If version 0.15 is not installed; the others are configured in other ways.
     OSError
-        If there is no place for the settings that it makes when it is imported.
+        If openml cannot write the settings that it makes when imported.
     """
     try:
         import openml
@@ -53,7 +53,7 @@ def client(server, folder, timeout):
     server : str
         Address of the REST interface.
     folder : Path
-        Where openml keeps what it downloads meanwhile.
+        Folder for openml's downloads meanwhile.
     timeout : float
         Seconds for which the server may be silent; a whole answer may take ten times as long.
 
@@ -68,7 +68,7 @@ def client(server, folder, timeout):
         _CONFIGURED,
         _swapped(
             config,
-            # a key is for the server that it was given for
+            # an API key is only for the server that it was given for
             apikey=config.apikey if server == config.server.rstrip("/") else "",
             server=server,
             _root_cache_directory=folder,
@@ -79,7 +79,7 @@ def client(server, folder, timeout):
             openml._api_calls,
             requests=_limited_requests(timeout),
             minio=_limited_minio(timeout),
-            # openml reports requests to the root logger, which is set up as a side effect
+            # openml logs requests with the root logger, and so configures it as a side effect
             logging=logging.Logger(__name__, logging.ERROR),
         ),
     ):
@@ -98,7 +98,7 @@ def _swapped(module, **values):
             setattr(module, name, value)
 
 
-# Questions
+# Requests
 
 
 def ask_suite(openml, suite):
@@ -110,7 +110,7 @@ def ask_suite(openml, suite):
 
 
 def ask_description(openml, task_id):
-    """What is known of a task and its dataset without the data.
+    """Describe a task and its dataset, without the data.
 
     Returns
     -------
@@ -160,14 +160,14 @@ def ask_table(openml, description, attempt):
     import pandas as pd
     from arff import ArffException
 
-    # ARFF has a checksum, parquet has none and is smaller: where one fails, the other may do.
+    # Parquet is smaller, ARFF has a checksum: where one fails, the other may work.
     source = description["source"] | ({"parquet_url": None} if attempt % 2 else {})
     if source["data_format"].lower() == "sparse_arff":
-        # As such openml 0.15 cannot read categories with pandas 3; liac-arff fills in zeros itself.
+        # openml 0.15 cannot read categories of sparse ARFF with pandas 3. liac-arff adds the zeros.
         source["data_format"] = "ARFF"
     try:
         frame = openml.datasets.OpenMLDataset(description=None, **source).get_data()[0]
-    except ArffException as error:  # its checksum was right: another try would end in the same way
+    except ArffException as error:  # the checksum was right: a retry would fail in the same way
         if description["source"].get("parquet_url") is None:
             raise ValueError(f"{type(error).__name__}: {error}") from error
         raise
@@ -184,14 +184,14 @@ def ask_table(openml, description, attempt):
     columns = {name: _storable(frame[name]) for name in frame if name != target}
     regression = description["metadata"]["task"] == "regression"
     labels = frame[target]
-    if labels.dtype.kind == "f" and (labels % 1 == 0).all():  # a gap made floats of all of them
+    if labels.dtype.kind == "f" and (labels % 1 == 0).all():  # a missing label made them floats
         labels = labels.astype(int)
     columns[target] = _storable(labels).astype(float if regression else str)
     return pd.DataFrame(columns)
 
 
 def _storable(column):
-    """Categories and mixed values as strings."""
+    """Convert categories and mixed values to strings."""
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype):
@@ -199,11 +199,11 @@ def _storable(column):
     return column.map(str, na_action="ignore") if column.dtype == object else column
 
 
-# What goes wrong
+# Errors
 
 
 def is_final(error):
-    """Whether another try would end in the same way, a bool."""
+    """Whether a retry would fail in the same way, a bool."""
     from openml import exceptions
 
     if isinstance(error, exceptions.OpenMLServerException):
@@ -221,10 +221,10 @@ def is_silence(error):
 
 
 def reason(error):
-    """An error in a few words, a str."""
+    """Describe an error in a few words, a str."""
     from openml.exceptions import OpenMLServerException
 
-    if type(error) is Exception and error.__cause__:  # openml hides what it could not read
+    if type(error) is Exception and error.__cause__:  # openml hides the cause
         error = error.__cause__
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, OpenMLServerException):
@@ -238,11 +238,11 @@ def reason(error):
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-# Time limits, of which openml sets none
+# Time limits: openml sets none
 
 
 def _limited_requests(timeout):
-    """The module requests, whose sessions have time limits and raise on errors of the server."""
+    """The module requests, with sessions that have time limits and raise on server errors."""
     import requests
 
     class Adapter(requests.adapters.HTTPAdapter):
@@ -251,7 +251,7 @@ def _limited_requests(timeout):
             response = super().send(request, **{**options, "timeout": timeout})
             _limit(response.raw, deadline)
             failed = (status := response.status_code) >= 500 or status == 429
-            # What OpenML itself refuses has status 412 and its reason in XML, which openml reads.
+            # Refusals by OpenML have status 412 and a reason in XML, which openml reads.
             if failed or status >= 400 and b"oml:error" not in response.content:
                 response.close()
                 raise requests.HTTPError(f"status {status} from {request.url}")
@@ -267,7 +267,7 @@ def _limited_requests(timeout):
 
 
 def _limited_minio(timeout):
-    """The module minio, whose client (for parquet files) has the same limits."""
+    """The module minio, with a client (for parquet files) that has the same limits."""
     import minio
     import urllib3
 
@@ -283,7 +283,7 @@ def _limited_minio(timeout):
 
 
 def _limit(response, deadline):
-    """Have the body of a urllib3 response end in an error if it takes too long."""
+    """Make a urllib3 response raise if reading its body takes too long."""
     from urllib3.exceptions import TimeoutError
 
     def stream(amt=2**16, decode_content=None):

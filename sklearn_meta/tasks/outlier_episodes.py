@@ -1,4 +1,4 @@
-"""Sets of rows with a few odd ones out, drawn at random from tables."""
+"""Sets of rows with a few outliers, drawn at random from tables."""
 
 import numpy as np
 
@@ -102,15 +102,15 @@ class OutlierSampler(RowSampler):
         self.altered = altered
 
     def check_dataset(self, dataset):
-        """Refuse a table of too few rows, or classes, for one to be odd; a ValueError says so."""
+        """Raise a ValueError if a table has too few rows, or classes, to have outliers."""
         if len(dataset.y) < 3:
             raise ValueError(
                 f"Dataset {dataset.name!r} has {len(dataset.y)} rows: at least 3 are needed."
             )
-        if self.altered < 1:  # some are rows of other classes
+        if self.altered < 1:  # some outliers are rows of other classes
             check_codes(dataset)
 
-    #: What ``strata`` counts, as the history names it.
+    #: Name in the history of what ``strata`` counts.
     stratum = "rows"
 
     @staticmethod
@@ -137,7 +137,7 @@ class OutlierSampler(RowSampler):
         """
         is_altered = rng.random() < self.altered
         usual, odd = (_two_parts if is_altered else _two_kinds)(dataset.y, rng)
-        most = int(len(usual) / (1 - self.max_share))  # the usual rows must be enough
+        most = int(len(usual) / (1 - self.max_share))  # limited by the usual rows
         n_rows = min(self._n_unlabelled(rng), most, len(usual) + len(odd))
         n_odd = min(self._n_odd(n_rows, rng), len(odd))
         usual, odd = usual[: n_rows - n_odd], odd[:n_odd]
@@ -155,7 +155,7 @@ class OutlierSampler(RowSampler):
         return log_uniform_int(1, max(int(self.max_share * n_rows), 1), rng)
 
     def _context(self, y, rng):
-        """Rows that are read: all of them, or a fitted set beside which the others are asked."""
+        """Mask of the rows that are read: all of them, or some, and the others are scored."""
         if rng.random() >= self.inductive:
             return np.ones(len(y), dtype=bool)
         asked = rng.random(len(y)) < rng.uniform(0.2, 0.7)
@@ -167,7 +167,7 @@ class OutlierSampler(RowSampler):
 
 
 def _two_kinds(y, rng):
-    """Rows of some classes and rows of others, or of common and of extreme targets; shuffled."""
+    """Draw rows of some classes and rows of others, or of common and extreme targets; shuffled."""
     if y.dtype.kind == "f":
         odd = _extreme(y.reshape(len(y), -1), rng)
         usual = ~odd
@@ -182,7 +182,7 @@ def _two_kinds(y, rng):
 
 
 def _extreme(y, rng):
-    """Rows whose target is among the lowest, the highest, or both; never all, never none."""
+    """Mask of rows with the lowest targets, the highest, or both; never all, never none."""
     y = y[:, rng.integers(y.shape[1])]
     rank = (y.argsort().argsort() + 0.5) / len(y)
     height = (rank, 1 - rank, np.minimum(rank, 1 - rank))[rng.integers(3)]
@@ -190,7 +190,7 @@ def _extreme(y, rng):
 
 
 def _two_parts(y, rng):
-    """Rows of one class, or of the whole table, in two parts of like kind; shuffled."""
+    """Split the rows of one class, or of the whole table, at random: usual rows, and a fifth."""
     rows = np.arange(len(y))
     if y.dtype.kind != "f" and rng.random() < 0.5:
         members = np.flatnonzero(y == rng.integers(y.max() + 1))

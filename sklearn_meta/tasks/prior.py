@@ -1,8 +1,8 @@
 """A distribution over classification tables: meta-training data without limit.
 
-A draw picks one of six families, which says how columns and label hang together (families.py),
-then spoils the table the way real ones are spoilt: warped units, categories, useless and
-redundant columns, wrong labels, missing cells.
+A draw picks one of six families, which defines how columns and label depend on each other
+(families.py). It then spoils the table the way real ones are spoilt: warped units, categories,
+useless and redundant columns, wrong labels, missing cells.
 """
 
 from dataclasses import dataclass
@@ -100,13 +100,13 @@ class TablePrior:
         n_classes = self._draw_n_classes(rng)
         n_rows = self.n_rows or max(120, 40 * n_classes)
         n_columns = round(log_uniform(rng, *self.n_columns))
-        # Thin manifolds do not survive rough treatment: most of them are spared.
+        # Spoiling would destroy thin manifolds: most of them stay clean.
         clean = rng.random() < (0.7 if family == "manifold" else 0.15)
 
         levels = np.ones(n_columns, int) if clean else plan_levels(rng, n_columns)
         n_informative = max(2, round(log_uniform(rng, 2, len(levels))))
         if family in ("structural", "manifold", "factors") and rng.random() < 0.7:
-            n_informative = len(levels)  # all columns of one origin, each telling a little
+            n_informative = len(levels)  # all columns share one origin and say a little
         counts = class_counts(rng, n_rows, n_classes)
         X, y = FAMILIES[family](rng, counts, n_informative)
         X = add_columns(rng, X, len(levels))
@@ -126,7 +126,7 @@ class TablePrior:
 
 
 def _mislabel(rng, y):
-    """Exchange labels among up to a fifth of the rows of half the tables; class sizes stay."""
+    """In half the tables, permute the labels of up to a fifth of the rows; class sizes stay."""
     if rng.random() < 0.5:
         swapped = np.flatnonzero(rng.random(len(y)) < rng.uniform(0, 0.2))
         y[swapped] = rng.permutation(y[swapped])

@@ -5,8 +5,8 @@ import numpy as np
 from .dataset import column_as_target
 from .episodes import RowSampler, counts_of
 
-# Bound of held-out targets in training, in labelled standard deviations: labelled rows that
-# happen to lie close together would make all others enormous.
+# Bound of held-out targets in training, in standard deviations of the labelled targets: if these
+# happen to lie close together, all others would be enormous.
 CLIP = 6.0
 
 
@@ -16,7 +16,7 @@ def target_scale(y_labelled):
     Parameters
     ----------
     y_labelled : array-like of shape (n_labelled,) or (n_labelled, n_targets)
-        Targets of the labelled rows alone, as :func:`mean_and_deviation` takes them.
+        Targets of the labelled rows alone; see :func:`mean_and_deviation`.
 
     Returns
     -------
@@ -34,20 +34,19 @@ def mean_and_deviation(values):
     Parameters
     ----------
     values : array-like of shape (n_rows,) or (n_rows, n_columns)
-        Finite, and at least one row. Any magnitude that float64 holds will do: nothing overflows
-        on the way.
+        Finite values, at least one row. Nothing overflows, whatever their magnitude.
 
     Returns
     -------
     mean, deviation : float64 or ndarray of shape (n_columns,)
-        The deviation of what is the same in all rows, but for rounding, is 0.
+        The deviation of a column that is constant up to rounding is 0.
     """
     y = np.asarray(values, dtype=np.float64)
     largest = np.abs(y).max(axis=0)
     unit = np.where(largest > 0, largest, 1.0)
     mean = (y / unit).mean(axis=0)
     deviation = np.sqrt(((y / unit - mean) ** 2).mean(axis=0))
-    # What differs by rounding only is equal.
+    # Values that differ by rounding only count as equal.
     constant = (deviation <= 4 * np.finfo(float).eps * np.abs(mean)) | (deviation * unit == 0)
     return np.where(constant, y[0], mean * unit)[()], np.where(constant, 0.0, deviation * unit)[()]
 
@@ -164,7 +163,7 @@ class RegressionSampler(RowSampler):
         return task
 
     def check_dataset(self, dataset):
-        """Refuse a table of which there are no tasks, as ``draw`` would.
+        """Refuse a table that ``draw`` can make no task of.
 
         Parameters
         ----------
@@ -180,7 +179,7 @@ class RegressionSampler(RowSampler):
 
     @staticmethod
     def _turned(dataset, rng):
-        """A regression of one of the columns, in place of the classes."""
+        """Replace the classes by one of the columns, as a regression target."""
         turned = column_as_target(dataset, rng)
         if turned is None:
             raise ValueError(
@@ -191,7 +190,7 @@ class RegressionSampler(RowSampler):
 
     def _targets(self, y, rows, n_labelled, rng):
         y = y.astype(np.float64)
-        # The table's unit: what "1" means where all labelled rows are alike.
+        # First scale by the whole table: this is the unit if all labelled targets are equal.
         spread = y.std(axis=0)
         y = (y / np.where(spread > 0, spread, 1))[rows]
         mean, scale = target_scale(y[:n_labelled])

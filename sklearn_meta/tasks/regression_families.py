@@ -1,10 +1,10 @@
-"""The families of `RegressionPrior`: random functions, and tables whose columns cause nothing.
+"""The families of `RegressionPrior`: functions of the columns, and tables with hidden causes.
 
 A *function* takes ``(rng, X, relevance)``, where `X` of shape (n_rows, n_columns) has standardised
-columns and `relevance` of shape (n_columns,) unit length, and returns a signal of shape (n_rows,):
-a random function of the rows, in which a column of more relevance says more. A *family* takes
-``(rng, n_rows, n_columns)`` and returns columns and signal; five draw the columns first and put
-one function on top of them, in the other two hidden causes drive the columns and the signal.
+columns and `relevance` of shape (n_columns,) has unit length. It returns a signal of shape
+(n_rows,): a random function of the rows that depends more on columns of more relevance. A *family*
+takes ``(rng, n_rows, n_columns)`` and returns columns and signal. Five families draw the columns
+first and apply one function to them; in the other two, hidden causes drive columns and signal.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from .families import ACTIVATIONS, log_uniform, root_causes, standardise
 
 
 def relevance(rng, n_columns):
-    """How much each column says: a power law in random order and with random signs."""
+    """Draw the relevance of each column: a power law in random order and with random signs."""
     weight = np.arange(1, n_columns + 1) ** -rng.uniform(0, 2.5)
     weight = rng.permutation(weight) * rng.choice([-1, 1], n_columns)
     return weight / np.sqrt(weight @ weight)
@@ -37,12 +37,12 @@ def process(rng, X, relevance):
     for _ in range(rng.binomial(2, 0.35)):
         another = _kernel(rng, X, gram, distance)
         kernel = kernel * another if rng.random() < 0.4 else kernel + another
-    kernel.flat[:: len(X) + 1] += 1e-6 * np.trace(kernel) / len(X)  # singular otherwise
+    kernel.flat[:: len(X) + 1] += 1e-6 * np.trace(kernel) / len(X)  # it would be singular
     return np.linalg.cholesky(kernel) @ rng.standard_normal(len(X))
 
 
 def _kernel(rng, X, gram, distance):
-    """One kernel matrix of mean variance 1, of squared distances that are 2 on average."""
+    """Draw a kernel matrix of mean variance 1; squared distances are 2 on average."""
     kind = rng.integers(7)
     squared = distance / log_uniform(rng, 0.4, 4) ** 2
     if kind == 0:
@@ -65,7 +65,7 @@ def _kernel(rng, X, gram, distance):
 
 
 def _relevant_columns(rng, relevance, shape):
-    """Columns drawn at random, in proportion to their relevance."""
+    """Draw columns at random, in proportion to their relevance."""
     chance = np.cumsum(np.abs(relevance))
     return np.searchsorted(chance, rng.random(shape) * chance[-1])
 
@@ -84,15 +84,15 @@ def network(rng, X, relevance):
 
 
 def trees(rng, X, relevance):
-    """A sum of random trees: axis-parallel splits, constant leaves or, now and then, sloping ones.
+    """A sum of random trees with axis-parallel splits and constant, sometimes linear, leaves.
 
-    Every node, not only a leaf, has a value, and deeper ones may count for less.
+    Every node has a value, not only the leaves; deeper nodes may count less.
     """
     n_rows = len(X)
     n_trees, depth = int(log_uniform(rng, 1, 15)), int(rng.integers(1, 6))
     shape, tree = (n_trees, 2 ** (depth + 1)), np.arange(n_trees)
     split = _relevant_columns(rng, relevance, shape)
-    threshold = X[rng.integers(n_rows, size=shape), split]  # where there are rows
+    threshold = X[rng.integers(n_rows, size=shape), split]  # within the data
     value = rng.standard_normal(shape)
     node, decay = np.ones((n_rows, n_trees), int), rng.uniform(0.5, 1.2)
     signal = np.zeros((n_rows, n_trees))
@@ -107,7 +107,7 @@ def trees(rng, X, relevance):
 
 
 def linear(rng, X, relevance):
-    """A weighted sum, in half the tables with products and squares of relevant columns."""
+    """A weighted sum; in half the tables also products and squares of relevant columns."""
     signal = X @ relevance
     if rng.random() < 0.5:
         a, b = _relevant_columns(rng, relevance, (2, rng.integers(1, 4)))
@@ -117,7 +117,7 @@ def linear(rng, X, relevance):
 
 
 def additive(rng, X, relevance):
-    """One nonlinear function a column, summed: smooth, monotone, hinged or stepped."""
+    """A sum of one nonlinear function per column: smooth, monotone, hinged or stepped."""
     n_columns, n_terms = X.shape[1], 6
     kind = rng.integers(4)
     scale = log_uniform(rng, 0.4, 2) if kind == 0 else log_uniform(rng, 0.7, 6)
@@ -127,7 +127,7 @@ def additive(rng, X, relevance):
     t = (X[:, :, None] - knot) * slope
     if kind == 0:
         t = np.sin(t)
-    elif kind == 1:  # all terms of a column go the same way
+    elif kind == 1:  # all terms of a column have one direction
         t, height = np.tanh(t), np.abs(height) * np.sign(slope)
     elif kind == 2:
         t = np.maximum(t, 0)
@@ -145,11 +145,11 @@ FUNCTIONS = {
 
 
 def _of_columns(function):
-    """Family of tables whose columns cause the signal through a function of one kind."""
+    """Make the family of tables whose signal is a function of one kind of the columns."""
 
     def family(rng, n_rows, n_columns):
         X = root_causes(rng, n_rows, n_columns)
-        if rng.random() < 0.4:  # columns that go together, as lengths and weights do
+        if rng.random() < 0.4:  # correlated columns, such as length and weight
             n_shared = rng.integers(1, 4)
             loading = log_uniform(rng, 0.3, 2) * rng.standard_normal((n_shared, n_columns))
             X = X + rng.standard_normal((n_rows, n_shared)) @ loading
@@ -160,7 +160,7 @@ def _of_columns(function):
 
 
 def _signal(rng, function, X):
-    """A function of the columns that, as most real ones, has a trend and bends on top of it."""
+    """Draw a function of the columns; like most real ones, it usually has a linear trend."""
     weight = relevance(rng, X.shape[1])
     signal = standard(function(rng, X, weight))
     return signal + (rng.random() < 0.75) * log_uniform(rng, 0.3, 4) * (X @ weight)
@@ -169,7 +169,7 @@ def _signal(rng, function, X):
 def factors(rng, n_rows, n_columns):
     """Few hidden factors drive all columns; the signal is a function of the factors.
 
-    Columns are correlated, each a noisy view of what matters, as in most tables of measurements.
+    Columns are correlated: each is a noisy view of the factors, as in most measured tables.
     """
     latent = standardise(root_causes(rng, n_rows, rng.integers(1, 7)))
     loading = rng.standard_normal((latent.shape[1], n_columns))
@@ -178,7 +178,7 @@ def factors(rng, n_rows, n_columns):
     X = standardise(latent @ loading + own * rng.standard_normal((n_rows, n_columns)))
     functions = list(FUNCTIONS.values())
     signal = standard(_signal(rng, functions[rng.integers(len(functions))], latent))
-    if rng.random() < 0.3:  # some columns act by themselves as well
+    if rng.random() < 0.3:  # some columns act directly as well
         signal = signal + log_uniform(rng, 0.2, 1) * (X @ relevance(rng, n_columns))
     return X, signal
 
@@ -186,7 +186,7 @@ def factors(rng, n_rows, n_columns):
 def graph(rng, n_rows, n_columns):
     """A causal graph of noisy nodes: the signal is one of them, the columns are others.
 
-    So columns are causes, effects and siblings of the target; some nodes stay hidden.
+    Columns may be causes, effects or siblings of the target; some nodes stay hidden.
     """
     n_nodes = n_columns + 2 + rng.integers(n_columns // 2 + 2)
     n_roots = int(rng.integers(1, max(n_nodes // 3, 2) + 1))

@@ -1,7 +1,7 @@
 """A distribution over regression tables: meta-training data without limit.
 
-A draw picks one of seven families, which says how columns and signal hang together
-(regression_families.py), adds noise to the signal, changes the target's units, and spoils the
+A draw picks one of seven families, which defines how columns and signal depend on each other
+(regression_families.py). It adds noise to the signal, changes the target's units, and spoils the
 columns as the classification prior does (columns.py).
 """
 
@@ -101,7 +101,7 @@ class RegressionPrior:
         levels = columns.plan_levels(rng, n_columns)
         n_informative = max(2, round(log_uniform(rng, 2, len(levels))))
         if family in ("factors", "graph") and rng.random() < 0.7:
-            n_informative = len(levels)  # all columns of one origin, each telling a little
+            n_informative = len(levels)  # all columns share one origin and say a little
         X, signal = FAMILIES[family](rng, self.n_rows, n_informative)
         y = _observe(rng, X, signal)
         X = columns.add_columns(rng, X, len(levels))
@@ -116,7 +116,7 @@ class RegressionPrior:
 
 
 def _observe(rng, X, signal):
-    """The signal with noise: of any strength and shape, in every other table uneven over rows."""
+    """Add noise to the signal, of any strength and shape; in half the tables it varies by row."""
     signal = standard(signal)
     n_rows, n_columns = X.shape
     kind = rng.random()
@@ -137,7 +137,7 @@ def _observe(rng, X, signal):
 
 
 def _measure(rng, y):
-    """Change the target's units: skewed more often than not, some with loss of information."""
+    """Change the target's units: most become skewed, and some lose information."""
     y = standard(y)
     measured = columns.pick(rng, list(_UNITS), list(_UNITS.values()))(rng, y)
     if rng.random() < 0.4:
@@ -155,7 +155,7 @@ def _count(rng, y):
 
 
 def _zeros(rng, y):
-    """Zero in some rows, the likelier the smaller; skewed amounts in the others."""
+    """Zero in some rows, more often in those of small values; skewed amounts in the others."""
     zero = y + rng.standard_normal(len(y)) < rng.uniform(-2, 0.5)
     return np.where(zero, 0, np.exp(rng.uniform(0.2, 1) * np.clip(y, -4, 4)))
 

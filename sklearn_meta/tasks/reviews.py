@@ -1,7 +1,7 @@
-"""FDU-MTL: reviews of sixteen domains; to tell good ones from bad is a task in each domain.
+"""FDU-MTL: reviews of sixteen domains; telling good from bad is one task per domain.
 
 :func:`load_reviews` reads them from a folder, to which the user downloads them.
-:func:`rows_by_domain` reads parquet files of several domains, of these and of other texts.
+:func:`rows_by_domain` reads parquet files of several domains, of these or other texts.
 """
 
 import codecs
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..folders import expanded
 
-#: Splits, and how the names of the public files end that hold their rows.
+#: Splits, and the suffix of the public files that hold their rows.
 SUFFIXES = {
     "train": ".task.train",
     "valid": ".task.train",
@@ -19,7 +19,7 @@ SUFFIXES = {
     "unlabelled": ".task.unlabel",
 }
 
-#: Rows at the end of a public training file that are for validation: as many as in paper 004.
+#: Number of rows at the end of a public training file that are for validation, as in paper 004.
 N_VALID = 200
 
 
@@ -62,7 +62,7 @@ def load_reviews(folder, split="train", domains=None):
     character. Unlabelled reviews are mostly as their authors wrote them, while labelled ones are
     lower-cased and split into words.
     """
-    if split not in tuple(SUFFIXES):  # in a dict, a list would be a TypeError
+    if split not in tuple(SUFFIXES):  # a dict would raise a TypeError for a list
         raise ValueError(f"There is no split {split!r}: take {', '.join(SUFFIXES)}.")
     folder = expanded(folder)
     packed = folder / "fdu_mtl.parquet"
@@ -87,11 +87,11 @@ def rows_by_domain(path, columns, split, domains=None):
     path : path
         The file.
     columns : sequence of str
-        Further columns, those to return.
+        Further columns, which are returned.
     split : str
-        Which rows: those with this in their column ``split``.
+        Value of the column ``split`` in the rows to read.
     domains : str or sequence of str, default=None
-        Which domains; None takes all that have the split.
+        Domains to read; if None, all that have the split.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def _read_parquet(path, split, domains):
 def _read_lines(path, split):
     """Texts and labels of one domain from a public file."""
     texts, labels = [], []
-    # No splitlines: some reviews contain characters at which it would cut them in two.
+    # Not splitlines: it also splits at characters that some reviews contain.
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         line = _decode(line)
         if not line.strip():
@@ -207,7 +207,7 @@ def _read_lines(path, split):
 
 
 def _decode(line):
-    """A line as a str; line by line, one that is not UTF-8 leaves the others as they are."""
+    """Decode a line as UTF-8, or as latin-1 if it is not UTF-8, whatever the other lines are."""
     try:
         return line.decode("utf-8-sig")
     except UnicodeDecodeError:

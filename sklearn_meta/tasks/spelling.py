@@ -1,4 +1,4 @@
-"""How a word is spelled, as numbers: what a tagger knows of words that it has never seen."""
+"""Encode the spelling of words as numbers, for words that a tagger has never seen."""
 
 import zlib
 from functools import lru_cache, wraps
@@ -6,22 +6,22 @@ from itertools import groupby
 
 import numpy as np
 
-#: Ends of a word that are read, in letters.
+#: Lengths, in letters, of the prefixes and suffixes that are read.
 PREFIXES, SUFFIXES = (1, 2, 3, 4), (1, 2, 3, 4)
 
 #: Features of a word: its shape, its prefixes and its suffixes.
 N_FEATURES = 1 + len(PREFIXES) + len(SUFFIXES)
 
-#: Numbers of features. Two that fall on the same one are told apart by a word's others.
+#: Number of hash values of features. A word's other features tell collisions apart.
 N_NUMBERS = 2**13
 
 
-#: Letters of a word whose spelling is remembered: what is longer is hardly met again.
+#: Maximum length of words whose spelling is cached: longer words hardly occur again.
 LONGEST = 64
 
 
 def _remembered(function):
-    """A function of a word that is asked for again and again, in bounded memory."""
+    """Cache a function of a word, in bounded memory."""
     known = lru_cache(2**16)(function)
 
     @wraps(function)
@@ -33,10 +33,10 @@ def _remembered(function):
 
 @_remembered
 def spelling_features(word):
-    """Features of a word's spelling, those of Huang, Xu and Yu (2015) in the main.
+    """Features of a word's spelling, mostly those of Huang, Xu and Yu (2015).
 
-    Its shape says where it has capitals, small letters, digits and other signs; repeated kinds are
-    one. Prefixes and suffixes are in lower case, and the same letters in front and behind differ.
+    The shape is the sequence of capitals, small letters, digits and other signs, with repetitions
+    merged. Prefixes and suffixes are in lower case; the same letters differ as prefix and suffix.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def spelling_features(word):
 
 @_remembered
 def spelling(word):
-    """The features of a word's spelling as numbers.
+    """Encode the features of a word's spelling as numbers.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def spelling(word):
 
 
 def spellings(words):
-    """Features of several words.
+    """Encode the spelling of several words.
 
     Parameters
     ----------

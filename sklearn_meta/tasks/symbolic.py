@@ -1,6 +1,7 @@
 """Weights of small networks, each fitted to a constant, a line or a parabola (paper 003, A.1).
 
-A meta-learner reads them as one vector and tells the function or its coefficients.
+A meta-learner reads the weights of a network as one vector and predicts the function or its
+coefficients.
 """
 
 import hashlib
@@ -18,10 +19,10 @@ from ..folders import check_writable, expanded, locked
 from ..sizes import check_integers, check_positive
 from .dataset import Dataset
 
-#: Networks fitted at a time: few enough that what a step touches stays in a processor's cache.
+#: Number of networks fitted at a time: few enough that the data of a step fit in a CPU's cache.
 BATCH = 256
 
-#: Adam's, as in its paper.
+#: Parameters of Adam, as in its paper.
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 
 
@@ -62,7 +63,7 @@ class SymbolicNetworks:
         return Dataset("symbolic regression", self.weights, self.coefficients)
 
     def draw(self, rng):
-        """The same dataset each time, all networks; ``rng`` is what a source is given."""
+        """All networks, the same Dataset each time; ``rng`` is not used."""
         return self.dataset
 
 
@@ -161,7 +162,7 @@ def make_symbolic_regression(
         raise ValueError(f"degrees must be chosen from 0, 1 and 2, got {degrees!r}.")
     if data_home is None:
         return _generate(**settings)
-    # A change of the data takes another version.
+    # Raise the version whenever the generated data change.
     key = hashlib.sha256(json.dumps({"version": 1, **settings}).encode()).hexdigest()[:16]
     file = expanded(data_home) / "symbolic_regression" / f"{key}.npz"
     if not file.exists():
@@ -205,7 +206,7 @@ def _fit(x, targets, n_networks, seed, hidden, threshold, learning_rate, max_ite
     n = len(targets) * n_networks
     weights, losses = np.empty((n, len(bounds)), np.float32), np.empty(n, np.float32)
     waiting, n_restarts = deque(range(n)), np.zeros(n, dtype=int)
-    # So many are fitted side by side; where one is done, the next takes its place.
+    # This many are fitted side by side; when one is done, the next takes its place.
     free = np.arange(max(2, min(n, BATCH)))
     network, places = np.empty_like(free), len(free)
     state = torch.empty(3, places, len(bounds), dtype=torch.float32)  # weights and Adam's moments
@@ -216,7 +217,7 @@ def _fit(x, targets, n_networks, seed, hidden, threshold, learning_rate, max_ite
         if len(filled):
             new = network[filled] = [waiting.popleft() for _ in filled]
             state[:, filled] = step[filled] = 0
-            # Counted from 1, as zeros add nothing to a seed, which alone gives the coefficients.
+            # Count from 1: trailing zeros leave a seed unchanged, and `seed` drew the coefficients.
             seeds = [(seed, 1 + i // n_networks, i % n_networks, n_restarts[i]) for i in new]
             state[0, filled] = torch.from_numpy(_initial_weights(seeds, bounds))
             y[filled] = targets[np.array(new) // n_networks]
@@ -224,7 +225,7 @@ def _fit(x, targets, n_networks, seed, hidden, threshold, learning_rate, max_ite
             kept = np.delete(np.arange(len(network)), free[len(filled) :])
             if not len(kept):
                 return weights, losses
-            # Torch rounds products of one matrix unlike those of several: the last runs twice.
+            # PyTorch rounds one product unlike a batch of several: run the last network twice.
             kept = np.resize(kept, max(2, len(kept)))
             network, state, step, y = network[kept], state[:, kept], step[kept], y[kept]
         loss, gradient = _loss_and_gradient(state[0], x, y, hidden)
@@ -238,18 +239,18 @@ def _fit(x, targets, n_networks, seed, hidden, threshold, learning_rate, max_ite
                 f"A network does not get below {threshold=} in {n_restarts.max()} times {max_iter} "
                 f"steps: take a larger threshold or max_iter, or more units than {hidden=}."
             )
-        _adam(state, gradient, step, learning_rate)  # of those that are done too: it costs less
+        _adam(state, gradient, step, learning_rate)  # of finished ones, too: it costs less
         free = np.flatnonzero(reached | spent)
 
 
 def _initial_bounds(hidden):
-    """Largest initial size of each weight; (n_weights,)."""
+    """Largest initial magnitude of each weight; (n_weights,)."""
     layers = pairwise([1, *hidden, 1])
     return np.concatenate([np.full(o * (i + 1), i**-0.5, np.float32) for i, o in layers])
 
 
 def _initial_weights(seeds, bounds):
-    """Weights (n, n_weights) of networks, each from a seed of its own."""
+    """Initial weights (n, n_weights) of networks, each from its own seed."""
     draws = [np.random.default_rng(s).random(len(bounds), dtype=np.float32) for s in seeds]
     return (2 * np.stack(draws) - 1) * bounds
 
@@ -265,7 +266,7 @@ def _loss_and_gradient(weights, x, y, hidden):
             weight, bias = next(parts).unflatten(1, (n_out, n_in)), next(parts)[:, None]
             out = torch.baddbmm(bias, out.tanh() if depth else out, weight.mT)
         loss = (out[..., 0] - y).square().mean(1)
-        # A network's loss depends on its own weights alone: the sum's gradient is that of each.
+        # Each loss depends on its own weights alone, so the sum's gradient holds that of each.
         (gradient,) = torch.autograd.grad(loss.sum(), weights)
     return loss.detach().numpy(), gradient
 
@@ -281,12 +282,12 @@ def _adam(state, gradient, step, learning_rate):
 
 
 def _write(file, networks):
-    """Put a file in its place when it is whole."""
+    """Write a partial file, and move it into place when it is complete."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")
     with locked(file.parent):
         try:
-            with partial.open("wb") as content:  # of a call that was killed, it is replaced
+            with partial.open("wb") as content:  # replace that of a killed call
                 np.savez(content, **vars(networks))
             os.replace(partial, file)
         except OSError as error:
@@ -307,7 +308,7 @@ def _read(file, n, n_weights):
         if shapes != [(n, n_weights), (n,), (n, 3), (n,)]:
             raise ValueError(f"it has arrays of shapes {shapes}")
         return networks
-    except Exception as error:  # damage can show as nearly any
+    except Exception as error:  # damage can raise nearly any error
         raise ValueError(
             f"{file} cannot be read as fitted networks ({error}): remove it and call again."
         ) from error

@@ -1,4 +1,4 @@
-"""Tables of files: parquet, CSV and ARFF, as DataFrames."""
+"""Read parquet, CSV and ARFF files as DataFrames."""
 
 import re
 
@@ -10,9 +10,9 @@ def _read_parquet(file):
     from pyarrow.parquet import ParquetDataset
 
     frame = pd.read_parquet(file)
-    # What pandas calls its index in a file, and other libraries write again as a column, the last.
+    # Drop the index of pandas, which other libraries read and write as the last column.
     frame = frame.loc[:, [not _INDEX.fullmatch(str(name)) for name in frame.columns]]
-    # Categories that are numbers come back as numbers, and what pandas noted tells them apart.
+    # Categories that are numbers come back as numbers; pandas' metadata tell which they are.
     known = (ParquetDataset(file).schema.pandas_metadata or {}).get("columns", [])
     noted = {column["name"] for column in known if column["pandas_type"] == "categorical"}
     for j, name in enumerate(frame.columns[:-1]):
@@ -21,10 +21,10 @@ def _read_parquet(file):
     return _without_row_numbers(frame)
 
 
-#: What is a gap in a column of text: "None" and "null" are names of classes, too.
+#: Missing cells in a column of text. "None" and "null" are left out: they may name classes.
 _GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
 
-#: Of equal names pandas numbers the second, 0.2.1, and it names a gap by its place.
+#: A column name that is a number. pandas calls a second 0.2 "0.2.1", an empty name "Unnamed: 3".
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?(\.\d+)?|Unnamed: \d+", re.IGNORECASE)
 
 _INDEX = re.compile(r"__index_level_\d+__")
@@ -33,16 +33,17 @@ _INDEX = re.compile(r"__index_level_\d+__")
 def _read_csv(file):
     import pandas as pd
 
-    # Whole, not in parts: codes such as 01 would be numbers in some of them, and text in others.
+    # Not in chunks: codes such as 01 would be numbers in some chunks and text in others.
     options = {"low_memory": False}
     frame = pd.read_csv(file, **options)
-    # A cell more than there are names: rows have names, unless each line ends in a comma.
+    # With one cell more than names, pandas takes the first for the row's name. If the last column
+    # is empty, each line ends in a comma instead.
     if frame.iloc[:, -1].isna().all():
         options |= {"index_col": False}
         frame = pd.read_csv(file, **options)
-    # Names of rows are all different. Where they are not, a comma may have parted 1,5 in two cells.
+    # Row names are unique. If these are not, a decimal comma as in 1,5 may have split a cell.
     names_no_rows = frame.index.nlevels > 1 or frame.index.hasnans or not frame.index.is_unique
-    if names_no_rows and frame.shape[1] > 1:  # of one column, semicolons may part the cells
+    if names_no_rows and frame.shape[1] > 1:  # one column: semicolons may separate the cells
         raise ValueError(
             "lines have more cells than there are names of columns: give each column a name, and "
             "put cells that hold a comma, such as 1,5, in quotes"
@@ -54,7 +55,7 @@ def _read_csv(file):
         again = pd.read_csv(file, **options)
         for j in text:
             frame.isetitem(j, again.iloc[:, j].array)
-    frame = _without_row_numbers(frame.dropna(how="all"))  # a spreadsheet ends in such rows
+    frame = _without_row_numbers(frame.dropna(how="all"))  # spreadsheets end in empty rows
     if frame.shape[1] > 1 and _begins_with_a_row(frame):
         names = ", ".join(map(str, frame.columns[:3]))
         warn(
@@ -65,9 +66,9 @@ def _read_csv(file):
 
 
 def _without_row_numbers(frame):
-    """A table without the numbers of rows that pandas and R write, twice if written again.
+    """Drop the row numbers that pandas and R write; a table written twice has two such columns.
 
-    Of sorted rows they tell the class, however the rows were chosen or shuffled since.
+    If the rows were once sorted by class, their numbers give the class away, even after shuffling.
     """
     while frame.shape[1] and _numbers_rows(frame.iloc[:, 0]):
         frame = frame.iloc[:, 1:]
@@ -75,15 +76,18 @@ def _without_row_numbers(frame):
 
 
 def _numbers_rows(column):
-    """Whether a first column has no name and whole numbers that are all different."""
+    """Whether a first column has no name and holds distinct whole numbers."""
     is_unnamed = re.fullmatch(r"Unnamed: 0(\.\d+)?", str(column.name))
     if not is_unnamed or column.dtype.kind not in "if":
         return False
-    return column.is_unique and bool((column % 1 == 0).all())  # floats beside an empty row
+    return column.is_unique and bool((column % 1 == 0).all())  # floats if there is an empty row
 
 
 def _begins_with_a_row(frame):
-    """Whether names are numbers, and not all of them whole; that of a target of numbers, too."""
+    """Whether the names look like a row of numbers, at least one of which has a decimal point.
+
+    If the target is numeric, its name must be a number, too.
+    """
     *names, last = map(str, frame.columns)
     if frame.iloc[:, -1].dtype.kind in "if" and not _NUMBER.fullmatch(last):
         return False
@@ -104,7 +108,7 @@ def _read_arff(file):
 
 
 def to_install(file, error):
-    """The error of a reader that is not installed, with what to do.
+    """Make the error that says how to install the reader of a file.
 
     Parameters
     ----------
@@ -121,5 +125,5 @@ def to_install(file, error):
     )
 
 
-#: By the ends of files' names: each gives a DataFrame of a file, and raises errors of its own.
+#: Reader for each file suffix: it returns a DataFrame, and raises the errors of its library.
 READERS = {".parquet": _read_parquet, ".csv": _read_csv, ".arff": _read_arff}

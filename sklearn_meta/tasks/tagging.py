@@ -12,7 +12,7 @@ from numbers import Integral
 from ..folders import expanded
 from .reviews import rows_by_domain
 
-#: What there are tags of.
+#: Kinds of tags.
 TASKS = ("pos", "chunk", "ner")
 
 #: Files of the splits of each shared task, and the column of each kind of tags.
@@ -100,7 +100,7 @@ def read_conllu(path, field="upos"):
         ) from error
     text = _read_text(path, "utf-8")
     for number, line in enumerate(text.split("\n"), 1):
-        # conllu itself takes lines that end early.
+        # conllu itself accepts lines with too few columns.
         if line.strip() and not line.startswith("#") and line.count("\t") != 9:
             raise ValueError(
                 f"{path}, line {number}: expected 10 columns separated by tabs, got {line!r}. "
@@ -155,7 +155,7 @@ def to_iob2(tags):
     >>> to_iob2([["B-PER", "I-PER", "B-PER", "O", "B-LOC"]])
     [['B-PER', 'I-PER', 'B-PER', 'O', 'B-LOC']]
     """
-    starts = {}  # the first place of each prefix, where the schemes differ
+    starts = {}  # first chunk that begins with each prefix where the schemes differ
     converted = []
     for position, sentence in enumerate(tags):
         row, previous = [], ""
@@ -166,7 +166,7 @@ def to_iob2(tags):
                     f"Sentence {position} has the tag {tag!r}: each must be O, or B- or I- and a "
                     "type, in one list for each sentence."
                 )
-            # Within a type both schemes agree: I- goes on, and B- begins anew.
+            # After a tag of the same type both schemes agree: I- continues, B- begins a chunk.
             if kind and kind != previous:
                 starts.setdefault(prefix, f"{tag} in sentence {position}")
                 tag = f"B-{kind}"
@@ -208,7 +208,7 @@ def load_conll_folder(folder, dataset, split="train"):
     ValueError
         If the dataset or split is unknown; or as in :func:`read_conll` and :func:`to_iob2`.
     """
-    if dataset not in tuple(CONLL):  # in a dict, a list would be a TypeError
+    if dataset not in tuple(CONLL):  # a dict would raise a TypeError for a list
         raise ValueError(f"There is no dataset {dataset!r}: take {', '.join(CONLL)}.")
     files, columns = CONLL[dataset]
     if split not in tuple(files):
@@ -218,7 +218,7 @@ def load_conll_folder(folder, dataset, split="train"):
         raise FileNotFoundError(
             f"There is no {path}: give a folder that holds {', '.join(files.values())}."
         )
-    # Both are ASCII as published; latin-1 reads copies with any other byte too.
+    # Both are ASCII as published; latin-1 also reads copies with other bytes.
     sentences, *tags = _read_columns(path, [0, *columns.values()], None, "latin-1", None)
     return {task: (sentences, _in_iob2(task, row, path)) for task, row in zip(columns, tags)}
 
@@ -283,7 +283,7 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
 
 
 def _read_columns(path, columns, separator, encoding, comment):
-    """Sentences as lists of str, for each of some columns of a file."""
+    """Read sentences, as lists of str, from each of some columns of a file."""
     if wrong := [i for i in columns if not isinstance(i, Integral) or i < 0]:
         raise ValueError(f"Columns are numbers, counted from 0, got {wrong[0]!r}.")
     sentences = [[]]
@@ -293,7 +293,7 @@ def _read_columns(path, columns, separator, encoding, comment):
         if not line.strip() or line.startswith("-DOCSTART-"):
             sentences.append([])
             continue
-        if separator is None:  # not str.split(): tokens may contain spaces of other kinds
+        if separator is None:  # not str.split(): tokens may contain other kinds of space
             cells = re.split("[ \t]+", line.strip(" \t"))
         else:
             cells = line.split(separator)
@@ -312,7 +312,7 @@ def _read_columns(path, columns, separator, encoding, comment):
 def _read_text(path, encoding):
     path = expanded(path)
     try:
-        # Without the mark that some editors put, in whatever encoding it is read.
+        # Drop the byte order mark that some editors write, as UTF-8 or latin-1 reads it.
         return path.read_text(encoding).removeprefix("\ufeff").removeprefix("ï»¿")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not {encoding} ({error}): find its encoding.") from error
@@ -323,7 +323,7 @@ def _are_texts(cell):
 
 
 def _field(word, field):
-    """The tag of a word that conllu parsed; _ where there is none."""
+    """Tag of a word that conllu parsed; ``_`` if there is none."""
     if field in ("upos", "xpos"):
         return word[field] or "_"
     features = {**(word["misc"] or {}), **(word["feats"] or {})}
@@ -331,7 +331,7 @@ def _field(word, field):
 
 
 def _in_iob2(task, tags, origin):
-    """Tags of chunks and names in IOB2, and those of parts of speech as they are."""
+    """Convert tags of chunks and names to IOB2; leave parts of speech as they are."""
     if task == "pos":
         return tags
     try:

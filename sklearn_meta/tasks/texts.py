@@ -1,4 +1,4 @@
-"""Texts as numbers of words, and the stream of mini-batches of several tasks."""
+"""Encode texts as numbers of words, and draw mini-batches of several tasks."""
 
 import hashlib
 import re
@@ -17,36 +17,36 @@ from torch.nn.utils.rnn import pad_sequence
 from .batch import IGNORE
 from .spelling import spellings
 
-#: What French and Italian put before a vowel, a word of its own: l'avion, c'est, dell'anno.
+#: Elided words of French and Italian, which are words of their own: l'avion, c'est, dell'anno.
 ELIDED = (
     r"(?i:(?:[djlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu|un|all|anch|coll|com|cos|dall|dell|dov|nell|"
     r"quell|quest|senz|sull)'(?=\w\w|[aàèy]\b)|c'(?=[eéêè]))"
 )
 
-#: Words and single marks; text that is tokenised already comes out as it went in, nearly.
+#: Words and single punctuation marks; text that is already tokenised hardly changes.
 WORD = re.compile(rf"{ELIDED}|\w+(?:'\w+)?|[^\w\s]")
 
 
 @cache
 def _signed_word():
-    """The same, each with its signs: accents and vowel signs of their own, which are not in \\w."""
+    """``WORD`` with combining signs: separate accents and vowel signs, which are not in \\w."""
     characters = map(chr, range(0x300, 0x20000))
     signs = "".join(c for c in characters if unicodedata.category(c).startswith("M"))
     return re.compile(rf"{ELIDED}|\w[\w{signs}]*(?:'\w[\w{signs}]*)?|[^\w\s][{signs}]*")
 
 
 def words_of(text):
-    """The words and marks of one text, a list of str.
+    """Split one text into words and punctuation marks, a list of str.
 
-    Accents are put together with letters, and the apostrophe of typography is that of ASCII.
+    Accents are composed with their letters, and typographic apostrophes become ASCII ones.
     """
-    if text.isascii():  # it has no signs, and is read five times as fast
+    if text.isascii():  # no combining signs: five times as fast
         return WORD.findall(text)
     return _signed_word().findall(unicodedata.normalize("NFC", text).replace("’", "'"))
 
 
 def tokens_of(texts, lowercase=True):
-    """Texts as lists of words.
+    """Split texts into lists of words.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def tokens_of(texts, lowercase=True):
     Raises
     ------
     ValueError
-        If one is neither.
+        If a text is neither a str nor a list of str.
     """
     _check_column(texts)
     found = []
@@ -68,7 +68,7 @@ def tokens_of(texts, lowercase=True):
         if isinstance(text, str):
             words = words_of(text)
         elif is_list(text) and all(isinstance(word, str) for word in text):
-            # An accent is one with its letter, as in texts, or a word would be two.
+            # Compose accents, as in texts: a word would count as two otherwise.
             words = [w if w.isascii() else unicodedata.normalize("NFC", w) for w in text]
         else:
             raise ValueError(
@@ -80,13 +80,13 @@ def tokens_of(texts, lowercase=True):
 
 
 def check_texts(X, y, estimator):
-    """Refuse texts that are one, or labels that are not one for each; in scikit-learn's words.
+    """Refuse a single text, or labels that are not one per text, in scikit-learn's words.
 
     Parameters
     ----------
     X, y : as given to ``fit``
     estimator : object
-        Whose ``fit`` it is.
+        Estimator to name in the error.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def check_texts(X, y, estimator):
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None."
         )
-    # An array may be of sentences of one length.
+    # Let arrays of several dimensions pass: they may hold sentences of equal length.
     if isinstance(X, str | dict | set) or issparse(X) or not np.iterable(X):
         _check_column(X)
     check_consistent_length(X, y)
@@ -106,7 +106,7 @@ def check_texts(X, y, estimator):
 
 
 def _check_column(texts):
-    """Refuse a single text, and tables, such as those that a vectorizer makes of texts."""
+    """Refuse a single text, and tables such as the output of a vectorizer."""
     if isinstance(texts, str):
         raise ValueError("Iterable over raw text documents expected, string object received.")
     shape = getattr(texts, "shape", (0,))  # frames of some libraries have no ndim
@@ -118,21 +118,21 @@ def _check_column(texts):
 
 
 def is_list(text):
-    """Whether words are in an order, and can be read more than once; bytes are no words."""
+    """Whether words are ordered and can be read more than once; bytes are not words."""
     others = dict | set | Iterator | bytes | bytearray | memoryview
     return np.iterable(text) and not isinstance(text, others)
 
 
 def vocabulary(tokens, min_df=1, max_words=None):
-    """Words of some texts, sorted.
+    """Sorted words of some texts.
 
     Parameters
     ----------
     tokens : list of lists of str
     min_df : int, default=1
-        Texts that a word must be in.
+        Minimum number of texts that a word must occur in.
     max_words : int, default=None
-        The most frequent ones at most.
+        Maximum number of words; the most frequent are kept.
 
     Returns
     -------
@@ -141,19 +141,19 @@ def vocabulary(tokens, min_df=1, max_words=None):
     counter = CountVectorizer(analyzer=list, min_df=min_df, max_features=max_words)
     try:
         return counter.fit(tokens).get_feature_names_out().tolist()
-    except ValueError:  # no word is left: every text is of other words then
+    except ValueError:  # no word is left: all words count as unknown
         return []
 
 
 def first_of_copies(tokens, scores, y):
-    """One place of each text, of the same scores: the first with the label that most copies have.
+    """Index of each different text with its scores: its first copy with the most frequent label.
 
     Parameters
     ----------
     tokens : list of lists of str
     scores : ndarray of shape (n_texts, n_scores)
     y : sequence of int
-        Numbers of the labels; of those that are as frequent the least counts.
+        Label codes; of equally frequent ones, the smallest counts.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def first_of_copies(tokens, scores, y):
 
 
 def word_numbers(tokens, words, max_length=None, lowercase=False, spelled=False):
-    """Texts as arrays of numbers: 0 is a word that is not in ``words``; a text has one at least.
+    """Encode texts as arrays of numbers; 0 is a word not in ``words``, or stands for an empty text.
 
     Parameters
     ----------
@@ -176,9 +176,9 @@ def word_numbers(tokens, words, max_length=None, lowercase=False, spelled=False)
     max_length : int, default=None
         Words of a text beyond this number are left out.
     lowercase : bool, default=False
-        Whether ``words`` are in lower case, and tokens may not be.
+        Whether to look up tokens in lower case, as ``words`` are.
     spelled : bool, default=False
-        Whether each word's number has those of its spelling beside it.
+        Whether to add the numbers of each word's spelling.
 
     Returns
     -------
@@ -205,7 +205,7 @@ class TextTask(NamedTuple):
     targets : list of ndarray of int64
         Class of each text, of shape (), or label of each of its words.
     place : int
-        Of the task in the learner.
+        Index of the task in the learner.
     """
 
     name: str
@@ -215,13 +215,13 @@ class TextTask(NamedTuple):
 
 
 def used_words(*tasks):
-    """Numbers of the words that the texts of some tasks have, and 0, sorted; an array of int64."""
+    """Sorted numbers of the words in the texts of some tasks, and 0; an array of int64."""
     used = [_words(text) for task in tasks for text in task.texts]
     return np.unique(np.concatenate([np.zeros(1, dtype=np.int64), *used]))
 
 
 def _words(text):
-    """The number of each word; there may be those of its spelling beside it."""
+    """Number of each word, as a view without the numbers of its spelling."""
     return text.reshape(len(text), -1)[:, 0]
 
 
@@ -237,13 +237,13 @@ def _digest(task):
 
 
 class TextTasks:
-    """A source of tasks, each of which is drawn as often.
+    """Source of tasks, drawn with equal probability.
 
     Parameters
     ----------
     tasks : list of TextTask
     words : ndarray of int64
-        Of :func:`used_words`: each word is numbered by its place among these.
+        Result of :func:`used_words`: words are renumbered by their index in it.
     """
 
     def __init__(self, tasks, words):
@@ -253,7 +253,7 @@ class TextTasks:
 
     @property
     def names(self):
-        """Of the tasks, with a digest of what they hold: one source is told from another."""
+        """Names of the tasks, each with a digest of its contents, to tell sources apart."""
         return [f"{task.name}: {_digest(task)}" for task in self.tasks]
 
     def draw(self, rng):
@@ -269,10 +269,10 @@ class MiniBatches:
     size : int, default=16
         Texts of a batch.
     n_pooled : int, default=8
-        Batches that are drawn, sorted by length, and of which one is taken.
+        Number of batches drawn together; texts are sorted by length, and one batch is taken.
     """
 
-    #: What ``strata`` counts, as the history names it.
+    #: Name in the history of what ``strata`` counts.
     stratum = "task"
 
     def __init__(self, size=16, n_pooled=8):
@@ -284,7 +284,7 @@ class MiniBatches:
         n = len(task.texts)
         pool = rng.permutation(n)[: self.batch_size * self.n_pooled]
         pool = sorted(pool, key=lambda i: len(task.texts[i]))
-        # Of nearly the same size, so that a text of a small batch has no greater weight.
+        # Batches have nearly equal size: texts of a small one would weigh more.
         batches = np.array_split(pool, -(-len(pool) // self.batch_size))
         rows = batches[rng.integers(len(batches))]
         return task._replace(
@@ -292,17 +292,17 @@ class MiniBatches:
         )
 
     def size(self, task):
-        """What mini-batches are sorted by: words of the longest text."""
+        """Key to sort mini-batches by: number of words of the longest text."""
         return max(map(len, task.texts))
 
     @staticmethod
     def strata(inputs):
-        """The task's place, for each text; a list of int."""
+        """Index of the task, for each text; a list of int."""
         return [int(inputs["task"])] * len(inputs["words"])
 
     @staticmethod
     def collate(batches):
-        """One mini-batch as the inputs and the target of a learner.
+        """Convert one mini-batch to the inputs and the target of a learner.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class MiniBatches:
 
 
 def as_inputs(texts):
-    """Texts as padded numbers of words (B, T) and their lengths (B,), a dict of tensors."""
+    """Pad texts to numbers of words (B, T) and lengths (B,), a dict of tensors."""
     return {
         "words": pad_sequence([torch.from_numpy(text) for text in texts], batch_first=True),
         "lengths": torch.tensor([len(text) for text in texts]),

@@ -1,4 +1,4 @@
-"""Vectors that words begin with: their files, and those of a vocabulary."""
+"""Initial vectors of words: read them from files, and give them to a vocabulary."""
 
 from unicodedata import normalize
 from zipfile import BadZipFile
@@ -8,7 +8,7 @@ import numpy as np
 from ..folders import expanded
 from ..user_warnings import warn
 
-#: Deviation that given word vectors are brought to: files differ in it by a factor of ten.
+#: Standard deviation to which word vectors are scaled: that of files differs by factors of ten.
 SCALE = 0.3
 
 
@@ -58,12 +58,16 @@ def _of_arrays(path):
 
 
 def _of_lines(path):
-    """Words and numbers of a text; a word may hold blanks, as some of GloVe do, and no number."""
+    """Read words and vectors from a text file.
+
+    Some words of GloVe contain blanks. The parts of a word after the first blank must not all be
+    numbers: these would belong to a longer vector.
+    """
     with open(path, "rb") as file:
         start = file.read(2**16)
-    if start.startswith((b"\x1f\x8b", b"PK\x03\x04")):  # GloVe's are a zip
+    if start.startswith((b"\x1f\x8b", b"PK\x03\x04")):  # GloVe's files come as a zip
         raise ValueError(f"{path} is compressed: unpack it, as gunzip and unzip do.")
-    if b"\0" in start:  # numbers of four bytes each, as of word2vec's .bin, or UTF-16
+    if b"\0" in start:  # binary float32, as in word2vec's .bin, or UTF-16
         raise ValueError(
             f"{path} is not a text in UTF-8: save binary vectors as text, as gensim's "
             "KeyedVectors.save_word2vec_format(path, binary=False) does."
@@ -102,7 +106,7 @@ def _of_lines(path):
 
 
 def _as_row(fields):
-    """Numbers of a line; None if there are none, or something else."""
+    """Convert fields to numbers; None if there are no fields, or one is no number."""
     try:
         with np.errstate(over="ignore"):
             return np.array(fields, dtype=np.float32) if fields else None
@@ -111,7 +115,7 @@ def _as_row(fields):
 
 
 def _checked(words, vectors, where):
-    """Vectors as float32, one for each word."""
+    """Check that there is one vector per word, and convert them to float32."""
     vectors = np.asarray(vectors)
     if vectors.ndim != 2 or len(words) != len(vectors) or not vectors.size:
         raise ValueError(f"{where} has {len(words)} words and vectors of shape {vectors.shape}.")
@@ -128,7 +132,7 @@ def _checked(words, vectors, where):
 
 
 def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0):
-    """A vocabulary, larger by words that have a vector, and a vector of each.
+    """Extend a vocabulary by words that have a vector, and give each word a vector.
 
     Words of the file that no text has come after those of the texts, in the order of the file:
     another task, or another text, may have them.
@@ -137,19 +141,19 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
     ----------
     words : list of str
     given : path or (sequence of str, array of shape (n_words, size))
-        Of :func:`read_word_vectors`, or what it returns.
+        File for :func:`read_word_vectors`, or what it returns.
     max_words : int, default=None
-        Size of the larger vocabulary at most; None adds no words.
+        Maximum size of the extended vocabulary; None adds no words.
     lowercase : bool, default=True
         Whether only words in lower case are taken from the file.
     random_state : int, default=0
-        Of the vectors of words that the file does not have.
+        Seed of the vectors of words that the file does not have.
 
     Returns
     -------
     words : list of str
     vectors : ndarray of shape (n_words, size), float32
-        Of a deviation of 0.3.
+        Scaled so that the given vectors have standard deviation 0.3.
 
     Raises
     ------
@@ -169,7 +173,7 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
         vectors = _checked(known, vectors, "word_vectors")
     else:
         known, vectors = read_word_vectors(given)
-    # What is no str is a gap: pandas reads the word "nan" as one. Accents are as in texts.
+    # Skip missing words: pandas reads the word "nan" as one. Compose accents as in texts.
     place = {normalize("NFC", word): i for i, word in enumerate(known) if isinstance(word, str)}
     if not place.keys() & set(words):
         warn(
@@ -183,6 +187,6 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
     for i, word in enumerate(words):
         if word in place:
             found[i] = vectors[place[word]]
-    if scale > 0:  # vectors that are all the same stay as they are
+    if scale > 0:  # vectors of equal numbers stay as they are
         found *= SCALE / scale
     return words, found.astype(np.float32)
