@@ -1,4 +1,4 @@
-"""What the columns of a table hold: numbers, seconds of dates and durations, or text."""
+"""Read the columns of a table as numbers, as seconds of dates and durations, or as text."""
 
 import math
 from contextlib import suppress

@@ -31,8 +31,8 @@ class Drawings:
 
     Notes
     -----
-    All of this is one bilinear interpolation, for drawings of up to about twice the size. What is
-    moved out is lost, and what comes in is paper.
+    All of this is one bilinear interpolation, for drawings of up to about twice the size. Ink moved
+    out of the picture is lost; paper comes in.
     """
 
     size: int = 20

@@ -167,8 +167,8 @@ class NWayKShot:
 class TableEpisodes(NWayKShot):
     """Sampler of episodes from tables with any columns, built as an estimator builds them.
 
-    Rows are standardised by all labelled rows of the task, of which an episode has some, and
-    randomly rotated into the space that the network reads.
+    Rows are standardised by all labelled rows of the task, only some of which are in the episode,
+    and randomly rotated into the space that the network reads.
 
     Parameters
     ----------

@@ -266,7 +266,7 @@ def fetch_omniglot(
     ValueError
         If a part is unknown.
     OSError
-        If a file cannot be downloaded, or is not what it should be.
+        If a file cannot be downloaded, or its digest is wrong.
     """
     parts = [subset] if isinstance(subset, str) else list(subset)
     if unknown := [part for part in parts if part not in MD5]:

@@ -190,7 +190,7 @@ def _extreme(y, rng):
 
 
 def _two_parts(y, rng):
-    """Split the rows of one class, or of the whole table, at random: usual rows, and a fifth."""
+    """Split rows of one class, or of the whole table, at random; the smaller part is altered."""
     rows = np.arange(len(y))
     if y.dtype.kind != "f" and rng.random() < 0.5:
         members = np.flatnonzero(y == rng.integers(y.max() + 1))

@@ -37,7 +37,7 @@ def process(rng, X, relevance):
     for _ in range(rng.binomial(2, 0.35)):
         another = _kernel(rng, X, gram, distance)
         kernel = kernel * another if rng.random() < 0.4 else kernel + another
-    kernel.flat[:: len(X) + 1] += 1e-6 * np.trace(kernel) / len(X)  # it would be singular
+    kernel.flat[:: len(X) + 1] += 1e-6 * np.trace(kernel) / len(X)  # else singular
     return np.linalg.cholesky(kernel) @ rng.standard_normal(len(X))
 
 

@@ -271,13 +271,13 @@ class TargetSequences(SequenceSampler):
         Range of the length, drawn log-uniformly.
     standardised : bool, default=True
         Whether targets are in running units: a target is shown as its z-score among the targets up
-        to it, and asked for as its z-score among those before it, which is the unit of predictions.
-        The first ``N_UNASKED`` are not asked for. If False, targets are used as they are.
+        to it, and predicted as its z-score among the targets before it. The first ``N_UNASKED``
+        targets are not predicted. If False, targets are used as they are.
 
     Raises
     ------
     ValueError
-        If ``n_rows`` is not a range of integers, or starts where no target is asked for.
+        If ``n_rows`` is not a range of integers, or is so low that no target is predicted.
     """
 
     def __init__(self, vectors, *, n_rows=(20, 150), standardised=True):

@@ -287,7 +287,7 @@ def _write(file, networks):
     partial = file.with_suffix(".partial")
     with locked(file.parent):
         try:
-            with partial.open("wb") as content:  # replace that of a killed call
+            with partial.open("wb") as content:  # overwrites that of a killed call
                 np.savez(content, **vars(networks))
             os.replace(partial, file)
         except OSError as error:

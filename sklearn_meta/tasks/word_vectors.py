@@ -8,7 +8,7 @@ import numpy as np
 from ..folders import expanded
 from ..user_warnings import warn
 
-#: Standard deviation to which word vectors are scaled: that of files differs by factors of ten.
+#: Standard deviation to which given word vectors are scaled: files differ by a factor of ten.
 SCALE = 0.3
 
 
