@@ -1,7 +1,7 @@
 """Few-Shot Transformer: attention over a whole few-shot task at once (paper 003).
 
 Shape legend: B episodes, Q queries of each, L labelled positions, S = L + 1 positions of a
-sequence, of which the query is the last, I inputs, D width.
+sequence (the query is the last), I inputs, D width.
 """
 
 from typing import NamedTuple
@@ -14,12 +14,12 @@ from ..sizes import check_heads, check_integers
 
 
 class Variant(NamedTuple):
-    """How attention is made (section 4.4).
+    """A variant of attention (section 4.4).
 
     Parameters
     ----------
     reads : {"feature", "sequence"}
-        Whether a projection reads one position at a time, or all of a sequence stacked.
+        Whether a projection reads one position at a time, or all positions of a sequence, stacked.
     is_linear : bool
         Whether projections are linear, or networks of one hidden layer.
     weights : {"vector", "weight"}
@@ -32,7 +32,7 @@ class Variant(NamedTuple):
     weights: str
 
 
-#: The paper's ablations. A2 and A4 cannot be: attention weights of one position alone.
+#: The paper's ablations. A2 and A4 are impossible: attention weights from one position alone.
 VARIANTS = {
     "A1": Variant("feature", True, "vector"),
     "A3": Variant("feature", False, "vector"),
@@ -65,12 +65,12 @@ class FewShotTransformer(nn.Module):
         Hidden units of each network, ``d_latent``.
     n_layers : int, default=1
     n_heads : int, default=1
-        Of the variants with query and key vectors.
+        Heads of the variants with query and key vectors.
     dropout : float, default=0.0
-        Of each operation's output.
+        Dropout of each operation's output.
     reads_labels : bool, default=False
-        Whether a learned vector of its class is added to each labelled row, which is not in the
-        paper: features may then depend on which rows belong together.
+        Whether a learned vector of its class is added to each labelled row, so that features may
+        depend on which rows belong together. Not in the paper.
 
     Raises
     ------
@@ -79,11 +79,11 @@ class FewShotTransformer(nn.Module):
 
     Notes
     -----
-    The paper writes Eq. (3.1) with a product in place of the last sum, gives Eq. (3.2) the shape
-    |S| x N, of which N is taken for the length of a vector as in its Fig. 2.4, and has the names
-    of p_G1 and p_G2 in Eq. (3.5) exchanged: the one with |S|^2 outputs is that of the attention
-    weights, G^2. Counts of parameters are those of the paper, so read; normalisations and
-    embedding come on top.
+    Three equations of the paper are read differently than written. Eq. (3.1) has a product in
+    place of the last sum. Eq. (3.2) has the shape |S| x N; N is read as the length of a vector, as
+    in its Fig. 2.4. Eq. (3.5) exchanges the names p_G1 and p_G2: the one with |S|^2 outputs belongs
+    to the attention weights, G^2. Read so, counts of parameters are those of the paper;
+    normalisations and embedding add to them.
 
     References
     ----------
@@ -151,13 +151,13 @@ class FewShotTransformer(nn.Module):
 
 
 def sequences(support, query):
-    """Each query behind the labelled rows of its episode: (B * Q, S, D)."""
+    """Each query after the labelled rows of its episode: (B * Q, S, D)."""
     known = support[:, None].expand(-1, query.shape[1], -1, -1)
     return torch.cat([known, query[:, :, None]], 2).flatten(0, 1)
 
 
 class Layer(nn.Module):
-    """Attention, then a network of each position; both are added and normalised (section 3.2)."""
+    """Attention, then a network of each position; each with residual and norm (section 3.2)."""
 
     def __init__(self, attention, width, n_latent, dropout):
         super().__init__()
@@ -173,14 +173,14 @@ class Layer(nn.Module):
 
 
 def make_attention(variant, n_positions, width, n_latent, n_heads):
-    """The attention of a variant."""
+    """Attention module of a variant."""
     if variant.weights == "weight":
         return DeepAttention(variant, n_positions, width, n_latent)
     return VectorAttention(variant, n_positions, width, n_latent, n_heads)
 
 
 class DeepAttention(nn.Module):
-    """A(X) = SoftMax(G^2(X)) G^1(X): weights straight from a network, Eq. (3.4)."""
+    """A(X) = SoftMax(G^2(X)) G^1(X): a network outputs the weights, Eq. (3.4)."""
 
     def __init__(self, variant, n_positions, width, n_latent):
         super().__init__()
@@ -213,7 +213,7 @@ class VectorAttention(nn.Module):
 
 
 class Projection(nn.Module):
-    """Vectors of all positions, (B, S, D) to (B, S, D), position by position or stacked."""
+    """Projection (B, S, D) to (B, S, D), of each position alone or of all positions stacked."""
 
     def __init__(self, variant, n_positions, width, n_latent):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Memory-augmented networks: learners that take one row at a time and remember (paper 002).
+"""Memory-augmented networks, which read one row at a time and remember (paper 002).
 
 Shape legend: B sequences, T rows of each, I inputs, H width of the controller, O outputs.
 """
@@ -14,12 +14,12 @@ from .memory_access import LeastRecentlyUsed, Memory, TuringMachine
 
 
 class State(NamedTuple):
-    """What a network remembers of the rows that were presented.
+    """What a network remembers of the rows it has read.
 
     Parameters
     ----------
     hidden, cell : tensor of shape (B, H)
-        Of the controller; a feed-forward controller keeps nothing, both are its last output.
+        State of the controller. A feed-forward controller has none: both are its last output.
     memory : Memory or None
         The external memory, if there is one.
     """
@@ -50,8 +50,8 @@ class MANN(nn.Module):
     usage_decay : float, default=0.99
         gamma of Eq. (5) and (20).
     strength : float, default=None
-        Factor of the similarities in Eq. (3), which has 1; if None, the controller chooses it, as
-        in the Neural Turing Machine.
+        Factor of the similarities in Eq. (3), which is 1 in the paper. If None, the controller
+        chooses it, as in the Neural Turing Machine.
     shared_slot : bool, default=True
         Whether the read heads of "lrua" share the least used slot, or use the ``n_reads`` least
         used ones, one each.
@@ -122,7 +122,7 @@ class MANN(nn.Module):
         self.output = nn.Linear(width + n_read, n_outputs)
 
     def empty(self, n):
-        """State of ``n`` sequences that have not begun."""
+        """State of ``n`` sequences before their first row."""
         like = self.from_input.bias
         zeros = like.new_zeros(n, self.width)
         return State(zeros, zeros, self.access and self.access.empty(n, like))
@@ -134,7 +134,7 @@ class MANN(nn.Module):
         ----------
         inputs : tensor of shape (B, T, I)
         state : State, default=None
-            To go on from; None begins anew.
+            State to continue from; None starts anew.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class MANN(nn.Module):
         for given in self.from_input(inputs.to(dtype)).to(dtype).unbind(1):
             state = self._step(given, state)
             said.append(torch.cat([state.hidden, *self._reads(state)], 1))
-        with torch.autocast(inputs.device.type, enabled=False):  # a density wants its digits
+        with torch.autocast(inputs.device.type, enabled=False):  # densities need full precision
             return self.output(torch.stack(said, 1)), state
 
     def _step(self, given, state):
@@ -157,23 +157,23 @@ class MANN(nn.Module):
             hidden = cell = (given + self._before(state)).tanh()
         if self.access is None:
             return State(hidden, cell, None)
-        with torch.autocast(given.device.type, enabled=False):  # sums over time
+        with torch.autocast(given.device.type, enabled=False):  # sums over time: full precision
             return State(hidden, cell, self.access(hidden, cell, state.memory))
 
     @staticmethod
     def _reads(state):
-        """What was read from the external memory, (B, R * W), in a tuple; none without a memory."""
+        """Tuple of what was read from the external memory, (B, R * W); empty without a memory."""
         return () if state.memory is None else (state.memory.reads.flatten(1),)
 
     def _before(self, state, *hidden):
-        """Contribution of the step before: what was read (section 3.1) and, of an LSTM, h."""
+        """Contribution of the previous step: what was read (section 3.1) and, for an LSTM, h."""
         if self.from_before is None:
             return 0
         weight = self.from_before.weight
         return F.linear(torch.cat([*hidden, *self._reads(state)], 1), weight).to(weight.dtype)
 
     def _lstm(self, gates, cell):
-        """Eq. (9)-(15), from the sum of Eq. (9)."""
+        """Hidden state and cell of Eq. (9)-(15), given the sums of Eq. (9)."""
         forget, write, show, new = gates.chunk(4, 1)
         cell = forget.sigmoid() * cell + write.sigmoid() * new.tanh()  # (10), (11), (13), (14)
         return show.sigmoid() * cell.tanh(), cell  # (12), (15)

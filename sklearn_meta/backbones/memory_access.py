@@ -9,21 +9,22 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-#: Least length of a vector whose cosine is taken: that of an empty slot would be 0 / 0.
+#: Minimum norm in a cosine similarity, since that of an empty slot would be 0 / 0. It is also added
+#: to addressing weights before they are sharpened.
 EPSILON = 1e-6
 
 
 class Memory(NamedTuple):
-    """What an external memory holds between two steps.
+    """State of an external memory between two steps.
 
     Parameters
     ----------
     slots : tensor of shape (B, N, W)
         The memory M of Eq. (2).
     read_weights, write_weights : tensor of shape (B, R, N)
-        Of the last step; of an NTM the write weights are (B, 1, N).
+        Weights of the last step. The write weights of an NTM are (B, 1, N).
     usage : tensor of shape (B, N)
-        Usage weights of Eq. (5); no gradient runs through them.
+        Usage weights of Eq. (5); no gradient flows through them.
     reads : tensor of shape (B, R, W)
         What was read in the last step.
     """
@@ -54,30 +55,31 @@ def lrua_step(
 ):
     """One step of least recently used access, all heads and sequences at once: Eq. (2)-(8).
 
-    The least used slot is emptied, and each head may write there or to where it read last; then it
-    reads. Eq. (6) marks as many least used slots as there are heads. Heads that share one slot
-    bind what they write, and memory lasts R times longer. Of equally used slots the first is taken.
+    The least used slot is emptied. Each head writes there or to the slots that it read last, and
+    then reads. Eq. (6) marks as many least used slots as there are heads. If the heads share one
+    slot instead, what they write is bound together, and memory lasts R times longer. Among equally
+    used slots the first is taken.
 
     Parameters
     ----------
     slots, read_weights, usage : tensors
-        Of the step before: see :class:`Memory`.
+        Memory of the previous step: see :class:`Memory`.
     keys : tensor of shape (B, R, W)
         k of Eq. (2) and (8).
     gate : tensor of shape (B, R, 1)
         sigma(alpha) of Eq. (7).
     strength : tensor of shape (B, R, 1)
-        What similarities are multiplied by before the softmax of Eq. (3); 1 in the paper.
+        Factor of the similarities in the softmax of Eq. (3); 1 in the paper.
     decay : float
         gamma of Eq. (5).
     shared : bool
-        Whether all heads have the same least used slot, or each one of the R least used.
+        Whether all heads share the least used slot, or each has one of the R least used.
 
     Returns
     -------
     slots, read_weights, write_weights, usage, reads : tensors
     """
-    # argmin and a stable sort, not topk: which of equally used slots are taken is then told.
+    # argmin and a stable sort, not topk, which would not define which of equal slots are taken.
     n_heads = keys.shape[1]
     if shared:
         least = usage.argmin(dim=1, keepdim=True).expand(-1, n_heads).unsqueeze(2)
@@ -99,12 +101,12 @@ class LeastRecentlyUsed(nn.Module):
     Parameters
     ----------
     width : int
-        Width H of what the controller says.
+        Width H of the controller.
     n_slots, slot_size, n_reads : int
     usage_decay : float
         gamma of Eq. (5).
     strength : float or None
-        A fixed read strength; None learns one, which the controller chooses at each step.
+        A fixed read strength. If None, the controller chooses one at each step.
     shared : bool
         Whether heads share the least used slot.
     """
@@ -119,7 +121,7 @@ class LeastRecentlyUsed(nn.Module):
         self.gates = nn.Linear(width, n_reads * (2 if strength is None else 1))
 
     def empty(self, n, like):
-        """Memory of ``n`` sequences that have not begun, of the dtype and device of a tensor."""
+        """Memory of ``n`` sequences before their first step, with ``like``'s dtype and device."""
         n_slots, slot_size, n_reads = self.shape
         weights = like.new_zeros(n, n_reads, n_slots)
         return Memory(
@@ -149,15 +151,15 @@ class LeastRecentlyUsed(nn.Module):
 
 
 class TuringMachine(nn.Module):
-    """Content- and location-based access of the Neural Turing Machine: the rival of LRUA.
+    """Content- and location-based access of the Neural Turing Machine: the baseline of LRUA.
 
-    R read heads and one write head, each of which finds its slots by content, interpolates with
-    its weights of the step before, shifts and sharpens them.
+    There are R read heads and one write head. Each addresses slots by content, interpolates with
+    its weights of the previous step, shifts the weights and sharpens them.
 
     Parameters
     ----------
     width, n_slots, slot_size, n_reads : int
-        As of :class:`LeastRecentlyUsed`.
+        As in :class:`LeastRecentlyUsed`.
 
     References
     ----------
@@ -167,14 +169,15 @@ class TuringMachine(nn.Module):
     def __init__(self, width, n_slots, slot_size, n_reads):
         super().__init__()
         self.shape = n_slots, slot_size, n_reads
-        # A key, strength, interpolation, three shifts, sharpness: of each read head, of the writer.
+        # Each read head, and the write head, has a key, strength, interpolation, three shifts and
+        # sharpness.
         self.heads = nn.Linear(width, (n_reads + 1) * (slot_size + 6))
         self.erase_and_add = nn.Linear(width, 2 * slot_size)
         start = nn.init.normal_(torch.empty(n_slots, slot_size), std=0.1)
-        self.start = nn.Parameter(start)  # slots must differ
+        self.start = nn.Parameter(start)  # random: content cannot address equal slots
 
     def empty(self, n, like):
-        """As of :class:`LeastRecentlyUsed`; heads begin at the first slot."""
+        """As in :class:`LeastRecentlyUsed`; heads start at the first slot."""
         n_slots, slot_size, n_reads = self.shape
         weights = like.new_zeros(n, n_reads + 1, n_slots)
         weights[..., 0] = 1
@@ -201,7 +204,7 @@ class TuringMachine(nn.Module):
         )
 
     def _address(self, asked, before, slots):
-        """Weights of some heads: by content, then interpolated, shifted and sharpened."""
+        """Addressing weights of some heads: by content, interpolated, shifted and sharpened."""
         key, strength, mix, shift, sharpness = asked.split([self.shape[1], 1, 1, 3, 1], dim=2)
         by_content = (_strength(strength) * similarity(key.tanh(), slots)).softmax(2)
         weights = torch.lerp(before, by_content, mix.sigmoid())
@@ -216,5 +219,5 @@ class TuringMachine(nn.Module):
 
 
 def _strength(x):
-    """Positive and well above 1 from the start: over many slots a plain softmax is never sharp."""
+    """Map ``x`` to a strength well above 1: over many slots a plain softmax is never sharp."""
     return 1 + 5 * F.softplus(x)

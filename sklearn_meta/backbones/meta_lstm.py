@@ -10,12 +10,12 @@ from torch.autograd.function import once_differentiable
 
 from .packed import words_before
 
-#: Bias of the units that begin steady, and what their hidden state soon comes to.
+#: Initial bias of the steady units, and the value that their hidden state soon reaches.
 STEADY, STEADY_LEVEL = 2.0, 0.82
 
 
 class MetaLSTM(nn.Module):
-    """The network that generates, Eq. (15)-(18); tasks share it. ``compose`` runs it.
+    """The generating network, Eq. (15)-(18), which tasks share. ``compose`` runs it.
 
     Parameters
     ----------
@@ -32,10 +32,10 @@ class MetaLSTM(nn.Module):
 
     @torch.no_grad()
     def _begin_near_one(self):
-        """Let z come near 1 within a few words: generated weights begin as those of an LSTM.
+        """Make z come near 1 within a few words, so generated weights start as those of an LSTM.
 
-        With states near zero z would be, too, and there would be no weights. Half of the units
-        begin all but constant, and their part in z is 1.
+        States near zero would make z near zero, and there would be no weights. Therefore half of
+        the units start almost constant, and their part of z is 1.
         """
         m = self.to_z.in_features
         n_steady = m // 2
@@ -44,9 +44,9 @@ class MetaLSTM(nn.Module):
         for layer in (self.from_input, self.from_state):
             layer.weight.unflatten(0, (4, m))[:, :n_steady] *= 0.1
         bias = self.from_input.bias.unflatten(0, (4, m))
-        bias[:3, :n_steady] = STEADY  # of new input, output and input gate
+        bias[:3, :n_steady] = STEADY  # candidate, output gate, input gate
         bias[3, :n_steady] = 0.0
-        bias[3, n_steady:] = 1.0  # remembers a little longer
+        bias[3, n_steady:] = 1.0  # forget gate: remember a little longer
         weight = nn.init.normal_(self.to_z.weight, std=0.5 * n_steady**-0.5)
         steady = weight[:, :n_steady]
         steady += (1 / STEADY_LEVEL - steady.sum(1, keepdim=True)) / n_steady
@@ -62,22 +62,23 @@ class BasicLSTM(nn.Module):
     n_inputs, width, rank : int
         d, h and z: 8hz + 4z(d + h) parameters.
     forget_bias : float, default=2.0
-        Of the forget gate to begin with: 2 keeps what was read for some eight words, 0 for two.
+        Initial bias of the forget gate: with 2 a word is kept for some eight words, with 0 for two.
 
     Notes
     -----
-    The paper counts 8hz + 4dz, with Q of z x d; but Eq. (10) multiplies W(z) with words and states,
-    which takes Q of z x (d + h): 50,080 parameters with the Meta-LSTM where the paper has 42,080.
+    The paper counts 8hz + 4dz, for Q of shape z x d. But Eq. (10) multiplies W(z) by words and
+    states, so Q has shape z x (d + h): with the Meta-LSTM there are 50,080 parameters where the
+    paper has 42,080.
     """
 
     def __init__(self, n_inputs, width, rank, forget_bias=2.0):
         super().__init__()
         self.rank = rank
-        self.from_input = nn.Linear(n_inputs, 4 * rank, bias=False)  # Q, its part for words
-        self.from_state = nn.Linear(width, 4 * rank, bias=False)  # Q, its part for states
-        # P, and B below it: gates c, o, i, f.
+        self.from_input = nn.Linear(n_inputs, 4 * rank, bias=False)  # part of Q for words
+        self.from_state = nn.Linear(width, 4 * rank, bias=False)  # part of Q for states
+        # P, with B below it, for the gates c, o, i, f.
         self.weight = nn.Parameter(torch.empty(4, 2 * rank, width))
-        with torch.no_grad():  # at z = 1 an LSTM
+        with torch.no_grad():  # for z = 1 an ordinary LSTM
             for layer in (self.from_input, self.from_state):
                 nn.init.normal_(layer.weight, std=0.6 * layer.in_features**-0.5)
             nn.init.normal_(self.weight[:, :rank], std=rank**-0.5)
@@ -92,7 +93,7 @@ class BasicLSTM(nn.Module):
 
 
 def compose(meta, basic, x):
-    """Read packed texts by both networks, Eq. (19)-(22).
+    """Run both networks over packed texts, Eq. (19)-(22).
 
     Parameters
     ----------
@@ -103,18 +104,18 @@ def compose(meta, basic, x):
     Returns
     -------
     tensor of shape (W, h)
-        h of every word, packed alike.
+        h of every word, packed as ``x``.
     """
     return _composition(meta, basic, x)[0]
 
 
 def generated(meta, basic, x):
-    """z of every word of packed texts, (W, z): what Eq. (13) makes weights of; without gradient."""
+    """z of every word of packed texts, (W, z), the input of Eq. (13); without gradient."""
     return _composition(meta, basic, x)[1]
 
 
 def _composition(meta, basic, x):
-    with torch.autocast(x.data.device.type, enabled=False):  # sums over time
+    with torch.autocast(x.data.device.type, enabled=False):  # sums over time: full precision
         words = x.data.to(meta.from_input.weight.dtype)
         return Composition.apply(
             *(meta.from_input(words), basic.from_input(words)),
@@ -124,11 +125,12 @@ def _composition(meta, basic, x):
 
 
 class Composition(torch.autograd.Function):
-    """Both networks over packed texts, the recurrence of Eq. (10)-(20) with its gradient.
+    """Both networks over packed texts: the recurrence of Eq. (10)-(20) with its gradient.
 
-    Written down, since a word has some sixty small operations, whose bookkeeping would take most
-    of the time: what does not depend on the next word is computed for all words at once, and so
-    are the gradients of the weights. It is the hidden state that has a gradient; z has none.
+    The gradient is written by hand: a word takes some sixty small operations, and autograd's
+    bookkeeping would take most of the time. What does not depend on the next word is computed for
+    all words at once, as are the gradients of the weights. Only the hidden state has a gradient;
+    z has none.
     """
 
     @staticmethod
@@ -138,15 +140,15 @@ class Composition(torch.autograd.Function):
         Parameters
         ----------
         given, read_given : tensors of shape (W, 4m) and (W, 4z)
-            ``from_input`` of all words, of the Meta-LSTM and of the Basic-LSTM.
+            ``from_input`` of all words, by the Meta-LSTM and by the Basic-LSTM.
         from_state, to_z : tensors of shape (4m, m + h) and (z, m)
-            Of the Meta-LSTM.
+            Weights of the Meta-LSTM.
         read_state, weight : tensors of shape (4z, h) and (4, 2z, h)
-            Of the Basic-LSTM.
+            Weights of the Basic-LSTM.
         batch_sizes : int tensor of shape (T,)
         """
         n_words, m, h = len(given), to_z.shape[1], weight.shape[2]
-        states, cells = (given.new_empty(n_words, m + h) for _ in range(2))  # both networks'
+        states, cells = (given.new_empty(n_words, m + h) for _ in range(2))  # of both networks
         meta_gates, z = given.clone(), given.new_empty(n_words, len(to_z))
         read, gates = read_given.clone(), given.new_empty(n_words, 4, h)
         state = cell = given.new_zeros(int(batch_sizes[0]), m + h)
@@ -169,7 +171,7 @@ class Composition(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, d_outputs, _):
-        """Gradients of the arguments, from those of h."""
+        """Gradients of the arguments of ``forward``, given those of h."""
         from_state, to_z, read_state, weight, batch_sizes, *kept = ctx.saved_tensors
         states, cells, meta_gates, gates, z, read = kept
         m, rank = to_z.shape[1], len(to_z)
@@ -192,7 +194,7 @@ class Composition(torch.autograd.Function):
             d_hidden = d_state[:n, m:] + d_outputs[at]
             _retreat(d_hidden, d_cell[:n], *(part[at] for part in slopes), out=d_gates[at])
             d_both = torch.bmm(d_gates[at].transpose(0, 1), weight.mT)  # (4, n, 2z)
-            d_scaled = d_both[..., :rank].transpose(0, 1)  # of z * Q [x; h]
+            d_scaled = d_both[..., :rank].transpose(0, 1)  # gradient of z * Q [x; h]
             d_read_now = d_read[at].unflatten(1, (4, rank))
             torch.mul(d_scaled, z[at, None], out=d_read_now)
             scaled = d_scaled * read[at].unflatten(1, (4, rank))
@@ -220,14 +222,15 @@ class Composition(torch.autograd.Function):
 
 
 def _both(read, z):
-    """What P and B are multiplied by in Eq. (13)-(14): z * Q [x; h] and z, (4, n, 2z)."""
+    """Factors of P and B in Eq. (13)-(14), z * Q [x; h] and z, side by side: (4, n, 2z)."""
     read = read.unflatten(1, (4, -1)) * z[:, None]  # D(z) Q [x; h]
     return torch.cat([read, z[:, None].expand_as(read)], 2).transpose(0, 1)
 
 
 def _advance(gates, before, cell, hidden):
-    """Eq. (10)-(12), and (15)-(17) of the Meta-LSTM: sums (n, 4h) become gates, and cell and hidden
-    state are written.
+    """One step of Eq. (10)-(12), or of (15)-(17) for the Meta-LSTM.
+
+    It turns the sums (n, 4h) in ``gates`` into gates, in place, and writes ``cell`` and ``hidden``.
     """
     width = cell.shape[1]
     gates[:, :width].tanh_()
@@ -238,9 +241,10 @@ def _advance(gates, before, cell, hidden):
 
 
 def _slopes(gates, cells, before):
-    """How the cell depends on the hidden state, the sums on both, and a cell on that before it.
+    """Derivatives of the steps with gates (W, 4, h) and cells (W, h).
 
-    Of gates (W, 4, h) and cells (W, h): tensors (W, h), (W, 4, h) and (W, h).
+    They are those of the hidden state by the cell, (W, h); of the cell by the sums, or of the
+    hidden state for the output gate's sum, (W, 4, h); and of the cell by the cell before, (W, h).
     """
     new, show, write, keep = gates.unbind(1)
     told = cells.tanh()
@@ -257,7 +261,7 @@ def _slopes(gates, cells, before):
 
 
 def _retreat(d_hidden, d_cell, to_cell, to_sums, keep, out):
-    """Gradients of the sums, written to ``out``, and of the cell before, in ``d_cell``."""
+    """Write the gradients of the sums to ``out``, and that of the cell before to ``d_cell``."""
     d_cell.addcmul_(d_hidden, to_cell)
     torch.mul(to_sums, d_cell[:, None], out=out)
     torch.mul(to_sums[:, 1], d_hidden, out=out[:, 1])

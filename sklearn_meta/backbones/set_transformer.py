@@ -1,8 +1,8 @@
 """The Set Transformer of paper 001 (section 3): attention that reads a set and pools it.
 
 Shape legend: B sets, N elements, M elements of the set that is read, W width (the paper's d),
-R heads, k seeds, m inducing points. A ``mask`` (B, M) is True where there is an element to read,
-False at padding; None: no padding.
+R heads, k seeds, m inducing points. A ``mask`` (B, M) is True at elements that may be read and
+False at padding; None means no padding.
 """
 
 import torch
@@ -28,11 +28,11 @@ class MAB(nn.Module):
     n_heads : int
         Number R of heads; divides ``width``.
     norm : {"post", "pre", "none"}, default="post"
-        Layer norm after each sum, Eq. (5) and (6) as they stand with rFF one FC layer with ReLU
-        (appendix B); or in front of attention and of rFF, on the residual branches, which is said
-        to train more steadily; or nowhere, which keeps the scale of numbers. Without norm after
-        the sums rFF has a second, linear layer: what only ever adds positive numbers to an
-        unnormalised sum would make it drift.
+        Place of the layer norms. "post" is after each sum, as in Eq. (5) and (6), with rFF one FC
+        layer with ReLU (appendix B). "pre" is before attention and before rFF, on the residual
+        branches, which is said to train more steadily. "none" has no norms, which keeps the scale
+        of numbers. Except for "post", rFF has a second, linear layer: a ReLU adds only positive
+        numbers, so an unnormalised sum would drift.
 
     Raises
     ------
@@ -64,15 +64,15 @@ class MAB(nn.Module):
             self.feed_forward.append(nn.Linear(width, width))
 
     def forward(self, x, y, mask=None):
-        """One block.
+        """Run the block.
 
         Parameters
         ----------
         x : tensor of shape (B, N, W)
         y : tensor of shape (B, M, W)
-            Finite at padding, too.
+            Must be finite at padding, too.
         mask : bool tensor of shape (B, M), optional
-            Elements of ``y`` that may be read. Where there is none, attention gives zeros.
+            Elements of ``y`` that may be read. If there are none, attention returns zeros.
 
         Returns
         -------
@@ -95,7 +95,7 @@ class MAB(nn.Module):
             o = scaled_dot_product_attention(q, k, v, scale=W**-0.5)
         else:
             empty = ~mask.any(1)[:, None, None, None]
-            # Where nothing is readable all is read, then thrown away: some kernels give NaN.
+            # Empty sets read all elements and the result is zeroed: some kernels would give NaN.
             readable = mask[:, None, None] | empty  # (B, 1, 1, M)
             o = scaled_dot_product_attention(q, k, v, attn_mask=readable, scale=W**-0.5)
             o = o.masked_fill(empty, 0.0)
@@ -170,13 +170,13 @@ class PMA(nn.Module):
 
 
 def learned_vectors(n_vectors, width):
-    """Parameter of shape (n_vectors, width) with Glorot's scale."""
+    """Parameter of shape (n_vectors, width) with Glorot initialisation."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(n_vectors, width)))
 
 
-#: How elements read each other: what a layer of the encoder is made of, by name.
+#: Names of the encoder layers, which differ in how elements read each other.
 ENCODERS = ("sab", "isab", "rff", "rffp_mean", "rffp_max")
-#: How the encoded elements become one vector, or k.
+#: Names of the poolings, which turn the encoded elements into one vector, or k.
 POOLINGS = ("pma", "mean", "sum", "max", "dotprod")
 
 
@@ -265,7 +265,7 @@ class SetTransformer(nn.Module):
             raise ValueError(f"Unknown encoder {encoder!r}: choose from {list(ENCODERS)}.")
         if pooling not in POOLINGS:
             raise ValueError(f"Unknown pooling {pooling!r}: choose from {list(POOLINGS)}.")
-        if norm not in NORMS:  # even if no block is there to say so
+        if norm not in NORMS:  # even if there is no block to check it
             raise ValueError(f"Unknown norm {norm!r}: choose from {list(NORMS)}.")
         check_integers(n_inputs=n_inputs, n_outputs=n_outputs, width=width, n_seeds=n_seeds)
         if n_decoder_layers is None:
@@ -304,7 +304,7 @@ class SetTransformer(nn.Module):
         Parameters
         ----------
         x : tensor of shape (B, N, n_inputs)
-            Anything at padding, NaN too.
+            Values at padding are ignored, NaN included.
         mask : bool tensor of shape (B, N), optional
             True where there is an element. A set may have none.
 
@@ -328,12 +328,12 @@ class SetTransformer(nn.Module):
         Parameters
         ----------
         z : tensor of shape (B, N, width)
-            What :meth:`encode` gives.
+            Result of :meth:`encode`.
         mask : bool tensor of shape (B, N), optional
 
         Returns
         -------
-        tensor of shape (B, n_outputs), or (B, n_seeds, n_outputs) of several seeds
+        tensor of shape (B, n_outputs), or (B, n_seeds, n_outputs) for several seeds
         """
         if self.config["pooling"] != "pma":
             return self.output(self.dropout(self.decoder(self.pool(z, mask))))
@@ -342,5 +342,5 @@ class SetTransformer(nn.Module):
         return z[:, 0] if self.config["n_seeds"] == 1 else z
 
     def forward(self, x, mask=None):
-        """Outputs of each set: parameters as of :meth:`encode`, result as of :meth:`decode`."""
+        """Outputs of each set: parameters as in :meth:`encode`, result as in :meth:`decode`."""
         return self.decode(self.encode(x, mask), mask)

@@ -1,4 +1,4 @@
-"""Standardisation of a task's attributes, by which every backbone begins.
+"""Standardisation of a task's attributes, the first step of every backbone in ``BACKBONES``.
 
 Shape legend as in the backbones: B tasks, N rows, M attributes.
 """
@@ -10,19 +10,19 @@ import torch
 
 
 class Moments(NamedTuple):
-    """What standardisation needs of the readable rows; tensors of shape (B, 1, M).
+    """Statistics of the readable rows for standardisation; tensors of shape (B, 1, M).
 
     Parameters
     ----------
     median, spread : tensors
         Median and interquartile range of each attribute.
     mean, scale : tensors
-        Mean and standard deviation of its bent values (see :func:`bend`); for a two-valued
-        attribute scale is the distance of the two (a rare category would otherwise outweigh all
-        others), for a constant one it is 1.
+        Mean and standard deviation of its bent values (see :func:`bend`). For a two-valued
+        attribute scale is the distance between the two values (a rare category would otherwise
+        outweigh all others); for a constant one it is 1.
     varied : bool tensor of shape (B, M)
-        Attributes of which readable rows hold two values or more that differ by more than
-        rounding: sums of shares, say, are all one.
+        Attributes whose values in readable rows differ by more than rounding. (Sums of shares,
+        for example, are all one up to rounding.)
     """
 
     median: torch.Tensor
@@ -60,16 +60,16 @@ def moments_of(x, readable):
     high = x.masked_fill(~observed, -math.inf).amax(1, keepdim=True)
     two_valued = (~observed | (x == low) | (x == high)).all(1, keepdim=True)
     scale = torch.where(two_valued, high - low, scale)
-    # The deviation of a constant attribute may be off zero by rounding, and bent values agree.
+    # Values of a constant attribute may differ by rounding, and bent values may coincide.
     varied = (high > low) & (most - least > rounding)
     return Moments(median, spread, mean, scale.masked_fill(~varied, 1.0), varied[:, 0])
 
 
 def bend(x, median, spread):
-    """Heavy tails bent: linear within one interquartile range of the median, then logarithmic.
+    """Bend heavy tails: linear within one interquartile range of the median, logarithmic beyond.
 
-    The core stays linear because figures in several attributes, such as circles, live there. An
-    attribute of which half the cells are equal has no spread and stays as it is.
+    The core stays linear to keep shapes in several attributes, such as circles. An attribute
+    whose spread is zero, because half the cells are equal, is not changed.
     """
     farthest = torch.finfo(x.dtype).max  # a spread may be too small to divide by
     u = ((x - median) / spread.masked_fill(spread == 0, 1.0)).clamp(-farthest, farthest)
@@ -80,9 +80,9 @@ def bend(x, median, spread):
 def standardise(x, moments, bound=4.0):
     """Z-scores of bent values, squeezed so that none is beyond ``bound``.
 
-    Of a few context rows the scale may be far too small, and one table in three has heavy tails:
-    unbounded values would make unbounded distances in Eq. (9) of paper 000, and training unstable.
+    With few context rows the scale may be far too small, and one table in three has heavy tails.
+    Unbounded values would make distances in Eq. (9) of paper 000 unbounded and training unstable.
     """
     z = (bend(x, moments.median, moments.spread) - moments.mean) / moments.scale
-    z = z.clamp(-1e6, 1e6)  # beyond, the square overflows in float32
+    z = z.clamp(-1e6, 1e6)  # squares of huge values would overflow
     return z * torch.rsqrt(1 + (z / bound).square())

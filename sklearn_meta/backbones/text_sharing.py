@@ -1,7 +1,8 @@
-"""What tasks of texts share: the Meta-LSTM and its rivals (paper 004).
+"""Schemes by which tasks of texts share weights: the Meta-LSTM and its baselines (paper 004).
 
-Every scheme has a part that all tasks share and a private part for each; a call reads packed texts
-of one task. Shape legend: W words of all texts together, B texts, d inputs, h width.
+A scheme has a private part for each task and, unless nothing is shared, a part for all tasks. A
+call reads packed texts of one task. Shape legend: W words of all texts together, B texts, d inputs,
+h width.
 """
 
 import torch
@@ -12,7 +13,7 @@ from ..sizes import check_integers
 from .meta_lstm import BasicLSTM, MetaLSTM, compose
 from .packed import last_words, recur
 
-#: Places of padded texts for each word, above which torch's LSTM reads them packed.
+#: Maximum padded positions per word; if there are more, torch's LSTM reads texts packed.
 MOST_PADDING = 2
 
 
@@ -26,7 +27,7 @@ class Sharing(nn.Module):
     width : int, default=100
         Hidden units h of each LSTM.
     pooling : {"last", "max"}, default="last"
-        What is said of a text: the output at its last word, or the highest of every unit.
+        Features of a text: the output at its last word, or each unit's maximum over its words.
 
     Raises
     ------
@@ -36,7 +37,7 @@ class Sharing(nn.Module):
     Attributes
     ----------
     n_outputs : int
-        Length of what is said of a word, and of a text.
+        Number of features of a word, and of a text.
     shared : Module or None
     private : ModuleList
         One for each task, in the order in which they were added.
@@ -54,11 +55,11 @@ class Sharing(nn.Module):
         self.private = nn.ModuleList()
 
     def add_task(self):
-        """Give one more task a private part of random weights."""
+        """Add a task, with a private part of random weights."""
         self.private.append(self._new_private())
 
     def forward(self, x, task):
-        """What is said of the words and the texts of a task.
+        """Features of the words and the texts of a task.
 
         Parameters
         ----------
@@ -70,9 +71,9 @@ class Sharing(nn.Module):
         outputs : tensor of shape (W, n_outputs)
             Packed as ``x``.
         texts : tensor of shape (B, n_outputs)
-            In their order in the packed data.
+            In the order of the packed data.
         penalty : tensor of shape ()
-            To be added to the loss; 0 but for ASP-MTL.
+            Added to the loss; 0 except for ASP-MTL.
         """
         outputs = self._outputs(x, task)
         texts = POOLINGS[self.config["pooling"]](outputs, x.batch_sizes)
@@ -99,14 +100,14 @@ class NotShared(Sharing):
 
 
 class HyperLSTM(nn.Module):
-    """LSTM whose sums a smaller one scales (D. Ha, A. Dai, Q. Le, 2016), without normalisation.
+    """LSTM whose sums a smaller LSTM scales (D. Ha, A. Dai, Q. Le, 2016), without normalisation.
 
-    The gates share what the smaller one says of inputs, states and biases.
+    The smaller one outputs a vector each for inputs, states and biases, which the gates share.
 
     Parameters
     ----------
     n_inputs, width, meta_width, rank : int
-        d, h, width of the smaller LSTM, and length of each of the vectors that it says.
+        d, h, width of the smaller LSTM, and length of each vector that it outputs.
     """
 
     def __init__(self, n_inputs, width, meta_width, rank):
@@ -119,7 +120,7 @@ class HyperLSTM(nn.Module):
         self.says = nn.Linear(meta_width, 3 * rank)
         self.scales = nn.ModuleList(nn.Linear(rank, 4 * width) for _ in range(3))
         for scale, start in zip(self.scales, (1.0, 1.0, 0.0)):
-            nn.init.constant_(scale.bias, start)  # it begins as a plain LSTM
+            nn.init.constant_(scale.bias, start)  # start as a plain LSTM
 
     def forward(self, x):
         """Outputs (W, h) of packed texts."""
@@ -171,10 +172,10 @@ class SharedMeta(Sharing):
     n_inputs : int
         d.
     width, meta_width, rank : int, default=100, 40 and 40
-        h, m and z, those of table 2.
+        h, m and z; the defaults are those of table 2.
     pooling : {"last", "max"}, default="last"
     forget_bias : float, default=2.0
-        Of each task's :class:`~sklearn_meta.backbones.meta_lstm.BasicLSTM` to begin with.
+        See :class:`~sklearn_meta.backbones.meta_lstm.BasicLSTM`.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class SharedMeta(Sharing):
 
 
 class Stacked(Sharing):
-    """SSP-MTL: the private LSTM reads the words and what the shared one says, Eq. (6)-(7)."""
+    """SSP-MTL: the private LSTM reads the words and the shared one's outputs, Eq. (6)-(7)."""
 
     def __init__(self, n_inputs, *, width=100, pooling="last"):
         super().__init__(n_inputs, width=width, pooling=pooling)
@@ -212,11 +213,11 @@ class Stacked(Sharing):
 
 
 class StackedSharedOnly(Stacked):
-    """SSP-MTL whose private LSTM reads what the shared one says, and no words.
+    """SSP-MTL whose private LSTM reads only the shared one's outputs, not the words.
 
-    Eq. (7) has both. The text beside it has this one, and so has the count of Table 3: 1,411K
-    parameters are of it (1,410,032 with output layers, at 200 inputs and with one bias a gate, of
-    which torch has two), where Eq. (7) has 2,690,032.
+    Eq. (7) has both, but the text beside it describes this variant. So does Table 3, whose 1,411K
+    parameters are this variant's: with output layers, 200 inputs and one bias per gate (torch has
+    two) it has 1,410,032, where Eq. (7) has 2,690,032.
     """
 
     def _read_by_private(self, words, said):
@@ -227,7 +228,7 @@ class StackedSharedOnly(Stacked):
 
 
 class Parallel(Sharing):
-    """PSP-MTL: a shared and a private LSTM read the words, and both are heard."""
+    """PSP-MTL: a shared and a private LSTM read the words; their outputs are concatenated."""
 
     def __init__(self, n_inputs, *, width=100, pooling="last"):
         super().__init__(n_inputs, width=width, pooling=pooling)
@@ -242,10 +243,10 @@ class Parallel(Sharing):
 
 
 class Adversarial(Parallel):
-    """ASP-MTL (P. Liu, X. Qiu, X. Huang, 2017): shared features must not tell the task.
+    """ASP-MTL (P. Liu, X. Qiu, X. Huang, 2017): shared features must not reveal the task.
 
-    A discriminator guesses the task from the shared features of a text, which learn to mislead it,
-    and shared and private features are pushed to be orthogonal.
+    A discriminator guesses the task from the shared features of a text, which learn to mislead it.
+    Shared and private features are pushed to be orthogonal.
 
     Parameters
     ----------
@@ -253,9 +254,9 @@ class Adversarial(Parallel):
     width : int, default=100
     pooling : {"last", "max"}, default="last"
     adversarial, orthogonal : float, default=0.05 and 0.01
-        Weights of both losses.
+        Weights of these two losses.
     most_tasks : int, default=64
-        Outputs of the discriminator.
+        Maximum number of tasks: the outputs of the discriminator.
     """
 
     def __init__(
@@ -278,7 +279,7 @@ class Adversarial(Parallel):
         self.discriminator = nn.Linear(width, most_tasks)
 
     def add_task(self):
-        """As of :class:`Sharing`.
+        """As in :class:`Sharing`.
 
         Raises
         ------
@@ -304,16 +305,16 @@ class Adversarial(Parallel):
 
 
 class ReversedGradient(torch.autograd.Function):
-    """The identity, whose gradient has the other sign."""
+    """The identity, with the sign of its gradient reversed."""
 
     @staticmethod
     def forward(ctx, x):
-        """The same."""
+        """Return ``x``."""
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx, gradient):
-        """The negative."""
+        """Return the negative gradient."""
         return -gradient
 
 
@@ -330,24 +331,24 @@ def run_lstm(network, x):
     n_places = len(x.batch_sizes) * int(x.batch_sizes[0])
     if x.data.is_cuda or n_places > MOST_PADDING * len(x.data):
         return network(x)[0].data
-    # On a processor torch is several times faster on padded texts of like length; what follows a
-    # text's end changes nothing before it.
+    # On a CPU torch is several times faster on padded texts of similar length. Padding follows the
+    # words, so it does not affect them.
     padded, lengths = pad_packed_sequence(x)
     return pack_padded_sequence(network(padded)[0], lengths).data
 
 
 def last(outputs, batch_sizes):
-    """What is said at the last word of each text, (B, n), of packed outputs (W, n)."""
+    """Output at the last word of each text, (B, n), from packed outputs (W, n)."""
     return outputs[last_words(batch_sizes).to(outputs.device)]
 
 
 def highest(outputs, batch_sizes):
-    """The highest of each unit over the words of each text, (B, n), of packed outputs (W, n)."""
+    """Maximum of each unit over the words of each text, (B, n), from packed outputs (W, n)."""
     packed = PackedSequence(outputs, batch_sizes)
     return pad_packed_sequence(packed, padding_value=-torch.inf)[0].max(0).values
 
 
-#: What is said of a text, by the name that ``pooling=`` uses.
+#: Poolings of a text's outputs, by the name that ``pooling=`` uses.
 POOLINGS = {"last": last, "max": highest}
 
 #: Schemes by the name that ``backbone=`` and the weight cards use.

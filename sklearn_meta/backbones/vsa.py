@@ -14,7 +14,7 @@ from .association import associations_of, first_guess
 from .held_out import add_copies, copies_of, take_copies
 from .standardisation import moments_of, standardise
 
-#: Of the three that an attention layer makes of its input.
+#: Slices of an attention layer's three projections: queries, keys, values.
 QUERIES, VALUES = slice(0, 1), slice(2, 3)
 QUERIES_KEYS, KEYS_VALUES = slice(0, 2), slice(1, 3)
 
@@ -24,8 +24,8 @@ class MVSA(nn.Module):
 
     Attention runs over the first mode of a tensor whose second mode may have any size: the
     second mode is folded into the head width, so Eq. (2) and (3) are one matrix product each.
-    With ``along=2`` the modes are swapped, as Eq. (8) has it, where queries, keys, values and the
-    answer are copied anyway.
+    With ``along=2`` the modes are swapped, as in Eq. (8), where queries, keys, values and the
+    result are copied anyway.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class MVSA(nn.Module):
         self.merge = nn.Linear(n_heads * head_width, width_out, bias=False)  # W^O
 
     def queries_keys_values(self, z, along=1, wanted=slice(None)):
-        """Eq. (1), per head and with the second mode folded: three (B, R, D1, D2 * H).
+        """Queries, keys and values of Eq. (1), (B, R, D1, D2 * H) each: the second mode is folded.
 
-        Or a part of the three, which ``wanted`` takes.
+        ``wanted`` selects some of the three.
         """
         weight = self.project.weight.unflatten(0, (3, -1))[wanted].flatten(0, 1)
         qkv = linear(z, weight).unflatten(-1, (-1, self.n_heads, self.head_width))
@@ -61,8 +61,8 @@ class MVSA(nn.Module):
         ----------
         q, k : (B, R, D1, D2 * H), (B, R, D1', D2 * H)
         readable : (B, D1') or (B, D1, D1') bool
-            Slices of the first mode that may be read, by all or by each; the others get weight
-            zero.
+            Slices of the first mode that may be read: by all slices, or by each separately. The
+            others get weight zero.
         voting : (B, D2) bool
             Slices of the second mode that count in the sum of Eq. (2) and in its scale.
 
@@ -72,11 +72,11 @@ class MVSA(nn.Module):
         """
         count = voting.sum(1).clamp(min=1).to(q.dtype)
         scale = 1 / torch.sqrt(count * self.head_width)  # 1 / sqrt(D2 H_K)
-        # Scaling and masking q costs D1 D2 H, the logits would cost D1 D1'.
+        # Scaling and masking q costs D1 D2 H; scaling the logits would cost D1 D1'.
         gate = voting.to(q.dtype) * scale[:, None]  # (B, D2)
         q = q * gate.repeat_interleave(self.head_width, dim=1)[:, None, None, :]
         logits = q @ k.transpose(-1, -2)
-        # The lowest number and not -inf: where nothing can be read, a softmax of -inf is NaN.
+        # The lowest number, not -inf: if no slice is readable, a softmax over -inf is NaN.
         lowest = torch.finfo(logits.dtype).min
         readable = readable if readable.dim() == 3 else readable[:, None]
         return logits.masked_fill_(~readable[:, None], lowest).softmax(-1).to(q.dtype)
@@ -93,9 +93,9 @@ class Block(nn.Module):
     Parameters
     ----------
     mode : {"examples", "attributes"}
-        Along which mode attention runs: Eq. (7) or Eq. (8).
+        Mode along which attention runs: Eq. (7) or Eq. (8).
     width_in, width_out, hidden : int
-        Widths of the input, the output, and of attention and the feed-forward network between.
+        Widths of the input, of the output, and of attention and the feed-forward network.
     n_heads, head_width : int
         As in :class:`MVSA`.
     residual, layer_norm : bool
@@ -119,23 +119,24 @@ class Block(nn.Module):
         self.residual = nn.Linear(width_in, width_out, bias=False) if residual else None
 
     def forward(self, z, rows, columns, memory=None, copies=None, n_asked=None):
-        """One block.
+        """Run the block.
 
         Parameters
         ----------
         z : (B, N, S, D), or (B, N + L, S, D) with copies
         rows : (B, N) bool
-            Rows that may be read, by example-wise attention and by the vote over attributes.
+            Rows that example-wise attention may read and that count in the weights of
+            attribute-wise attention.
         columns : (B, S) bool
             Slices of the second mode that are not padding.
         memory : tuple or None
-            What an earlier pass over the context remembered of this block; the rows of ``z``
-            then read the context only, not each other.
+            This block's memory of an earlier pass over the context. The rows of ``z`` then read
+            only the context, not each other.
         copies : Copies or None
-            Those behind the rows, which nobody reads.
+            Copies of labelled rows, which follow the rows in ``z``; no row reads them.
         n_asked : int or None
-            Of the last block: how many slices of the second mode make the embedding. Where it is
-            attribute-wise it answers for these alone, and for copies in place of their rows.
+            For the last block: number of slices of the second mode that make the embedding. An
+            attribute-wise block returns only these, and copies in place of their rows.
 
         Returns
         -------
@@ -159,7 +160,8 @@ class Block(nn.Module):
                 z = take_copies(z, copies)
             (v,) = self.attention.queries_keys_values(z, along=2, wanted=VALUES)
             o = self.attention.aggregate(memory[0], v, along=2)
-        # Eq. (6). Where something is changed in place, the gradient of a view would copy it thrice.
+        # Eq. (6). Flattened, since layers of more dimensions return views: for each view changed
+        # in place, autograd copies its gradient three times.
         out = self.feed_forward(self.norm(o).flatten(0, 2)).unflatten(0, o.shape[:3])
         if self.residual is not None:
             out = self.residual(z[:, :, : out.shape[2]]).add_(out)
@@ -219,8 +221,9 @@ class VSA(nn.Module):
     attribute spaces. 2023.
     """
 
-    #: Classes it can tell: of more it is given groups (see ``class_groups``). Tasks of tables have
-    #: no more where nothing else is asked for, and attention is quadratic in them.
+    #: Maximum number of label columns of classes; more classes are read in groups (see
+    #: ``class_groups``). By default tasks from tables have no more, and attention is quadratic in
+    #: their number.
     most_classes = 10
 
     def __init__(
@@ -273,7 +276,7 @@ class VSA(nn.Module):
         )
         if attributes and associations:
             self.gate = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Linear(16, 1, bias=False))
-            nn.init.zeros_(self.gate[-1].weight)  # where training starts, all count the same
+            nn.init.zeros_(self.gate[-1].weight)  # training starts with equal weights
 
     def n_embedding(self, n_columns):
         """Length of the embedding of a row with ``n_columns`` attributes, an int."""
@@ -287,8 +290,8 @@ class VSA(nn.Module):
         x : float tensor of shape (B, N, M)
             Attributes; NaN marks a missing cell and padding.
         labels : float tensor of shape (B, N, C)
-            The Y of Eq. (5): one-hot classes, or standardised targets, of each labelled row; NaN
-            throughout every other row.
+            Y of Eq. (5): one-hot classes or standardised targets of labelled rows; NaN throughout
+            all other rows.
         readable : bool tensor of shape (B, N)
             Rows that every row may read: all of them in transductive mode, the context in
             inductive mode, never padding. Ignored when ``memory`` is given.
@@ -305,13 +308,13 @@ class VSA(nn.Module):
         z : tensor of shape (B, N, M, last_width), or one more with ``attributes``
             Embeddings; zero at padded attributes, and at those constant over readable rows.
         memory : list
-            What later rows need of this call: standardisation and associations, then one tuple a
-            block.
+            What later calls need from this one: standardisation and associations, then one tuple
+            per block.
         """
         known, *blocks = memory or [None] * (1 + len(self.blocks))
         moments, associations = known or (moments_of(x, readable), None)
         x = standardise(x, moments)
-        columns = columns & moments.varied  # nothing can be read off a constant or unseen attribute
+        columns = columns & moments.varied  # a constant or unseen attribute has no information
         if self.config["associations"] and known is None:
             usable = x.masked_fill(~columns[:, None], torch.nan)
             with torch.autocast(x.device.type, enabled=False):
@@ -337,7 +340,7 @@ class VSA(nn.Module):
     def attribute_weights(self, columns, associations):
         """Weights of the attributes in the last channel, (B, 1, M).
 
-        Their squares add up to one, or to zero where there is nothing to be read.
+        Their squares add up to one, or to zero if no attribute can be read.
         """
         weights = columns.to(self.blocks[0].attention.project.weight.dtype)
         if associations is not None:
@@ -349,8 +352,8 @@ class VSA(nn.Module):
     def input_tensor(self, x, labels, associations=None):
         """Tensor Z^(1) of Eq. (5): value, observed?, attribute?, label?; (B, N, S, channels).
 
-        With associations three more, which of an attribute are its strengths, and of a label its
-        first guess, zero, and the last of the strengths, which is the same for all.
+        Associations add three channels: for an attribute its strengths; for a label its first
+        guess, zero, and the third strength, which is the same for all attributes.
         """
         cells = torch.cat([x, labels.to(x.dtype)], dim=2)
         channels = [cells.nan_to_num(0.0)]
@@ -371,7 +374,10 @@ class VSA(nn.Module):
         return z.to(self.blocks[0].attention.project.weight.dtype)
 
     def label_channels(self, n_columns, z):
-        """Channels of the input ``z`` that tell a label: value and observed?; (S, channels)."""
+        """Mask of the channels of the input ``z`` that reveal labels: value, observed?.
+
+        Its shape is (S, channels).
+        """
         channels = torch.zeros(z.shape[2:], dtype=torch.bool, device=z.device)
         channels[n_columns:, : 1 + self.config["observed_indicator"]] = True
         return channels

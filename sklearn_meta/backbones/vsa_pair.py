@@ -1,4 +1,4 @@
-"""Two readings of a task side by side: one for prototypes, one for a Gaussian process.
+"""Two networks side by side: one for prototypes, one for a Gaussian process.
 
 Shape legend as in the backbones: B tasks, N rows, M attributes, C label columns, H width of the
 embedding of an attribute.
@@ -33,7 +33,7 @@ class VSAPair(nn.Module):
     Attributes
     ----------
     widths : (int, int)
-        Of each reading, the width H of the embedding of an attribute.
+        Width H of each network's embedding of an attribute.
     """
 
     def __init__(self, *, first=None, second=None):
@@ -46,7 +46,7 @@ class VSAPair(nn.Module):
 
     @property
     def most_classes(self):
-        """As of :class:`VSA`."""
+        """As in :class:`VSA`."""
         return self.first.most_classes
 
     def n_embedding(self, n_columns):
@@ -63,13 +63,13 @@ class VSAPair(nn.Module):
         z : tensor of shape (B, N, M, H + H')
             Embeddings by the first network, and by the second.
         memory : list
-            What later rows need of this call: that of the first, and of the second with the label
-            columns that it reads.
+            What later calls need from this one: the memory of the first network, that of the
+            second, and a mask (B, C) of the label columns that the second reads.
         """
         of_first, of_second, varied = memory or [None] * 3
         first, of_first = self.first(x, labels, readable, columns, classes, of_first)
         if memory is None:
-            exact = torch.promote_types(labels.dtype, torch.float32)  # of bfloat16, shares are not
+            exact = torch.promote_types(labels.dtype, torch.float32)  # bfloat16 rounds class shares
             labels, _, _, varied = standardise_labels(labels.to(exact), classes)
         second, of_second = self.second(x, labels, readable, columns, varied, of_second)
         return torch.cat([first, second], dim=-1), [of_first, of_second, varied]
