@@ -1,4 +1,4 @@
-"""Heads: what turns a backbone's embeddings into predictions, in closed form."""
+"""Heads, which turn a backbone's embeddings into predictions, in closed form."""
 
 from .crf import LinearChainCRF
 from .gaussian_process import AttributeGaussianProcess, GaussianProcess

@@ -1,4 +1,4 @@
-"""What heads of a kind share: their loss, their score, and how labels and embeddings reach them.
+"""Base classes of heads, with loss and score, and functions that heads share.
 
 Shape legend of all heads: B tasks, N rows, M attributes, C label columns (classes or targets),
 H embedding width of an attribute, L labelled rows.
@@ -16,13 +16,13 @@ from ..means import masked_mean
 
 
 class Head(nn.Module):
-    """Base class: ``adapt`` reads labelled rows, a call predicts rows."""
+    """Base class: ``adapt`` reads the context, a call predicts rows."""
 
-    #: Of the learning rate, for the head's own parameters where they begin at random.
+    #: Factor of the learning rate for the head's own parameters, if they start at random.
     rate_factor = 1.0
 
     def adapt(self, z, labels, classes, readable):
-        """What predictions need of a context.
+        """State of a context, which predictions need.
 
         Parameters
         ----------
@@ -42,25 +42,25 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def joint(self, z, labels, classes, readable):
-        """Predictions for the very rows that were read."""
+        """Predictions for the rows of the context itself."""
         return self(z, self.adapt(z, labels, classes, readable))
 
 
 class ClassificationHead(Head):
-    """A head whose output are logits (B, N, C), -inf for classes without a labelled row."""
+    """A head whose outputs are logits (B, N, C), -inf for classes without a labelled row."""
 
     task = "classification"
     score_name = "accuracy"
 
     @staticmethod
     def loss(logits, target):
-        """Eq. (10) of paper 000: mean over the rows to be predicted of a task, then over tasks.
+        """Cross-entropy, Eq. (10) of paper 000: mean over the rows to predict, then over tasks.
 
         Parameters
         ----------
         logits : tensor of shape (B, N, C)
         target : int tensor of shape (B, N)
-            -100 for rows that are not to be predicted.
+            -100 for rows not to predict.
         """
         loss = F.cross_entropy(logits.float().transpose(1, 2), target, reduction="none")
         return (loss.sum(1) / (target >= 0).sum(1).clamp(min=1)).mean()
@@ -74,23 +74,23 @@ class ClassificationHead(Head):
 
 
 class RegressionHead(Head):
-    """A head whose output are mean and variance of each target, stacked: (B, N, C, 2)."""
+    """A head whose outputs are mean and variance of each target, stacked: (B, N, C, 2)."""
 
     task = "regression"
     score_name = "mse"
 
     @staticmethod
     def loss(output, target):
-        """Mean negative log density over the rows to be predicted, then over tasks.
+        """Mean negative log density over the rows to predict, then over tasks.
 
-        That of a normal distribution with the predicted mean and variance, as in Eq. (11), even
-        where these are a mixture's.
+        The density is normal with the predicted mean and variance, as in Eq. (11), even if these
+        are the moments of a mixture.
 
         Parameters
         ----------
         output : tensor of shape (B, N, C, 2)
         target : tensor of shape (B, N, C)
-            NaN for rows that are not to be predicted.
+            NaN for rows not to predict.
         """
         mean, variance = output.unbind(-1)
         asked = ~target.isnan()
@@ -108,7 +108,7 @@ class RegressionHead(Head):
 
 
 class Labelled(NamedTuple):
-    """The labelled rows of each task, moved together and padded.
+    """The labelled rows of each task, gathered and padded.
 
     Parameters
     ----------
@@ -145,9 +145,9 @@ def known_classes(labels, classes):
 def squared_distances(a, b, known=None):
     """Squared distances between rows, (B, I, D) and (B, J, D) to (B, I, J).
 
-    Taken around the mean of ``b``: a large common offset would drown the differences. Padding,
-    which lies at zero wherever the others are, has no say in it: rows of ``b`` that are not
-    ``known``, (B, J) bool. None is all of them.
+    Both are centred at the mean of ``b`` first, since a large common offset would drown the
+    differences. Padding of ``b`` is zero wherever the other rows lie, so the mean leaves it out:
+    ``known`` (B, J) is False there, and None means no padding.
     """
     origin = b.mean(1, keepdim=True) if known is None else masked_mean(b, known, 1, keepdim=True)
     a, b = a - origin, b - origin
@@ -158,9 +158,9 @@ def squared_distances(a, b, known=None):
 def factorise(matrices):
     """Lower Cholesky factors; a matrix that rounding made indefinite gets a small ridge.
 
-    Six ridges are tried, of ten times the rounding and each ten times as large as the one before:
-    distances of embeddings that lie far apart are rounded by more than any ridge fit for the
-    others.
+    Six ridges are tried in turn. The first is ten times the rounding error, each other ten times
+    the one before: distances between embeddings far apart have larger rounding errors than a ridge
+    that suits other matrices.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def factorise(matrices):
     Raises
     ------
     ValueError
-        If a matrix is indefinite still, as one with NaN is.
+        If a matrix is still indefinite, or has NaN.
     """
     factor, failed = torch.linalg.cholesky_ex(matrices)
     if not failed.any():

@@ -19,8 +19,8 @@ class LinearChainCRF(nn.Module):
     A mask distinguishes words (True) from padding, which comes after them. Padding is never read;
     NaN in it is harmless. A sentence without words has one tagging, the empty one, with score 0.
     Computation is in single precision at least, and in double precision if scores or parameters
-    are. A score or parameter of ``-inf`` forbids a tag or transition; each sentence must have a
-    tagging left.
+    are. A score or parameter of ``-inf`` forbids a tag or transition; each sentence must have an
+    allowed tagging.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class LinearChainCRF(nn.Module):
         Raises
         ------
         ValueError
-            If scores or mask are of another shape or type, or words come after padding.
+            If scores or mask have a wrong shape or type, or words come after padding.
         """
         scores, peaks = self._prepare(scores, mask)
         return self._log_partition(scores, mask) + peaks.sum(1)
@@ -78,7 +78,7 @@ class LinearChainCRF(nn.Module):
         ----------
         scores : tensor of shape (B, T, C)
         tags : int tensor of shape (B, T)
-            Anything in padding.
+            Values in padding are ignored.
         mask : bool tensor of shape (B, T)
 
         Returns
@@ -88,10 +88,10 @@ class LinearChainCRF(nn.Module):
         Raises
         ------
         ValueError
-            As in :meth:`log_partition`; or if tags are of another shape than the mask, no
-            integers, or of a word not among the C.
+            As in :meth:`log_partition`; or if tags differ from the mask in shape, are not
+            integers, or are out of range at a word.
         """
-        # Without the peaks, which cancel: what is subtracted below stays small, hence exact.
+        # Without the peaks, which cancel, the numbers subtracted below stay small, hence exact.
         scores, _ = self._prepare(scores, mask)
         if tags.shape != mask.shape:
             raise ValueError(f"tags have shape {tuple(tags.shape)}, mask {tuple(mask.shape)}")
@@ -141,8 +141,8 @@ class LinearChainCRF(nn.Module):
     def decode(self, scores, mask):
         """The best tagging of each sentence, by the Viterbi algorithm.
 
-        From the last word to the first, so that tags are then read from the first on: of
-        taggings of equal score, the first in lexicographic order, hence the lowest tags.
+        Messages run from the last word to the first, so that tags are then chosen from the first
+        word on. Among taggings of equal score, the first in lexicographic order is chosen.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class LinearChainCRF(nn.Module):
         return torch.cat(tags, 1).masked_fill(~mask, -1)
 
     def _prepare(self, scores, mask):
-        """Checked scores (B, T, C), less the highest of each word, (B, T); both 0 in padding."""
+        """Checked scores (B, T, C) less each word's maximum, and that, (B, T); 0 in padding."""
         if scores.ndim != 3 or scores.shape[1] == 0 or scores.shape[2] != self.n_tags:
             expected = f"(sentences, words, {self.n_tags}), of a word at least"
             raise ValueError(f"scores must be {expected}, got {tuple(scores.shape)}")
@@ -202,7 +202,7 @@ class LinearChainCRF(nn.Module):
         return total.masked_fill(~mask[:, 0], 0)
 
     def _messages(self, scores, mask, reduce):
-        """What follows each word, by its tag: T of (B, C); and what was taken off the first."""
+        """Backward messages by each word's tag, T of (B, C), and the sum taken off the first."""
         _, transitions, end = self._promoted(scores.dtype)
         message = end.expand(len(scores), -1)
         total = scores.new_zeros(len(scores))
@@ -217,10 +217,10 @@ class LinearChainCRF(nn.Module):
 
 
 def _peak(values):
-    """Highest along the last axis, as a constant: it cancels, or is added again."""
+    """Maximum along the last axis, as a constant: it cancels, or is added again."""
     return values.detach().amax(-1)
 
 
 def _logsumexp(values, dim):
-    """Torch's, of which the gradient is NaN where all is -inf: zero here."""
+    """torch.logsumexp, but if all values are -inf, the gradient is zero and not NaN."""
     return values.clamp(min=torch.finfo(values.dtype).min).logsumexp(dim)

@@ -1,12 +1,11 @@
 """Mixtures of Gaussians in closed form: densities, EM, seeds (paper 001, section 4.3).
 
-All of it runs on a batch of sets of different size at once, and gradients flow through it: a
-network that says which point belongs to which component is trained through :func:`m_step` and
-:func:`log_likelihood`.
+All functions work on a batch of sets of different size, and gradients flow through them: a network
+that assigns points to components is trained through :func:`m_step` and :func:`log_likelihood`.
 
 Shape legend: B sets, N points, D columns (dimensions), K components. ``mask`` (B, N) is True at
 points and False at padding, ``columns`` (B, D) is True at columns that are not padding; None
-means all of them. Nothing that stands at padding, NaN included, has any effect.
+means all of them. Values at padding, NaN included, have no effect.
 """
 
 import math
@@ -74,7 +73,7 @@ def log_joint(x, mixture, columns=None):
 
 
 def log_likelihood(x, mask, mixture, columns=None):
-    """Mean log-likelihood of the points of each set: Eq. (14) of paper 001 over n.
+    """Mean log-likelihood of the points of each set: Eq. (14) of paper 001, divided by n.
 
     Parameters
     ----------
@@ -89,7 +88,7 @@ def log_likelihood(x, mask, mixture, columns=None):
         Zero for a set without points.
     """
     logits = log_joint(x.masked_fill(~mask[..., None], 0), mixture, columns)
-    log_density = logits.transpose(1, 2).logsumexp(1)  # in the order of memory
+    log_density = logits.transpose(1, 2).logsumexp(1)  # in memory order
     return log_density.masked_fill(~mask, 0).sum(1) / mask.sum(1).clamp(min=1)
 
 
@@ -148,7 +147,7 @@ def m_step(x, mask, responsibilities, covariance_type, floor, columns=None):
 
 
 def within_bounds(mixture, covariance_type, floor, columns):
-    """The likeliest covariances within the bounds of :func:`m_step`, given those without bounds.
+    """Maximum likelihood covariances within the bounds of :func:`m_step`, from unbounded ones.
 
     Parameters
     ----------
@@ -212,7 +211,7 @@ def em(x, mask, mixture, n_steps, covariance_type, floor, columns=None):
     """
     x = x.masked_fill(~mask[..., None], 0)
     for _ in range(n_steps):
-        logits = log_joint(x, mixture, columns).transpose(1, 2)  # as it is in memory: faster
+        logits = log_joint(x, mixture, columns).transpose(1, 2)  # in memory order: faster
         r = logits.softmax(1).transpose(1, 2)
         mixture = m_step(x, mask, r, covariance_type, floor, columns)
     return mixture
@@ -240,16 +239,16 @@ def precision_factors(mixture):
 def farthest_points(x, mask, n_components, columns=None, first=None):
     """Indices of points far apart: the farthest from the mean, then the farthest from those chosen.
 
-    Of points equally far but for rounding, as duplicates are, the first is taken. When every point
-    coincides with a chosen one, what follows are repetitions.
+    Among points equally far up to rounding, such as duplicates, the first is taken. Once every
+    point coincides with a chosen one, further choices are repetitions.
 
     Parameters
     ----------
     x : tensor of shape (B, N, D)
     mask : bool tensor of shape (B, N)
     n_components : int, or int tensor of shape (B,)
-        How many points of each set are wanted; the largest is the K of the result. Those of a set
-        that wants fewer are the first ones.
+        Number of points to choose in each set; K is the largest. If a set needs fewer, they are the
+        first ones.
     columns : bool tensor of shape (B, D), default=None
     first : int64 tensor of shape (B,), default=None
         Where to start, in place of the point farthest from the mean.
@@ -272,9 +271,9 @@ def farthest_points(x, mask, n_components, columns=None, first=None):
 
 
 def _first_farthest(distances):
-    """Of the largest of each row of distances (B, N), the index of the first.
+    """Index of the first of the largest entries, up to rounding, in each row (B, N).
 
-    Which of equal ones rounding makes the largest depends on how many points are padded.
+    Which of equal entries is largest after rounding depends on how many points are padded.
     """
     rounding = 64 * torch.finfo(distances.dtype).eps
     largest = distances.amax(1, keepdim=True)
@@ -286,15 +285,15 @@ def _all_columns(x):
 
 
 def _points(x, mask, columns):
-    """The points, zero at padding of both kinds."""
+    """The points, with zeros at padded points and columns."""
     real = mask[..., None] if columns is None else mask[..., None] & columns[:, None]
     return x.masked_fill(~real, 0)
 
 
 def _deviations(x, means, columns):
-    """Points less means, (B, K, D, N): taken as they are, since x^2 - 2 x m + m^2 cancels.
+    """Points less means, (B, K, D, N): computed directly, since x^2 - 2 x m + m^2 cancels.
 
-    The points stand last, in memory too, because that is fast, whatever the number of columns.
+    The last axis is that of points, in memory too, which is fast for any number of columns.
     """
     x, means = (values.masked_fill(~columns[:, None], 0) for values in (x, means))
     return x.transpose(1, 2).contiguous()[:, None] - means[..., None]
@@ -311,8 +310,8 @@ def _identity(matrices):
 
 
 def _eigenvalues_at_least_one(matrices):
-    """Symmetric matrices (B, K, D, D) with their eigenvalues raised to one where they are less."""
-    # Most matrices need nothing, and a Cholesky factor says so sooner than eigenvalues.
+    """Symmetric matrices (B, K, D, D) with eigenvalues below one raised to one."""
+    # Most matrices need no change; a Cholesky factorisation shows that faster than eigenvalues.
     low = torch.linalg.cholesky_ex((matrices - _identity(matrices)).detach()).info > 0
     if not low.any():
         return matrices
@@ -322,7 +321,7 @@ def _eigenvalues_at_least_one(matrices):
 
 
 class _ClampEigenvalues(torch.autograd.Function):
-    """V max(L, 1) V' of V L V', whose gradient, unlike that of eigh, is finite for equal L."""
+    """V L V' to V max(L, 1) V'; unlike eigh's, its gradient is finite for equal eigenvalues."""
 
     @staticmethod
     def forward(ctx, matrices):
@@ -334,8 +333,8 @@ class _ClampEigenvalues(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, gradient):
         values, vectors = ctx.saved_tensors
-        # Differences of the clamped over differences of the eigenvalues (Daleckii and Krein);
-        # between eigenvalues that are equal, the derivative of the clamp.
+        # Differences of clamped eigenvalues over differences of eigenvalues (Daleckii and Krein);
+        # for equal eigenvalues, the derivative of the clamp.
         gap = values[..., :, None] - values[..., None, :]
         clamped = values.clamp(min=1)
         quotient = (clamped[..., :, None] - clamped[..., None, :]) / gap.masked_fill(gap == 0, 1)

@@ -11,13 +11,13 @@ from ..sizes import check_integers, check_positive
 from .base import RegressionHead, factorise, labelled_rows, squared_distances
 from .normal_mixture import NormalMixture
 
-#: Entries of kernel matrices that are made at once. To make one takes several times its memory,
-#: which of thousands of rows is too much for all sets of hyperparameters together.
+#: Maximum number of kernel entries computed at once. A kernel matrix takes several times its size
+#: to compute: with thousands of rows, too much for all sets of hyperparameters together.
 AT_ONCE = 2**24
 
 
 class Process(NamedTuple):
-    """What is known after the labelled rows, under each of K sets of hyperparameters.
+    """Posterior given the labelled rows, under each of K sets of hyperparameters.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ class Process(NamedTuple):
     weights : tensor of shape (B, K, L, C)
         K^-1 y of Eq. (11).
     log_posterior : tensor of shape (B, K)
-        Of the sets of hyperparameters.
+        Log posterior of the sets of hyperparameters.
     known : bool tensor of shape (B, L)
         Rows that are not padding.
     origin : int tensor of shape (K,)
-        Of which of the head's sets of hyperparameters each has the kernel.
+        Index of the head's set of hyperparameters whose kernel each set uses.
     noise : tensor of shape (K,)
-        Variance of the noise of each.
+        Noise variance of each set.
     """
 
     z: torch.Tensor
@@ -53,7 +53,7 @@ class GaussianProcess(RegressionHead):
     give clean and noisy tasks the same variance. Therefore several sets are learned, and each task
     weights their predictions by the marginal likelihood of its labelled rows times a learned prior;
     mean and variance are those of the mixture. With ``n_kernels=1`` this is Eq. (11) with a noise
-    term, in kernel and variance; with that, short meta-training on real tables predicted little but
+    term in kernel and variance; after short meta-training on real tables, that predicted little but
     the mean.
 
     Parameters
@@ -77,9 +77,9 @@ class GaussianProcess(RegressionHead):
         the (unnormalised) prior.
     """
 
-    #: At the network's rate kernels take twenty times as many steps to get where they are of use.
+    #: At the network's learning rate, kernels take twenty times as many steps to become useful.
     rate_factor = 30.0
-    #: Of the functions of the target that are normally distributed; 1 is the target itself.
+    #: Powers of the functions of the target that are normally distributed; 1 is the target itself.
     powers = (1.0,)
 
     def __init__(self, *, n_kernels=8, length_scale=8.0, noise=0.1, jitter=1e-4):
@@ -94,20 +94,20 @@ class GaussianProcess(RegressionHead):
         }
         self.log_amplitude = nn.Parameter(torch.zeros(n_kernels))
         self.log_length_scale = nn.Parameter(torch.full((n_kernels,), math.log(length_scale)))
-        # From the given noise up to that of a target that cannot be told from the attributes.
+        # From the given noise up to 1, that of a target which attributes cannot predict.
         steps = torch.arange(n_kernels) / max(n_kernels - 1, 1) * -math.log(noise)
         self.log_noise = nn.Parameter(math.log(noise) + steps)
         self.log_prior = nn.Parameter(torch.zeros(n_kernels))
 
     def compare(self, a, b, known=None):
-        """What ``kernel_of`` needs of rows (B, I, M, H) and (B, J, M, H): some (B, I, J).
+        """Tensors (B, I, J) that ``kernel_of`` needs of rows (B, I, M, H) and (B, J, M, H).
 
         ``known`` (B, J) is False at rows of ``b`` that are padding; None is all of them.
         """
         return (squared_distances(a.flatten(2), b.flatten(2), known),)
 
     def kernel_of(self, compared, sets=slice(None)):
-        """RBF kernels of compared rows, by K ``sets`` of hyperparameters: (B, K, I, J)."""
+        """RBF kernels of compared rows under K ``sets`` of hyperparameters: (B, K, I, J)."""
         (distances,) = compared
         return _rbf(distances, self.log_length_scale[sets], self.log_amplitude[sets])
 
@@ -120,7 +120,7 @@ class GaussianProcess(RegressionHead):
         return self.log_noise.exp() + self.config["jitter"] * self.log_amplitude.exp()
 
     def adapt(self, z, labels, classes, readable):
-        """Cholesky factors of the labelled rows' kernel matrices, and what follows from them.
+        """Factorise the labelled rows' kernel matrices and compute the posterior.
 
         Returns
         -------
@@ -132,9 +132,9 @@ class GaussianProcess(RegressionHead):
         return Process(labelled, factor, weights, self._log_posterior(evidence), known, *own)
 
     def adapt_mean(self, z, labels, classes):
-        """What ``mean`` needs, which is as ``adapt`` has it but for the factors: these are None.
+        """Posterior for ``mean``: as ``adapt``, but the factors are None.
 
-        Of thousands of labelled rows they would take gigabytes.
+        With thousands of labelled rows they would take gigabytes.
         """
         own = self._every_set(z), self.noise()
         labelled, known, solve = self._solver(z, labels, classes)
@@ -145,10 +145,11 @@ class GaussianProcess(RegressionHead):
         return torch.arange(len(self.log_noise), device=z.device)
 
     def _solver(self, z, labels, classes):
-        """Embeddings of labelled rows, which are no padding, and what solves for sets.
+        """Embeddings of the labelled rows, which of them are not padding, and a generator function.
 
-        It is given the sets' kernels and noise, as a state has them, and yields for some sets each
-        the factors, K^-1 y, and log p(y) of each target but for a constant, (B, K, C).
+        The function takes the sets' ``origin`` and ``noise``, as in :class:`Process`. For a few
+        sets at a time, it yields the factors, K^-1 y, and log p(y) of each target up to a constant,
+        (B, K, C).
         """
         dtype = self.log_noise.dtype
         rows = labelled_rows(z.to(dtype), labels.to(dtype), classes)
@@ -172,7 +173,7 @@ class GaussianProcess(RegressionHead):
         return labelled, rows.known, solutions
 
     def _log_posterior(self, evidence):
-        """Of the sets of hyperparameters, by log p(y) of each and of each target, (B, K, C)."""
+        """Log posterior of the sets, (B, K), from log p(y) of each target under each, (B, K, C)."""
         return (self.log_prior + evidence.sum(-1)).log_softmax(-1)
 
     def _factor(self, compared, known, origin, noise):
@@ -180,11 +181,11 @@ class GaussianProcess(RegressionHead):
         pairs = (known[:, :, None] & known[:, None])[:, None]
         kernels, place = origin.unique(return_inverse=True)
         covariance = self.kernel_of(compared, kernels).masked_fill(~pairs, 0)
-        if len(kernels) < len(origin):  # several of one kernel
+        if len(kernels) < len(origin):  # some sets share a kernel
             covariance = covariance[:, place]
-        # A padded row has variance one and nothing to do with the others: its log is zero.
+        # A padded row has variance one and no covariance: it adds zero to the log determinant.
         diagonal = torch.where(known[:, None], noise[:, None], 1.0)
-        # Rounding of large entries, as linear kernels have them, may exceed the jitter.
+        # Rounding errors of large entries, as in linear kernels, may exceed the jitter.
         largest = covariance.diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True).detach()
         diagonal = diagonal + torch.finfo(diagonal.dtype).eps * diagonal.shape[-1] * largest
         covariance.diagonal(dim1=-2, dim2=-1).add_(diagonal)
@@ -217,7 +218,7 @@ class GaussianProcess(RegressionHead):
             compared, sets_in_use = self._compared(z, state), self._sets_in_use(state)
             rows = z.to(means.dtype)
             of_rows = self.compare(rows, rows)
-            # Deviations of one row from the means, under each set: (B, sets, W, N, C).
+            # Standard deviations under each set, times roots of shares: (B, sets, W, N, C).
             std = (share * variances).sqrt().unflatten(1, (len(sets_in_use), -1))
             for sets, own_std in zip(sets_in_use.split(1), std.unbind(1), strict=True):
                 _, left = self._predict_jointly(compared, of_rows, state, sets)
@@ -230,7 +231,7 @@ class GaussianProcess(RegressionHead):
     def samples(self, z, state, n_samples, rng):
         """Draw targets of one task's rows jointly: (1, N, M, H) to float64 (n_samples, N, C).
 
-        Each of them is of one set of hyperparameters, which is drawn by its posterior.
+        Each sample is under one set of hyperparameters, drawn from their posterior.
         """
         in_use = self._sets_in_use(state)
         posterior = state.log_posterior[0, in_use].double().softmax(0).cpu().numpy()
@@ -254,7 +255,7 @@ class GaussianProcess(RegressionHead):
         return means + away
 
     def distribution(self, z, state):
-        """What is said of single rows, noise included: (B, N, M, H) to a NormalMixture.
+        """Predictive distribution of single rows, noise included: (B, N, M, H) to a NormalMixture.
 
         Sets of hyperparameters that weigh no more than rounding are left out.
         """
@@ -265,15 +266,16 @@ class GaussianProcess(RegressionHead):
         return NormalMixture(share, mean, variance.sqrt(), self.powers)
 
     def _mixed(self, z, state):
-        """What is mixed, of each set of hyperparameters in use, (B, G, N, C) or broadcast to it.
+        """Parts of the mixture under each set in use, each (B, G, N, C) or broadcast to it.
 
-        Shares, the means of which the mixture's is told, and means and variances.
+        They are the shares; the means that give the predicted mean; and the means and variances
+        that give the predicted variance.
         """
         parts = [self._moments(*normals, state) for normals in self._normals(z, state)]
         return tuple(torch.cat(part, dim=1) for part in zip(*parts, strict=True))
 
     def _normals(self, z, state):
-        """Normal distributions of rows, of some sets of hyperparameters each."""
+        """Yield normal distributions of rows under a few sets of hyperparameters at a time."""
         compared, prior = self._compared(z, state), self.prior_variance(z.to(state.z.dtype))
         for sets in self._sets_in_use(state).split(self._step(self._held(z, state))):
             means, explained = self._predict(compared, state, sets)
@@ -282,11 +284,11 @@ class GaussianProcess(RegressionHead):
             yield self._normals_of(means, variances, state, sets)
 
     def _normals_of(self, means, variances, state, sets):
-        """Shares, means and variances by the powers of targets, each as of (B, K, W, N, C)."""
+        """Shares, means and variances for each power, broadcast to (B, K, W, N, C)."""
         return self._shares(state)[:, sets, None], means[:, :, None], variances[:, :, None]
 
     def _moments(self, share, means, variances, state):
-        """What ``_mixed`` needs of targets that are distributed so, (B, K * W, N, C)."""
+        """Parts of ``_mixed`` for these normal distributions, (B, K * W, N, C)."""
         share, means, variances = (part.flatten(1, 2) for part in (share, means, variances))
         return share, means, means, variances
 
@@ -301,12 +303,12 @@ class GaussianProcess(RegressionHead):
         means, explained = self._predict(compared, state, sets)
         left = (self.kernel_of(of_rows, state.origin[sets]) - explained.mT @ explained)[:, 0]
         left = left + state.noise[sets] * torch.eye(left.shape[-1]).to(left)
-        # Of rows that lie far apart rounding may leave less than nothing.
+        # For rows far apart, rounding may leave less than the noise.
         left.diagonal(dim1=-2, dim2=-1).clamp_(min=state.noise[sets])
         return means, left
 
     def _compared(self, z, state):
-        """Rows, compared with the labelled ones."""
+        """Compare rows with the labelled ones."""
         return self.compare(z.to(state.z.dtype), state.z, state.known)
 
     def _cross(self, compared, state, sets):
@@ -316,37 +318,37 @@ class GaussianProcess(RegressionHead):
 
     @staticmethod
     def _shares(state):
-        """Of the sets of hyperparameters, (B, K, 1, 1)."""
+        """Posterior of the sets of hyperparameters, (B, K, 1, 1)."""
         return state.log_posterior.exp()[..., None, None]
 
     @staticmethod
     def _sets_in_use(state):
-        """Those sets of hyperparameters that weigh more than rounding, in some task of the batch.
+        """Sets of hyperparameters that weigh more than rounding in some task of the batch.
 
-        With hundreds of labelled rows they are one or two.
+        With hundreds of labelled rows there are one or two.
         """
         share = state.log_posterior.exp()
         return (share > torch.finfo(share.dtype).eps).any(0).nonzero()[:, 0]
 
     def _held(self, z, state):
-        """Entries of the largest tensor of one set of hyperparameters, where rows are predicted."""
+        """Entries of the largest tensor per set of hyperparameters when predicting rows."""
         return len(z) * z.shape[1] * state.z.shape[1]
 
     @staticmethod
     def _step(n_entries):
-        """How many sets are read at once, where ``n_entries`` of one are held several times."""
+        """Number of sets computed at once, if each needs several tensors of ``n_entries``."""
         return max(AT_ONCE // max(n_entries, 1), 1)
 
 
 def joined(solved):
-    """Solutions of some sets each, as those of all."""
+    """Concatenate solutions for a few sets at a time to those of all sets."""
     return [torch.cat(part, dim=1) for part in zip(*solved, strict=True)]
 
 
 def _rbf(distances, log_scale, log_variance):
     """RBF kernels of squared distances (B, I, J) by K length scales and variances: (B, K, I, J).
 
-    In place after the first product: of thousands of rows, memory costs more than arithmetic.
+    In place after the first product: with thousands of rows, memory costs more than arithmetic.
     """
     factor = -0.5 * (-2 * log_scale).exp()[:, None, None]
     return (distances[:, None] * factor).add_(log_variance[:, None, None]).exp_()
@@ -379,7 +381,7 @@ class AttributeGaussianProcess(GaussianProcess):
         self.log_direct_scale = nn.Parameter(torch.zeros(n_kernels))
 
     def compare(self, a, b, known=None):
-        """As of :class:`GaussianProcess`, and products and distances of the attributes."""
+        """As in :class:`GaussianProcess`, and products and distances of the attributes."""
         u, v = a[..., -1], b[..., -1]
         of_embeddings = super().compare(a[..., :-1], b[..., :-1], known)
         return *of_embeddings, u @ v.transpose(1, 2), squared_distances(u, v, known)

@@ -8,7 +8,7 @@ from torch import nn
 from ..sizes import check_positive
 from .base import ClassificationHead, known_classes, squared_distances
 
-LEAST = -1e30  #: Logarithm of nothing, finite so that gradients are.
+LEAST = -1e30  #: Stands for log(0); finite, so that gradients are finite.
 
 
 class LabelPropagation(ClassificationHead):
@@ -17,10 +17,10 @@ class LabelPropagation(ClassificationHead):
     With the RBF graph W of the context's embeddings (no row is its own neighbour), its degrees D
     and S = D^-1/2 W D^-1/2, the scores are F = (I - alpha S)^-1 Y (Zhou et al. 2003; Liu et al.
     2019, "Learning to propagate labels", Eq. 3). A row outside the graph takes one step from it:
-    its scores are the sum of its neighbours', as those of a row inside are but for its own label.
-    Scores become probabilities by dividing by their sum. Length scale and alpha are learned. Of the
-    networks of Liu et al. each row has a length scale of its own, told by a network, and keeps its
-    nearest neighbours; here all rows share one and are neighbours: paper 000 tells of
+    its scores are the weighted sum of its neighbours', as are those of a row inside except for its
+    own label. Scores divided by their sum are probabilities. Length scale and alpha are learned.
+    Liu et al. give each row a length scale of its own, computed by a network, and keep only its
+    nearest neighbours. Here all rows share one length scale and all are neighbours: paper 000 says
     "graphs based on RBF kernels" and no more.
 
     Parameters
@@ -36,7 +36,7 @@ class LabelPropagation(ClassificationHead):
         If ``length_scale`` is not positive, or ``alpha`` not between 0 and 1.
     """
 
-    rate_factor = 30.0  # of logarithms, as for kernels
+    rate_factor = 30.0  # for logarithms, as in kernels
 
     def __init__(self, *, length_scale=1.0, alpha=0.9):
         super().__init__()
@@ -50,8 +50,8 @@ class LabelPropagation(ClassificationHead):
     def adapt(self, z, labels, classes, readable):
         """Spread the labels over the graph of the readable rows.
 
-        Degrees are taken as logarithms: that of a row far from all others underflows, or the
-        gradient of its inverse root overflows.
+        Degrees are computed as logarithms: the degree of a row far from all others would underflow,
+        or the gradient of its inverse root would overflow.
 
         Returns
         -------
@@ -82,18 +82,18 @@ class LabelPropagation(ClassificationHead):
         return self._predict(z, state, neighbours=state[-1][:, None])
 
     def joint(self, z, labels, classes, readable):
-        """Log probabilities of rows of which the readable ones make the graph."""
+        """Log probabilities of rows; the readable ones form the graph."""
         loops = torch.eye(z.shape[1], dtype=torch.bool, device=z.device)
         state = self.adapt(z, labels, classes, readable)
         return self._predict(z, state, neighbours=readable[:, None] & ~loops)
 
     def _predict(self, z, state, neighbours):
-        """One step from the graph, which for an unlabelled row inside is its own F again."""
+        """One step from the graph, which for an unlabelled row inside gives a multiple of its F."""
         context, scores, log_root, known, readable = state
         with torch.autocast(z.device.type, enabled=False):
             affinity = self._log_affinity(z.flatten(2).to(context.dtype), context, readable)
             affinity = affinity - log_root[:, None]
-            # A factor common to a row is lost in the end: its nearest neighbour counts one.
+            # A row's nearest neighbour gets weight one: a common factor cancels in the end.
             affinity = affinity.masked_fill(~neighbours, -math.inf)
             nearest = affinity.amax(-1, keepdim=True).detach().clamp(min=LEAST)
             scores = (affinity - nearest).exp() @ scores

@@ -31,11 +31,11 @@ class LabelWords(nn.Module):
 
     @property
     def n_words(self):
-        """How many classes can have a word of their own, an int."""
+        """Number of distinct words, the most classes there can be; an int."""
         return self.n_symbols**self.n_letters
 
     def encode(self, words):
-        """Words (..., L), of -1 where there is none, as one-hot vectors (..., L * S)."""
+        """One-hot vectors (..., L * S) of words (..., L); zeros where a word is -1."""
         vectors = F.one_hot(words.clamp(min=0), self.n_symbols) * (words >= 0)[..., None]
         return vectors.flatten(-2)
 
@@ -46,23 +46,23 @@ class LabelWords(nn.Module):
         ----------
         output : tensor of shape (B, T, L * S)
         words : int tensor of shape (B, T, L)
-            -1 throughout rows that are not to be predicted.
+            -1 throughout rows not to predict.
         """
         known = (words >= 0).all(-1)
         logits = output.float().unflatten(-1, (self.n_letters, self.n_symbols))
         logits, asked = logits[known].flatten(0, 1), words[known].flatten()
         loss = F.cross_entropy(logits, asked, reduction="sum")
-        return loss / known.sum().clamp(min=1)  # none may be asked for
+        return loss / known.sum().clamp(min=1)  # there may be no row to predict
 
     def score(self, output, words):
-        """Share of each sequence's rows of which every letter is right, (B,)."""
+        """Share of each sequence's rows with every letter right, (B,)."""
         logits = output.unflatten(-1, (self.n_letters, self.n_symbols))
         known = (words >= 0).all(-1)
         right = (logits.argmax(-1) == words).all(-1) & known
         return right.sum(1) / known.sum(1).clamp(min=1)
 
     def log_probabilities(self, output, words):
-        """Which of some classes: normalised over them.
+        """Log-probabilities of K classes, given by their words.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class GaussianTargets(nn.Module):
     config = {}
     n_inputs = n_outputs = 2
 
-    #: Least standard deviation: a density has no bound.
+    #: Minimum standard deviation, since a density has no upper bound.
     FLOOR = 1e-2
 
     def encode(self, targets):
@@ -153,7 +153,7 @@ class GaussianTargets(nn.Module):
         ----------
         output : tensor of shape (B, T, 2)
         targets : tensor of shape (B, T, 1)
-            NaN at rows that are not to be predicted.
+            NaN at rows not to predict.
         """
         known = ~targets[..., 0].isnan()
         mean, scale = self.moments(output.float()[known])

@@ -1,4 +1,4 @@
-"""The moment head: a mixture from responsibilities, regularised as a network advises."""
+"""A mixture from responsibilities, regularised as a network advises."""
 
 import math
 from typing import NamedTuple
@@ -8,18 +8,18 @@ from torch import nn
 
 from .gaussian_mixture import Mixture, farthest_points, log_joint, log_likelihood
 
-#: Least variance in standardised units; no component is narrower.
+#: Minimum variance of a component, in standardised units.
 FLOOR = 1e-6
 
-#: Steps of k-means from the seeds, which real points need: the farthest of them are odd ones.
+#: Steps of k-means from the seeds. Real points need them: the farthest of them are atypical.
 N_LLOYD = 5
 
-#: Points whose pairs tell what is near, and how often that is asked anew.
+#: Points whose pairs are compared to find near ones, and iterations of that.
 N_WITNESSES, N_LOOKS = 40, 5
 
 
 class Moments(NamedTuple):
-    """What the points of each component add up to.
+    """Moments of the points of each component.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Moments(NamedTuple):
     scatters : tensor of shape (B, K, D) or (B, K, D, D)
         Sums of squares, or of products, of deviations from the means.
     pooled : tensor of shape (B, D) or (B, D, D)
-        Covariance within components, of all of them together.
+        Covariance within components, pooled over all of them.
     fourth : tensor of shape (B, K, D)
         Means of the fourth power of standardised deviations.
     confidence : tensor of shape (B, K)
@@ -45,7 +45,7 @@ class Moments(NamedTuple):
 
 
 class Division(NamedTuple):
-    """How responsibilities differ from those of the mixture.
+    """Adjustments to the responsibilities of a mixture.
 
     Parameters
     ----------
@@ -63,15 +63,15 @@ class LearnedMoments(nn.Module):
     """Mixture from responsibilities: the M-step of EM, with a penalty that the network advises.
 
     A component's covariance is a compromise between its own scatter and that of all components
-    together; its weight and mean are pulled towards what all have in common; and it may be wider
+    together. Its weight and mean are pulled towards those common to all components. It may be wider
     than its points are, since a mean of few points is uncertain, or cover whatever no component
-    explains. ``N_ADVICE`` numbers per component say how much of each; zeros stand for a modest
+    explains. ``N_ADVICE`` numbers per component set the amount of each; zeros stand for a modest
     penalty.
 
     References
     ----------
     The M-step of Eq. (14) of paper 001; C. Fraley, A. Raftery. Bayesian regularization for normal
-    mixture estimation and model-based clustering. 2007, for penalties of its kind.
+    mixture estimation and model-based clustering. 2007, for penalties of this kind.
     """
 
     N_ADVICE = 8
@@ -81,13 +81,14 @@ class LearnedMoments(nn.Module):
 
     @staticmethod
     def start(x, mask, columns, n_components, spherical, first):
-        """Responsibilities to start with: those of a few steps of k-means from points far apart.
+        """Initial responsibilities: those of a few steps of k-means from points far apart.
 
-        The first of them is the one whose distance from the mean has the rank ``first``: 0 is the
-        nearest and 1 the farthest. One half, a usual point, is better than either.
+        ``first`` is the rank of the first point by distance from the mean: 0 is the nearest and 1
+        the farthest. One half, a typical point, is better than either.
 
-        Distances are in units of each column's width within components: a column in which
-        components overlap says little, though its variance is as large as that of others.
+        Distances are in units of each column's width within components. In units of its standard
+        deviation, a column in which components overlap would count as much as one that separates
+        them.
 
         Returns
         -------
@@ -97,7 +98,7 @@ class LearnedMoments(nn.Module):
         """
         if not spherical:
             x = x * near_pairs_width(x, mask, columns, n_components).rsqrt()[:, None]
-        # The mean is zero.
+        # Distances from zero, since the mean is zero.
         rank = (first * (mask.sum(1, keepdim=True) - 1).float()).round().long()
         first = from_middle_to_rim(x, mask).gather(1, rank)[:, 0]
         seeds = farthest_points(x, mask, n_components, columns, first)  # (B, K)
@@ -106,7 +107,7 @@ class LearnedMoments(nn.Module):
         for _ in range(N_LLOYD):
             r = nearest_centre(x, mask, centres, present)
             counts = r.sum(1)[..., None]
-            # A centre without points, a duplicate, stays.
+            # A centre without points (a duplicate) stays where it is.
             centres = torch.where(counts > 0, r.mT @ x / counts.clamp(min=1), centres)
         return nearest_centre(x, mask, centres, present), present
 
@@ -141,7 +142,7 @@ class LearnedMoments(nn.Module):
             scatters = diagonal
             pooled = diagonal.sum(1) / total[:, None]
         variance = (diagonal.sum(1) / total[:, None])[:, None].clamp(min=FLOOR)
-        # One pseudo-observation of the pooled variance: what a single point leaves is not zero.
+        # One pseudo-observation of the pooled variance, so that of a single point is not zero.
         variance = (diagonal + variance) / (counts[..., None] + 1)
         fourth = (weighted * squares).sum(-1)
         fourth = fourth / variance.square() / (counts[..., None] + 1)
@@ -150,9 +151,9 @@ class LearnedMoments(nn.Module):
 
     @staticmethod
     def features(moments, present, columns, full):
-        """What the network reads of each component, (B, K, N_FEATURES).
+        """Features of each component, which the network reads: (B, K, N_FEATURES).
 
-        Nothing here depends on the order of points, columns or components, nor on the units.
+        They depend neither on the order of points, columns or components nor on units.
         """
         counts, means, scatters, pooled, fourth, confidence = moments
         if full:
@@ -200,7 +201,7 @@ class LearnedMoments(nn.Module):
 
     @staticmethod
     def mixture(moments, advice, present, columns, covariance_type):
-        """The mixture that moments and advice make, and how to divide the points next.
+        """Mixture from moments and advice, and how to divide the points next.
 
         Parameters
         ----------
@@ -211,7 +212,7 @@ class LearnedMoments(nn.Module):
 
         Returns
         -------
-        Mixture, and what :meth:`responsibilities` takes of the advice
+        Mixture, and Division for :meth:`responsibilities`
         """
         counts, means, scatters, pooled, *_ = moments
         advice = 8 * torch.tanh(advice / 8)
@@ -247,16 +248,16 @@ class LearnedMoments(nn.Module):
 
     @staticmethod
     def responsibilities(x, mask, mixture, division, columns):
-        """The E-step as advised, (B, N, K): zero at padding."""
+        """Responsibilities of the E-step, adjusted as advised, (B, N, K); zero at padding."""
         absent = mixture.log_weights.isinf()[..., None]
-        logits = log_joint(x, mixture, columns).transpose(1, 2)  # (B, K, N), as it is in memory
+        logits = log_joint(x, mixture, columns).transpose(1, 2)  # (B, K, N), in memory order
         logits = logits.masked_fill(absent, 0) + division.bias[..., None]
         logits = (logits * division.sharpness[:, None, None]).masked_fill(absent, -math.inf)
         return (logits.softmax(1) * mask[:, None]).transpose(1, 2)
 
     @staticmethod
     def loss(output, target):
-        """Mean negative log-likelihood a column of held-out points; the last rounds weigh most.
+        """Mean negative log-likelihood per column of held-out points; the last rounds weigh most.
 
         Parameters
         ----------
@@ -274,18 +275,18 @@ class LearnedMoments(nn.Module):
 
     @staticmethod
     def score(output, target):
-        """Negative log-likelihood a column of the last round, (B,)."""
+        """Negative log-likelihood per column of the last round, (B,)."""
         return bend(held_out_nll(output[-2], target, output[-1]))
 
 
 def bend(loss, start=5.0):
-    """Logarithmic above ``start``: a set of a few far points would outweigh all others."""
+    """Make a loss logarithmic above ``start``: a set with a few far points would dominate."""
     excess = (loss - start).clamp(min=0)
     return loss.clamp(max=start) + excess.log1p()
 
 
 def held_out_nll(mixture, target, columns):
-    """Mean negative log-likelihood a column of points, NaN of which are padding; (B,)."""
+    """Mean negative log-likelihood per column of points, (B,); NaN marks padding."""
     mask = ~target[..., 0].isnan()
     return -log_likelihood(target, mask, mixture, columns) / columns.sum(1)
 
@@ -298,8 +299,8 @@ def average_gaps(means, scale, columns):
 
 
 def nearest_centre(x, mask, centres, present):
-    """Responsibilities (B, N, K), one at the nearest present centre (B, K, D) of each point."""
-    # The points' own squares are the same for all centres.
+    """Responsibilities (B, N, K): one at each point's nearest present centre of (B, K, D)."""
+    # The points' own squares are left out: they are the same for all centres.
     distances = centres.square().sum(-1)[:, None] - 2 * x @ centres.mT
     nearest = distances.masked_fill(~present[:, None], math.inf).argmin(-1)
     return nn.functional.one_hot(nearest, centres.shape[1]).to(x.dtype) * mask[..., None]
@@ -314,9 +315,9 @@ def from_middle_to_rim(x, mask):
 def near_pairs_width(x, mask, columns, n_components):
     """Mean squared differences of near points in each column, (B, D): widths within components.
 
-    Which pairs are near is asked in units of the widths found so far, so columns in which
-    components lie apart shrink, look by look, to what they are within a component. The pairs are
-    those of a few points, taken at even steps from the middle of the set to its rim.
+    Near pairs are found in units of the widths so far, so the widths of columns in which components
+    lie apart shrink, step by step, to those within a component. The pairs are those of a few
+    points, taken at even steps from the middle of the set to its rim.
 
     References
     ----------
@@ -332,7 +333,7 @@ def near_pairs_width(x, mask, columns, n_components):
     i, j = torch.triu_indices(N_WITNESSES, N_WITNESSES, 1, device=x.device)
     squares = (witnesses[:, i] - witnesses[:, j]).square()  # (B, P, D)
     known = known[:, i] & known[:, j]
-    # Of equal components, one pair in K is of one component; the nearer half of these is asked.
+    # If components are equal, one pair in K is within a component; take the nearer half of these.
     n_columns = columns.sum(1)
     n_near = (known.sum(1).float() / (2 * n_components)).long().clamp(min=12).maximum(n_columns + 2)
     n_near = n_near.minimum(known.sum(1)).clamp(min=1)
@@ -343,7 +344,7 @@ def near_pairs_width(x, mask, columns, n_components):
         farthest = nearest.gather(1, n_near[:, None] - 1)
         near = ((distances <= farthest) & known).to(x.dtype)
         sums = (near[:, None] @ squares)[:, 0]
-        # Values that many points share tell of no width; without others a column has none to tell.
+        # Pairs of equal values say nothing about width; a column with no other near pairs gets 1.
         differ = (near[:, None] @ (squares > 0).to(x.dtype))[:, 0]
         width = torch.where(differ > 0, sums / differ.clamp(min=1), 1).clamp(min=1e-4)
         level = width.log().masked_fill(~columns, 0).sum(1) / n_columns

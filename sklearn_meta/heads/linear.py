@@ -32,7 +32,7 @@ class LinearClassifier(ClassificationHead):
         If either is not positive.
     """
 
-    rate_factor = 30.0  # of logarithms, as for kernels
+    rate_factor = 30.0  # for logarithms, as in kernels
 
     def __init__(self, *, penalty=1.0, scale=4.0):
         super().__init__()

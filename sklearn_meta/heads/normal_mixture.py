@@ -1,4 +1,4 @@
-"""Mixtures of normal distributions of warped targets: their quantiles and their density."""
+"""Mixtures of normal distributions of warped targets: quantiles and density."""
 
 import math
 from typing import NamedTuple
@@ -7,25 +7,25 @@ import torch
 
 from .warps import log_slope, unwarp, warps
 
-#: How often brackets of a quantile are halved: some 1e-12 of them is left.
+#: Bisection steps for a quantile; they leave some 1e-12 of its bracket.
 HALVINGS = 40
 
-#: Beyond its hyperbolic sine there is no float64.
+#: Largest argument of sinh in a bisection; sinh of much more overflows float64.
 FURTHEST = 700.0
 
 
 class NormalMixture(NamedTuple):
-    """What a Gaussian process says of single rows: a mixture for each row and target.
+    """Predictive distribution of a Gaussian process: a mixture for each row and target.
 
-    Shapes have G sets of hyperparameters and W powers, under each of which the target, warped by
-    that power, is normally distributed.
+    There are G sets of hyperparameters and W powers. Under each set and power, the target warped
+    by that power is normally distributed.
 
     Parameters
     ----------
     share, mean, std : float64 tensors that broadcast to (B, G, W, N, C)
-        Of the normal distributions; shares add up to one.
+        Parameters of the normal distributions; shares add up to one.
     powers : tuple of W floats
-        Of Yeo and Johnson's functions; 1 is the target as it is.
+        Powers of Yeo and Johnson's functions; 1 leaves the target unchanged.
     """
 
     share: torch.Tensor
@@ -37,7 +37,8 @@ class NormalMixture(NamedTuple):
         """Targets (B, N, C) below which the share ``level`` of the mixture lies."""
         normal = self.mean + self.std * torch.special.ndtri(self.mean.new_tensor(level))
         of_each = torch.stack(list(map(unwarp, normal.unbind(2), self.powers)), dim=2)
-        # Between those of the parts; on this scale brackets of any size are halved alike.
+        # The quantile lies between those of the parts. Bisection is on the scale of asinh, which
+        # treats brackets of any size alike.
         ends = of_each.amin((1, 2)), of_each.amax((1, 2))
         low, high = (end.asinh().clamp(-FURTHEST, FURTHEST) for end in ends)
         for _ in range(HALVINGS):

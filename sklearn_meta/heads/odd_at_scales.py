@@ -11,28 +11,28 @@ from ..sizes import check_integers
 from .base import squared_distances
 from .odd_one_out import OddOneOut
 
-#: In place of an infinite distance, which would have no gradient.
+#: Replaces an infinite distance, which would have no gradient.
 _FAR = 1e6
-#: Distances below it are those of a row to itself, or to a copy of it, but for rounding.
+#: Distances below this are rounding errors between a row and itself, or an equal row.
 _ITSELF = 1e-5
 
 
 class Neighbourhood(NamedTuple):
-    """What is kept of a set of L rows.
+    """State of a set of L rows.
 
     Parameters
     ----------
     z : tensor of shape (B, L, M * H)
     readable : bool tensor of shape (B, L)
-        Those that are no padding.
+        Rows that are not padding.
     unit : tensor of shape (B, 1, 1)
-        Mean squared distance of two rows.
+        Mean squared distance between two rows.
     centre : tensor of shape (B, 1, M * H)
         Mean of the readable rows.
     near : tensor of shape (B, L, K)
         Logarithms of each row's distances at K scales.
     mean, deviation : tensors of shape (B, 1, 2 * K + 1)
-        Of what the network reads, over the set.
+        Mean and standard deviation of the features over the set.
     """
 
     z: torch.Tensor
@@ -47,28 +47,29 @@ class Neighbourhood(NamedTuple):
 class OddAtScales(OddOneOut):
     """Log-odds of being an outlier, from distances to the rows of the set at several scales.
 
-    What is near the centre may be odd all the same: between two clusters, in the middle of a ring,
-    or where a correlation is broken. So to the logit of :class:`OddOneOut` comes what a network of
-    two hidden layers reads off distances to all rows. With d_nm the squared distance of rows n and
-    m, in units of its mean over the set,
+    A row near the centre may be odd all the same: between two clusters, in the middle of a ring, or
+    where a correlation is broken. So a network with two hidden layers reads distances to all rows,
+    and its output is added to the logit of :class:`OddOneOut`. With d_nm the squared distance
+    between rows n and m, in units of its mean over the set,
 
         s_n(h) = -2 h log(mean_m exp(-d_nm / 2 h))
 
-    is that to the nearest of the other rows where h is small, and to all of them where h is
-    large: the logarithm of a kernel density estimate. The network is given, at K learned scales h,
+    is the distance to the nearest of the other rows if h is small, and to all of them if h is
+    large: -2 h times the logarithm of a kernel density estimate. The features are, at K learned
+    scales h,
 
     - log s_n(h) less its mean over the set,
-    - log s_n(h) less its mean over rows near n, weighed by the kernel: what is far from the others
-      where these are near to each other, as in a local outlier factor,
-    - the logarithm of the distance to the centre, less its mean over the set,
+    - log s_n(h) less its mean over rows near n, weighted by the kernel: it is large for a row far
+      from others that are near to each other, as in a local outlier factor,
+    - the logarithm of the distance to the centre, less its mean over the set.
 
-    once as they are and once divided by their deviations over the set; these deviations; and the
-    logarithm of the number of rows.
+    The network reads them as they are and divided by their standard deviations over the set, the
+    logarithms of these deviations, and that of the number of rows.
 
     Parameters
     ----------
     share : float in (0, 1), default=0.08
-        Share of outliers that the logits begin with.
+        Share of outliers in the initial logits.
     n_scales : int, default=5
     n_hidden : int, default=32
         Width of the network.
@@ -99,17 +100,17 @@ class OddAtScales(OddOneOut):
             nn.SiLU(),
             nn.Linear(n_hidden, 1),
         )
-        # It begins as OddOneOut does.
+        # Start as OddOneOut.
         nn.init.zeros_(self.network[-1].weight)
         nn.init.zeros_(self.network[-1].bias)
 
     def adapt(self, z, labels, classes, readable):
-        """What is kept of the readable rows, a `Neighbourhood`. Labels are not used."""
-        with torch.autocast(z.device.type, enabled=False):  # of differences of large numbers
+        """State of the readable rows, a `Neighbourhood`. Labels are not used."""
+        with torch.autocast(z.device.type, enabled=False):  # differences of large numbers
             z = z.flatten(2).to(self.offset.dtype)
             centre = masked_mean(z, readable, 1, keepdim=True)
             squares = (z - centre).square().sum(-1, keepdim=True)
-            # Of two rows it is twice that to the centre.
+            # The mean squared distance between two rows is twice that to the centre.
             unit = 2 * masked_mean(squares, readable, 1, keepdim=True) + self.floor
             near, shares = self._near(z, z, readable, unit)
             features = self._features(z, near, shares, near, centre)
@@ -136,13 +137,13 @@ class OddAtScales(OddOneOut):
             return from_centre + self.network(torch.cat(given, -1))[..., 0]
 
     def _features(self, z, near, shares, near_of_set, centre):
-        """What is near, at each scale, beside the set and beside what is nearby: (B, N, 2K + 1)."""
+        """Features before their mean over the set is subtracted: (B, N, 2K + 1)."""
         of_neighbours = (shares @ near_of_set.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
         far = self._log_distances(z, centre)[..., None]
         return torch.cat([near, near - of_neighbours, far], -1)
 
     def _near(self, z, rows, readable, unit):
-        """Log of s_n(h), (B, N, K), and the kernels' shares of the set's rows, (B, K, N, L)."""
+        """Log of s_n(h), (B, N, K), and the kernel weights of the set's rows, (B, K, N, L)."""
         scales = self.log_scales.exp()[:, None]
         logits = -_distances(z, rows, readable, unit)[:, None] / (2 * scales[..., None])
         total = logits.logsumexp(-1)
@@ -153,11 +154,12 @@ class OddAtScales(OddOneOut):
 
 
 def _distances(z, rows, readable, unit):
-    """Squared distances to the rows of the set, (B, N, L), in their unit.
+    """Squared distances to the rows of the set, (B, N, L), in units of ``unit``.
 
-    No row is near itself, whether it is asked for within the set or once more behind it.
+    A row is not near itself: one zero distance is replaced. A row gets the same distances whether
+    it is read as part of the set or again as a new row.
     """
-    # In double precision: rows that are close would differ by rounding alone.
+    # In double precision: otherwise distances between close rows would be rounding errors.
     distances = squared_distances(z.double(), rows.double(), readable)
     distances = (distances / unit).to(z.dtype)
     distances = distances.masked_fill(distances < _ITSELF, 0)

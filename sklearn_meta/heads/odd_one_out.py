@@ -19,18 +19,18 @@ class OddOneOut(Head):
 
         logit_n = t (log d_n - mean_m log d_m) + b,
 
-    the mean over readable rows m, t > 0 and b learned. Only how far a row is *relative to the
-    rest* counts, so the number of columns, over which distances add up, has no say. What is near
-    and what is far is for the backbone to learn.
+    where the mean is over readable rows m, and t > 0 and b are learned. Only the distance
+    *relative to the rest* counts, so the number of columns, over which distances add up, does not
+    matter. The backbone learns what is near and what is far.
 
-    In paper 001 exactly one row is odd, for which a softmax over the rows would do; it does not
-    say what it takes. Here any number of rows may be, so each has a logit of its own, which says
-    how sure to be, too; the softmax is a part of the loss.
+    In paper 001 exactly one row is odd, for which a softmax over the rows would do; the paper does
+    not say what it uses. Here any number of rows may be odd, so each row has a logit of its own,
+    which also expresses how sure it is; the softmax is a part of the loss.
 
     Parameters
     ----------
     share : float in (0, 1), default=0.08
-        Share of outliers that b begins with.
+        Share of outliers that sets the initial b.
 
     Raises
     ------
@@ -46,7 +46,7 @@ class OddOneOut(Head):
     task = "outlier_detection"
     score_name = "auroc"
 
-    #: Added to squared distances: those of equal rows are zero, which has no logarithm.
+    #: Added to squared distances, since those of equal rows are zero and have no logarithm.
     floor = 1e-3
 
     def __init__(self, *, share=0.08):
@@ -64,7 +64,7 @@ class OddOneOut(Head):
         """
         z = z.flatten(2).to(self.offset.dtype)
         share = readable.to(z.dtype)
-        share = share / share.sum(1, keepdim=True).clamp(min=1)  # of each readable row
+        share = share / share.sum(1, keepdim=True).clamp(min=1)  # 1 / count at readable rows
         centre = (z * share[..., None]).sum(1, keepdim=True)
         return centre, (self._log_distances(z, centre) * share).sum(1, keepdim=True)
 
@@ -79,7 +79,7 @@ class OddOneOut(Head):
 
     @staticmethod
     def loss(logits, target):
-        """Mean over tasks of two cross-entropies over the rows asked for.
+        """Mean over tasks of the sum of two cross-entropies over the rows to predict.
 
         The first is binary: its logits are log-odds. The second is that of the softmax over the
         rows, divided by that of a uniform guess and averaged over the outliers, with weight
@@ -89,7 +89,7 @@ class OddOneOut(Head):
         ----------
         logits : tensor of shape (B, N)
         target : int tensor of shape (B, N)
-            1 for outliers, 0 for the others, negative for rows that are not asked for.
+            1 for outliers, 0 for the others, negative for rows not to predict.
         """
         logits, odd, asked = logits.float(), (target == 1).float(), target >= 0
         count = asked.sum(1).clamp(min=1)
@@ -108,7 +108,7 @@ class OddOneOut(Head):
         odd, usual = target == 1, target == 0
         others = logits.masked_fill(~usual, math.inf).sort(1).values
         n_others = usual.sum(1, keepdim=True)
-        # Twice how many of the others each row is above: no matrix of all pairs.
+        # Twice the number of others below each row, without a matrix of all pairs.
         above = torch.searchsorted(others, logits)
         above = above + torch.searchsorted(others, logits, right=True).clamp(max=n_others)
         count = 2 * odd.sum(1) * n_others[:, 0]

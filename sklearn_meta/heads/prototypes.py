@@ -35,16 +35,16 @@ class Prototypes(ClassificationHead):
             self.register_buffer("log_temperature", torch.zeros(()))
 
     def adapt(self, z, labels, classes, readable):
-        """Class means over the labelled rows, (B, C, M * H), and the classes that have one."""
+        """Class means over the labelled rows, (B, C, M * H), and which classes have one, (B, C)."""
         z = z.flatten(2).to(self.log_temperature.dtype)
         return class_means(z, labels), known_classes(labels, classes)
 
     def forward(self, z, state):
         """Logits of Eq. (9): (B, N, M, H) and the result of ``adapt`` to (B, N, C).
 
-        Distances are taken in full precision also under autocast, around the mean prototype: a
-        large common offset would drown the difference of two distances. The squared norm of z is
-        the same for every class and is left out, as softmax removes it.
+        Distances are computed in full precision, also under autocast, and around the mean
+        prototype: a large common offset would drown the difference between two distances. The
+        squared norm of z is the same for every class and cancels in the softmax, so it is left out.
         """
         prototypes, known = state
         origin = masked_mean(prototypes, known, 1, keepdim=True)

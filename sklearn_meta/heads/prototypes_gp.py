@@ -1,4 +1,4 @@
-"""Prototypes and a Gaussian process of the classes, and the mean of their log-probabilities."""
+"""Prototypes and a Gaussian process on the classes: the mean of their log-probabilities."""
 
 import math
 
@@ -13,9 +13,9 @@ from .base import ClassificationHead
 from .gaussian_process import AttributeGaussianProcess
 from .prototypes import Prototypes
 
-#: Shares that a regression predicts may be negative. They are bent (softplus) around zero, within
-#: about one over the sharpness, and the least share is added; both in units of one over the number
-#: of classes, which is the share of a class that nothing is known of.
+#: A regression may predict negative shares of classes. Softplus makes them positive, bending within
+#: about 1 / SHARPNESS around zero, and LEAST_SHARE is added. Both are in units of 1 / the number of
+#: classes, the share of a class about which nothing is known.
 SHARPNESS, LEAST_SHARE = 10.0, 0.01
 
 
@@ -25,10 +25,10 @@ class PrototypesGP(ClassificationHead):
     Prototypes (Eq. 9 of paper 000) need few labels, but reduce many labels of a class to a single
     point. A Gaussian process (Eq. 11) on the classes' standardised indicators, which is
     least-squares classification (section 6.5 of Rasmussen and Williams), keeps learning. The result
-    is a weighted mean of their log-probabilities. The weight of the process is n / (n + h), where n
-    is the number of labelled rows of a class, or the mean of these weights over classes, and h is
-    learned while meta-training (in the default weights, two networks that were joined, h has its
-    initial value). Not in the paper.
+    is a weighted mean of their log-probabilities. The weight of the process is the mean over
+    classes of n / (n + h), where n is the number of labelled rows of a class and h is learned while
+    meta-training. (The default weights are two networks joined without training, so h has its
+    initial value.) Not in the paper.
 
     Parameters
     ----------
@@ -51,8 +51,8 @@ class PrototypesGP(ClassificationHead):
     log_even_at : Parameter of shape ()
         Logarithm of h.
     widths : (int, int) or None
-        Of the embedding of an attribute, the channels that each reads, which a learner takes from
-        its backbone; None: both read all.
+        Numbers of channels of an attribute's embedding that each reads; a learner takes them from
+        its backbone. If None, both read all.
 
     References
     ----------
@@ -80,7 +80,7 @@ class PrototypesGP(ClassificationHead):
         self.widths = None
 
     def adapt(self, z, labels, classes, readable):
-        """States of both, how indicators were standardised, and the weight of the process.
+        """States of both, the standardisation of the indicators, and the weight of the process.
 
         Returns
         -------
@@ -108,15 +108,15 @@ class PrototypesGP(ClassificationHead):
         shares = self.process.mean(second, of_process) * scale + mean
         n_classes = known.sum(-1, keepdim=True).clamp(min=1)
         bent = F.softplus(shares * n_classes * SHARPNESS) / SHARPNESS + LEAST_SHARE
-        of_shares = bent.log()  # of n_classes times the shares, which normalising undoes
+        of_shares = bent.log()  # normalising removes the factor n_classes
         mean_of_both = torch.lerp(*(_normalised(one, known) for one in (logits, of_shares)), weight)
         return mean_of_both.masked_fill(~known, -math.inf)
 
     def _readings(self, z):
-        """What each reads of embeddings (B, N, M, H).
+        """Parts of the embeddings (B, N, M, H) that each of the two reads.
 
-        Of classes in groups there are several embeddings side by side; of the attributes, which
-        each of them has, the first are read.
+        Classes in groups have several embeddings side by side. Each of these has the attributes;
+        those of the first are read.
         """
         if self.widths is None:
             return z, z
@@ -127,5 +127,5 @@ class PrototypesGP(ClassificationHead):
 
 
 def _normalised(logits, known):
-    """Log-probabilities among the known classes; finite, where no class is known as well."""
+    """Log-probabilities over the known classes; finite even if no class is known."""
     return logits.masked_fill(~known, torch.finfo(logits.dtype).min / 4).log_softmax(-1)

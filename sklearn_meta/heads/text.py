@@ -1,4 +1,4 @@
-"""Output layers of the tasks of texts (paper 004): softmax, Eq. (8), and a CRF.
+"""Output layers for texts (paper 004): softmax, Eq. (8), and a CRF.
 
 Shape legend: B texts, T words of the longest, n_inputs features, C labels.
 """
@@ -30,7 +30,7 @@ class SoftmaxLayer(nn.Module):
 
     @staticmethod
     def loss(told, target):
-        """Eq. (9): cross-entropy of the classes (B,), and the penalty of the backbone."""
+        """Eq. (9): cross-entropy of the classes (B,), plus the penalty of the backbone."""
         return F.cross_entropy(told.scores.float(), target) + told.penalty
 
     @staticmethod
@@ -61,7 +61,7 @@ class CRFLayer(nn.Module):
 
     @staticmethod
     def loss(told, target):
-        """Mean negative log-likelihood of the sentences' labels (B, T), and the penalty."""
+        """Mean negative log-likelihood of the sentences' labels (B, T), plus the penalty."""
         likelihood = told.head.crf.log_likelihood(told.scores, target, told.mask)
         return told.penalty - likelihood.mean()
 

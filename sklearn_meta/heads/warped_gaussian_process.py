@@ -1,4 +1,4 @@
-"""Gaussian process of warped targets: their errors may be even where the targets' are not."""
+"""Gaussian process of warped targets, whose errors may be more uniform than the targets' own."""
 
 import math
 from typing import NamedTuple
@@ -11,57 +11,57 @@ from ..label_columns import standardise_labels
 from .gaussian_process import AttributeGaussianProcess, joined
 from .warps import log_slope, unwarp, warp
 
-#: Yeo and Johnson's powers: 1 leaves targets as they are, below it high values are drawn together,
-#: above it low ones. With these, whatever is predicted can be warped back.
+#: Yeo and Johnson's powers: 1 leaves targets unchanged, smaller ones draw high values together,
+#: larger ones low values. With these powers, all predictions can be warped back.
 POWERS = (0.0, 0.5, 1.0, 1.5, 2.0)
 
-#: Logarithm of what targets as they are weigh more than others, where training starts.
+#: Initial log prior of unwarped targets, relative to each other power.
 AS_THEY_ARE = 2.0
 
-#: How far outside the labelled rows' targets warped ones may be predicted, in units of their range:
-#: warped back, what lies far outside grows beyond measure.
+#: How far outside the range of the labelled targets a mean may be predicted, in units of that
+#: range: far outside, warping back makes values extremely large.
 BEYOND = 0.5
 
-#: And how far they may lie for the variance, which tells of what the mean leaves out.
+#: The same for the variance, which covers what the mean leaves out.
 SPREAD_BEYOND = 1.0
 
-#: What copies of sets of hyperparameters have of their noise. A few dozen learned sets leave gaps,
-#: and below the least of them there is nothing: intervals were too narrow or too wide by that.
+#: Noise of the copies of a set of hyperparameters, relative to its own. A few dozen learned sets
+#: leave gaps and nothing below the smallest noise, which made intervals too narrow or too wide.
 LESS_NOISE = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64)
 
-#: Sets of more noise, in units of the labelled targets' variance, have no copies: there are many of
-#: them, and copies only made the error larger with few labels.
+#: Sets with more noise, in units of the labelled targets' variance, have no copies: there are many
+#: such sets, and copies only made the error larger with few labels.
 MOST_NOISE = 0.2
 
-#: Of each halving of the noise, by which its copy is less likely beforehand. With few labels it
-#: keeps most as it was learned, with many the evidence decides.
+#: Change of a copy's log prior for each halving of the noise. With few labels most weight stays
+#: with the learned sets; with many the evidence decides.
 LOG_PRIOR_OF_HALF = -1.5
 
-#: Of more labelled rows there are no copies: of thousands their factors would take gigabytes.
+#: With more labelled rows there are no copies: with thousands, their factors would take gigabytes.
 MOST_LABELLED = 1000
 
-#: What the learned sets weigh at least, together. Of a target that is almost always the same, sets
-#: of hardly any noise explain all labels, and a rare other value would be beyond belief.
+#: Minimum posterior of the learned sets together. If a target is almost always the same, sets with
+#: hardly any noise explain all labels and would make a rare other value virtually impossible.
 AS_LEARNED = 1e-3
 
-#: Gauss and Hermite's quadrature, by which normal distributions are warped back.
+#: Gauss-Hermite quadrature, which warps normal distributions back.
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
 
 
 class WarpedProcess(NamedTuple):
-    """What is known after the labelled rows, of W warped copies of each of C targets.
+    """Posterior given the labelled rows, for W warped copies of each of C targets.
 
     Parameters
     ----------
     z, factor, weights, log_posterior, known, origin, noise : tensors
-        As of :class:`sklearn_meta.heads.gaussian_process.Process`; ``weights`` are of shape
+        As in :class:`sklearn_meta.heads.gaussian_process.Process`; ``weights`` are of shape
         (B, K, L, C * W).
     share : tensor of shape (B, K, C, W)
         Posterior of the powers, under each set of hyperparameters.
     mean, scale : tensors of shape (B, 1, C, W)
-        Of the labelled rows' warped targets.
+        Mean and standard deviation of the labelled rows' warped targets.
     lowest, highest : tensors of shape (B, 1, C)
-        Of the labelled rows' targets.
+        Minimum and maximum of the labelled rows' targets.
     """
 
     z: torch.Tensor
@@ -121,7 +121,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         self.log_power_prior = nn.Parameter(torch.tensor(start))
 
     def adapt(self, z, labels, classes, readable):
-        """Cholesky factors of the labelled rows' kernel matrices, and what follows from them.
+        """Factorise the labelled rows' kernel matrices and compute the posterior.
 
         Returns
         -------
@@ -141,12 +141,12 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         # The density of a target is that of its warped copy times the slope there.
         slopes = torch.stack([log_slope(targets, power) for power in self.powers], dim=-1).sum(1)
         slopes = slopes - known.sum(1)[..., None] * scale[:, 0].log()  # (B, C, W)
-        # A target of one value says nothing of how it should be warped.
+        # A target with a single value does not show how it should be warped.
         varied = columns.varied.unflatten(-1, slopes.shape[1:])
         varied[..., self.powers.index(1)] = True
 
         def weighed(evidence):
-            """Of targets warped by each power, (B, K, C, W), and of targets, (B, K, C)."""
+            """Evidence of targets warped by each power, (B, K, C, W), and of targets, (B, K, C)."""
             joint = evidence.unflatten(-1, slopes.shape[1:]) + slopes[:, None]
             joint = joint + self.log_power_prior.log_softmax(0)
             joint = joint.masked_fill(~varied[:, None], -math.inf)
@@ -154,7 +154,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
 
         solved = own = joined(solve(self._every_set(z), self.noise()))
         origin, noise, log_prior = self._copies()
-        with torch.no_grad():  # those that are to be solved for
+        with torch.no_grad():  # select the copies to solve for
             most = self._most_evidence(own, origin, noise, rows).masked_fill(~every[:, None], 0)
             most = log_prior + weighed(most)[1].sum(-1)
             least = (self.log_prior + weighed(own[2])[1].sum(-1)).amax(-1, keepdim=True)
@@ -183,7 +183,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         )
 
     def _copies(self):
-        """Sets of less noise: of which each has the kernel, its noise, and the log prior."""
+        """Copies with less noise: indices of the sets copied, noise, and log prior."""
         origin = (self.noise().detach() < MOST_NOISE).nonzero()[:, 0]
         jitter = self.config["jitter"] * self.log_amplitude[origin].exp()
         noise = [self.log_noise[origin].exp() * part + jitter for part in LESS_NOISE]
@@ -193,11 +193,11 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         return origin.repeat(len(LESS_NOISE)), torch.cat(noise), torch.cat(log_prior)
 
     def _most_evidence(self, solved, origin, noise, known):
-        """What the evidence of copies cannot exceed, by the solutions of the learned sets.
+        """Upper bound of the evidence of copies, from the solutions of the learned sets.
 
-        With many labels there is no hope for most copies, which thus need no factors. Of
-        y' K^-1 y, which is convex in the noise, the tangent is a bound, and log det K falls by no
-        more than the logarithm of the noise for each row.
+        With many labels most copies have no chance, so their factors need not be computed.
+        y' K^-1 y is convex in the noise, so the tangent is a lower bound of it. log det K falls by
+        no more than the fall of the log noise for each row.
         """
         _, weights, evidence = solved
         learned = self.noise()[origin]
@@ -207,7 +207,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         return evidence[:, origin] + 0.5 * gain
 
     def _log_posterior(self, evidence, log_prior):
-        """Of the learned sets and then of copies, of which the priors are given."""
+        """Log posterior of the learned sets, then of the copies, whose log priors are given."""
         joint = torch.cat([self.log_prior, log_prior]) + evidence.sum(-1)
         whole, n = joint.log_softmax(-1) + math.log1p(-AS_LEARNED), len(self.log_prior)
         learned = joint[:, :n].log_softmax(-1) + math.log(AS_LEARNED)
@@ -222,14 +222,14 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         return self(z, state)[..., 0]
 
     def _normals_of(self, means, variances, state, sets):
-        """Of warped targets: shares (B, K, W, 1, C), means and variances (B, K, W, N, C)."""
+        """Shares (B, K, W, 1, C), means and variances (B, K, W, N, C) of warped targets."""
         share = (state.log_posterior.exp()[:, sets, None, None] * state.share[:, sets]).mT
         scale, mean = (part[:, None].movedim(-1, 2) for part in (state.scale, state.mean))
         means = means.unflatten(-1, state.scale.shape[2:]).movedim(-1, 2)
         return share[..., None, :], means * scale + mean, variances[:, :, None] * scale.square()
 
     def _moments(self, share, means, variances, state):
-        """What ``_mixed`` needs of normal distributions that are warped back, one after another."""
+        """Parts of ``_mixed``: normal distributions are warped back, one power at a time."""
         weigh = (share > torch.finfo(share.dtype).eps).any(0).flatten(2).any(-1)  # (K, W)
         told, centres, spreads = means.clone(), means.clone(), variances.clone()
         for i, power in enumerate(self.powers):
@@ -242,7 +242,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         return share, told.flatten(1, 2), centres, spreads
 
     def _drawn(self, means, away, uniform, state, sets):
-        """Each of a power, which ``uniform`` numbers (S, 1, C) choose by its posterior."""
+        """Targets (S, N, C), each of one power; ``uniform`` (S, 1, C) draws it by its posterior."""
         bounds = state.share[0, sets[0]].double().cumsum(-1)[:, :-1]  # (C, W - 1)
         chosen = (uniform[..., None] > bounds).sum(-1)
         means, drawn = means.unflatten(-1, state.scale.shape[2:]), torch.empty_like(away)
@@ -252,7 +252,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         return drawn
 
     def _unwarped(self, mean, variance, power, state):
-        """Of normal distributions that are warped back: the mean to be told, mean and variance."""
+        """Warp normal distributions back: the mean to predict, the mean, and the variance."""
         nodes, shares = map(mean.new_tensor, (NODES, NODE_WEIGHTS / NODE_WEIGHTS.sum()))
         drawn = mean[..., None] + variance.sqrt()[..., None] * nodes
         lowest, highest = (end[:, None, ..., None] for end in (state.lowest, state.highest))
@@ -261,7 +261,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
             margin = beyond * (highest - lowest)
             return lowest - margin, highest + margin
 
-        # Before, not after: far outside, what is warped back would be infinite.
+        # Clamp before warping back: values far outside would become infinite.
         drawn = drawn.clamp(*(warp(end, power) for end in ends(SPREAD_BEYOND)))
         drawn = unwarp(drawn, power)
         told, mean = drawn.clamp(*ends(BEYOND)) @ shares, drawn @ shares
@@ -269,6 +269,6 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         return told, mean, variance.clamp(min=self.config["jitter"])
 
     def _held(self, z, state):
-        """As of :class:`GaussianProcess`; quadrature has its nodes, too."""
+        """As in :class:`GaussianProcess`, counting the nodes of the quadrature, too."""
         n_drawn = state.weights.shape[-1] * len(NODES)
         return len(z) * z.shape[1] * max(state.z.shape[1], n_drawn)

@@ -1,19 +1,19 @@
-"""Yeo and Johnson's functions of targets, which have an inverse for powers from 0 to 2."""
+"""Yeo and Johnson's functions of targets, for powers from 0 to 2, which have an inverse."""
 
 
 def warp(y, power):
-    """Yeo and Johnson's function of targets; its power is 0 to 2."""
+    """Yeo and Johnson's function of targets, for a power from 0 to 2."""
     return warps(y, [power])[0]
 
 
 def warps(y, powers):
-    """The same targets warped by several powers, a list."""
+    """Warp the same targets by several powers; returns a list."""
     up, down = 1 + y.clamp(min=0), 1 - y.clamp(max=0)
     return [_box_cox(up, power) - _box_cox(down, 2 - power) for power in powers]
 
 
 def unwarp(values, power):
-    """The targets of which ``warp`` makes these values."""
+    """Inverse of ``warp``."""
     up, down = values.clamp(min=0), -values.clamp(max=0)
     return _box_cox_inverse(up, power) - _box_cox_inverse(down, 2 - power)
 
@@ -31,5 +31,5 @@ def _box_cox(values, power):
 
 
 def _box_cox_inverse(values, power):
-    """Values of which ``_box_cox`` makes these, of 0 and more, less 1."""
+    """Inverse of ``_box_cox``, less 1, for values of 0 and more."""
     return values.expm1() if power == 0 else (1 + power * values) ** (1 / power) - 1

@@ -1,7 +1,7 @@
-"""Which of the classes of an episode a query has: the decoders of paper 003.
+"""Decoders of paper 003, which predict the class of a query among those of its episode.
 
 Shape legend: B episodes, Q queries of each, L labelled positions, S = L + 1 positions of a
-sequence, of which the query is the last, N classes, D features.
+sequence (the query is the last), N classes, D features.
 """
 
 import math
@@ -14,7 +14,7 @@ from .base import ClassificationHead
 
 
 class WaysHead(nn.Module):
-    """Base class: a head whose output are the log-probabilities (B, Q, N) of the queries."""
+    """Base class: a head whose outputs are the log-probabilities (B, Q, N) of the queries."""
 
     task = "few_shot"
     score_name = "accuracy"
@@ -28,7 +28,7 @@ class WaysHead(nn.Module):
         ----------
         output : tensor of shape (B, Q, N)
         target : int tensor of shape (B, Q)
-            -100 for queries that are none.
+            -100 for queries not to predict.
         """
         loss = F.nll_loss(output.float().flatten(0, 1), target.flatten(), reduction="sum")
         return loss / (target >= 0).sum().clamp(min=1)
@@ -39,12 +39,12 @@ class WaysHead(nn.Module):
 class LabelAttention(WaysHead):
     """Head whose query attends to the labelled rows and receives their labels (section 3.2).
 
-    Scaled dot products are brought to mean 0 and deviation 1 over the labelled rows and multiplied
-    by a learned number: the paper's layer norm of the scores, which is over the whole sequence and
-    has a bias.
+    Scaled dot products are standardised over the labelled rows and multiplied by a learned number.
+    This stands for the paper's layer norm of the scores, which is over the whole sequence and has a
+    bias.
     """
 
-    #: Least probability: a class without a labelled row must not make the loss infinite.
+    #: Minimum probability: a class without a labelled row must not make the loss infinite.
     FLOOR = 1e-6
 
     def __init__(self):
@@ -77,5 +77,5 @@ class LastPosition(WaysHead):
     """Head of SNAIL: the features of the last position are class logits."""
 
     def forward(self, features, labels, n_ways):
-        """As of :class:`LabelAttention`, with D = ``n_ways``."""
+        """As in :class:`LabelAttention`, with D = ``n_ways``."""
         return features[:, :, -1].log_softmax(-1)
