@@ -1,4 +1,4 @@
-"""Backbones: torch modules that read a whole task at once, one file a paper or a rival."""
+"""Backbones: torch modules that read a whole task at once, one file per method."""
 
 from .att_hml import AttHML
 from .deep_sets import DeepSets
@@ -25,7 +25,7 @@ BACKBONES = {
     "maml": MAML,
 }
 
-#: Those of episodes of a fixed shape, and the keyword arguments that make each of its class.
+#: Architectures for episodes of a fixed shape: the class of each, and its keyword arguments.
 FEW_SHOT_BACKBONES = {
     "few_shot_transformer": (FewShotTransformer, {}),
     "transformer": (FewShotTransformer, {"attention": "A1", "n_heads": 4}),

@@ -1,8 +1,8 @@
-"""What the labelled rows of a task say of each attribute, before a network has read them.
+"""Association of each attribute with the labels, computed for a network to read.
 
-Eq. (2) of paper 000, along attributes, multiplies each attribute with the labels, row by row, so
-that attention can find which of them tell something. But networks of regression do not find it:
-they learned to do without the labels altogether. Hence these figures. Not in the paper.
+Eq. (2) of paper 000, along attributes, multiplies each attribute by the labels, row by row, so
+attention could find the informative attributes. But networks for regression did not find them: they
+learned to ignore the labels altogether. Therefore they are given these figures. Not in the paper.
 
 Shape legend as in the backbones: B tasks, N rows, M attributes, C label columns.
 """
@@ -13,27 +13,27 @@ import torch
 
 from ..means import masked_mean
 
-#: Squares of strengths, and guesses, are cut beyond.
+#: Largest square of a strength, and largest size of a guess; both are cut there.
 MOST_SQUARE, MOST_GUESS = 16.0, 4.0
 
 
 class Associations(NamedTuple):
-    """What the labelled rows of each task say of its attributes.
+    """Associations of attributes and labels over the labelled rows of each task.
 
     Parameters
     ----------
     strengths : tensor of shape (B, M, 3)
-        How much an attribute tells of the labels, how much its square does, and ``log(n) / 4`` of
-        the ``n`` labelled rows. The first two are square roots of ``r * sqrt(n - 1)``, which is
-        about 1 by chance and cut at 16: ``r`` is the absolute correlation, or of several label
-        columns the root of the share of their variance that the attribute explains. Missing cells
-        explain nothing.
+        How strongly an attribute correlates with the labels, how strongly its square does, and
+        ``log(n) / 4`` for ``n`` labelled rows. The first two are square roots of
+        ``r * sqrt(n - 1)``, which is about 1 by chance and cut at 16. ``r`` is the absolute
+        correlation or, for several label columns, the root of the share of their variance that the
+        attribute explains. Missing cells explain nothing.
     count : tensor of shape (B, 1, M)
-        Labelled rows that hold the attribute.
+        Number of labelled rows in which the attribute is observed.
     centre : tensor of shape (B, 1, M)
         Mean of the attribute over these rows; NaN where there is none.
     products : tensor of shape (B, M, C)
-        Sum over these rows of the products of attribute and labels, both less their mean.
+        Sum over these rows of the products of attribute and labels, both less their means.
     means : tensor of shape (B, M, C)
         Mean label of these rows, less that of all labelled rows.
     scale : tensor of shape (B, 1, C)
@@ -56,9 +56,9 @@ def associations_of(x, labels, readable):
     x : tensor of shape (B, N, M)
         Standardised; NaN marks unobserved cells, and all cells of an attribute not to be used.
     labels : tensor of shape (B, N, C)
-        NaN throughout every row without; zero throughout a label column that is padding.
+        NaN throughout rows without a label; zero throughout a label column that is padding.
     readable : bool tensor of shape (B, N)
-        Among them all labelled rows.
+        Rows that may be read, which include all labelled ones.
 
     Returns
     -------
@@ -82,16 +82,16 @@ def associations_of(x, labels, readable):
 def first_guess(x, labels, associations):
     """A linear guess of each label, (B, N, C), cut at four times its size over the readable rows.
 
-    Attributes, weighed by their covariance with the labels, as in the first component of partial
-    least squares. That of a labelled row is the guess of all other labelled rows: a network must
-    be able to believe it as much there as elsewhere.
+    It is the sum of attributes weighted by their covariance with the labels, as in the first
+    component of partial least squares. For a labelled row only the other labelled rows are used, so
+    that a network can trust the guess there as much as elsewhere.
     """
     guess = _guess(x, labels, associations) / associations.scale
     return guess.clamp(-MOST_GUESS, MOST_GUESS)
 
 
 def _centred(labels):
-    """Labels less their mean, zero in other rows, (B, N, C); and which rows have some, (B, N)."""
+    """Labels less their mean, (B, N, C), zero in unlabelled rows; which are labelled, (B, N)."""
     labelled = ~labels.isnan().all(-1)
     y = labels.nan_to_num(0)
     rounding = 4 * torch.finfo(y.dtype).eps * y.abs().amax(1, keepdim=True)
@@ -100,7 +100,7 @@ def _centred(labels):
 
 
 def _association(x, observed, count, y):
-    """Mean (B, 1, M), sums of products (B, M, C), root of the share of variance (B, M)."""
+    """Mean (B, 1, M), sums of products (B, M, C), root of the explained share (B, M)."""
     centre = x.masked_fill(observed == 0, 0).sum(1, keepdim=True) / count
     deviation = (x - centre).masked_fill(observed == 0, 0)
     products = deviation.mT @ y
@@ -112,7 +112,7 @@ def _association(x, observed, count, y):
 def _guess(x, labels, found):
     y, labelled = _centred(labels)
     deviation = (x - found.centre).nan_to_num(0)
-    # Without the row, the mean is farther from it, and the product is less by what it gave.
+    # Leave the row out: the mean is then farther from it, and products lack its contribution.
     without = found.count / (found.count - 1).clamp(min=1)
     deviation = torch.where(labelled[..., None], without * deviation, deviation)
     squares = deviation.square()

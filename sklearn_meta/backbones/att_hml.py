@@ -12,7 +12,7 @@ from .hml import HML
 
 
 class EncoderLayer(nn.Module):
-    """Transformer encoder layer over the elements of a set, norms first.
+    """Pre-norm transformer encoder layer over the elements of a set.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class EncoderLayer(nn.Module):
         )
 
     def forward(self, z, readable):
-        """Sets (..., K, H), of whose elements some may be read (..., K), to (..., K, H)."""
+        """Sets (..., K, H) to the same shape; ``readable`` (..., K) marks elements to read."""
         qkv = self.project(self.attention_norm(z)).flatten(0, -3)  # (sets, K, 3 H)
         q, k, v = qkv.unflatten(-1, (3, self.n_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         mask = readable.flatten(0, -2)[:, None, None]  # (sets, 1, 1, K)
@@ -61,8 +61,8 @@ class SetEncoder(nn.Module):
         self.merge = nn.Linear(width, width)
 
     def forward(self, elements, observed):
-        """Sets of K elements (..., K, D), of which some are there (..., K), to (..., H)."""
-        # Of an empty set every element is read, and none counts in the mean: no softmax of nothing.
+        """Sets (..., K, D) to (..., H); ``observed`` (..., K) marks elements that exist."""
+        # An empty set reads every element, to avoid a softmax over nothing; none is in the mean.
         readable = observed | ~observed.any(-1, keepdim=True)
         z = self.embed(elements.to(self.embed.weight.dtype))
         for layer in self.layers:
@@ -75,13 +75,13 @@ class AttHML(HML):
 
     Paper 000 says that in AttHML "transformers were used for embedding instead of feed-forward
     neural networks in HML", that it "performs attentions across elements of example-attribute
-    pairs", three encoder layers, four heads, 32 hidden units, and no more. This is our reading:
-    the course of :class:`HML` as it is, where every set of pairs, ``{(x_nm, v_m)}`` of a row,
-    ``{(x_nm, r_n)}`` of an attribute and so on, is embedded by a transformer over its elements
-    (pre-norm, no dropout) and a mean, instead of networks of each element and a mean. Attention
-    over all pairs of a task at once was not built: a pair does not know whose row and column it
-    is of, and the cost grows with the square of cells. One encoder layer a set, in each of the
-    three iterations, are the paper's three; ``n_layers=3`` puts three in each set.
+    pairs", three encoder layers, four heads, 32 hidden units, and no more. Our reading keeps the
+    steps of :class:`HML`. But it embeds every set of pairs, ``{(x_nm, v_m)}`` of a row,
+    ``{(x_nm, r_n)}`` of an attribute and so on, by a transformer over its elements (pre-norm, no
+    dropout) and a mean, instead of networks of each element and a mean. Attention over all pairs of
+    a task at once was not built: a pair does not know its row and column, and the cost grows with
+    the square of the number of cells. One encoder layer per set, in each of the three iterations,
+    is our reading of the paper's three; ``n_layers=3`` puts three in each set.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Deep sets: each row embedded by itself from the set of its attributes.
 
-The backbone of Proto and MetaGP in paper 000, and what its MAML and HML are made of.
+The backbone of Proto and MetaGP in paper 000, and a part of its MAML and HML.
 
 Shape legend as in the other backbones: B tasks, N rows, M attributes, C label columns, H width.
 """
@@ -14,10 +14,10 @@ from .standardisation import moments_of, standardise
 
 
 def feed_forward(width_in, width):
-    """Three layers of ``width`` units, as paper 000 has them throughout.
+    """Three layers of ``width`` units, as in all networks of paper 000.
 
-    Weights start at He's scale: at torch's own, a third of it in variance, what a row differs by
-    is gone after a few such networks, and nothing is learned for long.
+    Weights have He initialisation. With torch's default, a sixth of its variance, differences
+    between rows vanish after a few such networks, and learning takes long to begin.
     """
     linear = [nn.Linear(width_in, width), nn.Linear(width, width), nn.Linear(width, width)]
     for layer in linear:
@@ -26,7 +26,7 @@ def feed_forward(width_in, width):
 
 
 def observed_cells(x, moments, columns):
-    """Standardised attributes, and which cells are there to be read.
+    """Standardised attributes, and which cells can be read.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ def observed_cells(x, moments, columns):
     Returns
     -------
     values : tensor of shape (B, N, M)
-        Zero where a cell is not there.
+        Zero where a cell cannot be read.
     observed : bool tensor of shape (B, N, M)
-        Neither missing, nor padding, nor of an attribute that is constant over readable rows.
+        False at missing cells, padding, and attributes that are constant over readable rows.
     """
     observed = ~x.isnan() & (columns & moments.varied)[:, None]
     return standardise(x, moments).masked_fill(~observed, 0.0), observed
@@ -49,7 +49,7 @@ def observed_cells(x, moments, columns):
 def labelled_rows(values, observed, labels, classes):
     """The labelled rows of each task, padded to their largest number L.
 
-    They are the fewer by far, so what reads only them runs on a fraction of the rows.
+    There are far fewer of them, so what reads only them runs on a fraction of the rows.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class DeepSet(nn.Module):
         self.rho = feed_forward(width, width)
 
     def forward(self, elements, observed):
-        """Sets of K elements (..., K, D), of which some are there (..., K), to (..., H)."""
+        """Sets (..., K, D) to (..., H); ``observed`` (..., K) marks elements that exist."""
         elements = elements.to(self.phi[0].weight.dtype)
         return self.rho(masked_mean(self.phi(elements), observed, observed.ndim - 1))
 
@@ -106,9 +106,10 @@ class DeepSet(nn.Module):
 class DeepSets(nn.Module):
     """Deep sets over the attributes of a row.
 
-    A row is embedded from its own observed cells: of other rows it knows the standardisation, of
-    labels nothing. Since the set has no names for its elements, which attribute holds a value is
-    lost; it is the heterogeneous baseline of paper 000 for exactly that reason.
+    A row is embedded from its own observed cells. Other rows affect it only through the
+    standardisation, and labels not at all. The elements of the set have no names, so it is lost
+    which attribute has which value; for exactly that reason it is the heterogeneous baseline of
+    paper 000.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ class DeepSets(nn.Module):
         """Embed the rows of a batch of tasks.
 
         Parameters are those of :class:`sklearn_meta.backbones.VSA`; ``labels`` and ``classes``
-        are not looked at.
+        are not used.
 
         Returns
         -------

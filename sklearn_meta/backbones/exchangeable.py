@@ -41,7 +41,7 @@ class ExchangeableLayer(nn.Module):
         readable : (B, N, S) bool
             Cells that count in the means over their column and over the matrix.
         memory : tensor of shape (B, 1, S, H), optional
-            What the readable rows said in an earlier call.
+            Contribution of the readable rows in an earlier call.
 
         Returns
         -------
@@ -49,7 +49,7 @@ class ExchangeableLayer(nn.Module):
         memory : tensor of shape (B, 1, S, H)
         """
         of_cell, of_row, of_column, of_matrix = self.linear.weight.chunk(4, dim=1)
-        if memory is None:  # small products of the means, not a large one of their copies
+        if memory is None:  # multiply the means before they are repeated: cheaper
             column = masked_mean(z, readable, 1, keepdim=True) @ of_column.T
             matrix = masked_mean(z, readable, (1, 2), keepdim=True) @ of_matrix.T
             memory = column + matrix + self.linear.bias
@@ -60,11 +60,11 @@ class ExchangeableLayer(nn.Module):
 class Exchangeable(nn.Module):
     """Exchangeable matrix layers on the matrix of attributes and labels.
 
-    The labels of unlabelled rows are missing cells, as paper 000 has it. It does not say how the
-    layers tell an attribute from a label: here a cell comes in with the four channels of its
-    Eq. (5), as in :class:`sklearn_meta.backbones.VSA`. Nor does it say how a row's embedding is
-    read off the matrix: here, as in VSA, it is the concatenation of the last layer's output over
-    the attributes, which tells one attribute from another; a mean over them would not.
+    The labels of unlabelled rows are missing cells, as in paper 000. The paper does not say how the
+    layers tell an attribute from a label: here a cell has the four channels of its Eq. (5), as in
+    :class:`sklearn_meta.backbones.VSA`. Nor does it say how the matrix gives a row's embedding:
+    here, as in VSA, it is the concatenation of the last layer's output over the attributes, which
+    keeps attributes apart; a mean over them would not.
 
     Parameters
     ----------

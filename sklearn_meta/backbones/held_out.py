@@ -1,10 +1,10 @@
-"""Labelled rows embedded as if their own label were not known.
+"""Embeddings of labelled rows that do not use the row's own label.
 
-A head compares labelled rows with others, as if they were embedded alike. But a row that reads all
-labels reads its own: the embedding of a labelled row then tells the label, which no other's can. A
-Gaussian process finds such targets easy to explain, and believes that there is no noise. Hence
-each labelled row is embedded once more, by a copy that nobody reads and that does not read the row
-it is of. Not in the paper.
+A head compares labelled rows with others as if all were embedded alike. But a row that reads all
+labels also reads its own: the embedding of a labelled row then reveals its label, which that of
+another row cannot. A Gaussian process finds such targets easy to explain and infers that there is
+no noise. Therefore each labelled row is embedded once more, as a copy that no row reads and that
+does not read its original. Not in the paper.
 
 Shape legend as in the backbones: B tasks, N rows, M attributes, C label columns, S = M + C, L
 labelled rows.
@@ -19,15 +19,15 @@ from ..labelled import labelled_places
 
 
 class Copies(NamedTuple):
-    """Copies of the labelled rows, which stand behind all N rows.
+    """Copies of the labelled rows, which follow all N rows.
 
     Parameters
     ----------
     places : int tensor of shape (B, L)
-        Of the rows that they are copies of. Where a task has fewer labelled rows, they are some
-        without a label, whose copies are embedded as they are themselves.
+        Indices of the rows copied. A task with fewer labelled rows fills up with rows without a
+        label, whose copies get the same embedding as the rows.
     hidden : bool tensor of shape (B, N + L, N)
-        Whether a row may not read another: a copy, the row that it is of.
+        True where a row may not read another: a copy may not read its original.
     """
 
     places: torch.Tensor
@@ -35,7 +35,7 @@ class Copies(NamedTuple):
 
 
 def copies_of(labels):
-    """Where copies belong, by labels (B, N, C) that are NaN throughout every other row."""
+    """Copies for labels (B, N, C), which are NaN throughout rows without a label."""
     n_rows = labels.shape[1]
     places, known = labelled_places(~labels.isnan().all(-1))
     itself = places[..., None] == torch.arange(n_rows, device=places.device)
@@ -43,16 +43,17 @@ def copies_of(labels):
 
 
 def add_copies(z, copies, label_channels):
-    """Rows (B, N, S, D) of the input and behind them the copies, (B, N + L, S, D).
+    """Input rows (B, N, S, D) followed by copies, (B, N + L, S, D).
 
-    ``label_channels`` (S, D) are those that hold labels, or that they are known: zero in copies.
+    ``label_channels`` (S, D) marks channels that hold labels, or whether they are known; these are
+    zero in copies.
     """
     copied = z.gather(1, _expanded(copies.places, z)).masked_fill(label_channels, 0)
     return torch.cat([z, copied], dim=1)
 
 
 def take_copies(z, copies):
-    """Embeddings (B, N + L, S, D) of rows and copies to (B, N, S, D), copies for labelled rows."""
+    """Replace labelled rows by their copies: (B, N + L, S, D) to (B, N, S, D)."""
     n_rows = copies.hidden.shape[2]
     return z[:, :n_rows].scatter(1, _expanded(copies.places, z), z[:, n_rows:])
 

@@ -16,8 +16,8 @@ from .standardisation import moments_of
 class HML(nn.Module):
     """Heterogeneous meta-learning of Iwata and Kumagai (2020), as paper 000 describes it.
 
-    From the labelled rows alone it learns what each attribute of the task is, and embeds every
-    row by that:
+    It describes each attribute of the task from the labelled rows alone, and embeds every row with
+    these descriptions:
 
     1. attribute m and label column c are described by the sets of their values,
        ``v_m = f({x_nm})`` and ``u_c = g({y_nc})``;
@@ -26,12 +26,12 @@ class HML(nn.Module):
        ``v_m = f'({(x_nm, r_n)})`` and ``u_c = g'({(y_nc, r_n)})``;
     3. a row, labelled or not, is embedded from its attributes, ``z_n = h({(x_nm, v_m)})``.
 
-    Each function is a :class:`DeepSet` of its own, in every iteration another one. Paper 000 says
-    deep sets, three iterations, three-layered networks, labelled rows. It does not say whether
-    iterations share weights, nor how some forty layers in a row are kept trainable: here each
-    description v, u and r is normalised (layer norm without parameters) and a value weighs as
-    much as the description beside it. On Circle-Spiral HML stays at chance without the norms, and
-    learns more slowly without the weighing.
+    Each function is a :class:`DeepSet` of its own, and every iteration has others. Paper 000
+    specifies deep sets, three iterations, three-layered networks and labelled rows. It does not say
+    whether iterations share weights, nor how some forty successive layers are kept trainable. Here
+    iterations do not share weights, each description v, u and r is normalised (layer norm without
+    parameters), and a value weighs as much as the description beside it. On Circle-Spiral HML stays
+    at chance without the norms, and learns more slowly without the weighting.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class HML(nn.Module):
         self.first_attributes = self._set_network(1)
         self.first_labels = self._set_network(1)
         pair = 1 + width
-        # The last description of the label columns would be read by nobody.
+        # Nothing would read a description of the label columns in the last iteration.
         names = ["row_attributes", "row_labels", "attributes", "labels"]
         self.iterations = nn.ModuleList(
             nn.ModuleDict({name: self._set_network(pair) for name in names[: 4 - (i == 0)]})
@@ -82,8 +82,8 @@ class HML(nn.Module):
     def forward(self, x, labels, readable, columns, classes, memory=None):
         """Embed the rows of a batch of tasks.
 
-        Parameters are those of :class:`sklearn_meta.backbones.VSA`. Of readable rows without a
-        label only the standardisation is read.
+        Parameters are those of :class:`sklearn_meta.backbones.VSA`. Readable rows without a label
+        affect only the standardisation.
 
         Returns
         -------
@@ -117,7 +117,7 @@ def normalised(descriptions):
 
 
 def pairs(values, descriptions):
-    """Each value beside what describes its column: (B, I, J) and (B, 1, J, H) to (B, I, J, 1+H).
+    """Each value beside its column's description: (B, I, J) and (B, 1, J, H) to (B, I, J, 1+H).
 
     Values are scaled so that at first one weighs as much as the H numbers beside it.
     """

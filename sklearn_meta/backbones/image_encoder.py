@@ -1,4 +1,4 @@
-"""Small convolutional networks that make vectors of pictures (section 3.1 of paper 003)."""
+"""Small convolutional networks that turn pictures into vectors (section 3.1 of paper 003)."""
 
 import math
 
@@ -19,9 +19,9 @@ class ImageEncoder(nn.Module):
     n_channels : int, default=1
         1 for grey pictures, 3 for colours.
     n_filters : int, default=48
-        Of each block.
+        Filters of each block.
     n_blocks : int, default=4
-        Each halves the sides; without one, vectors are the pictures.
+        Each halves the sides; without blocks, vectors are the pictures themselves.
 
     Raises
     ------
@@ -43,7 +43,7 @@ class ImageEncoder(nn.Module):
         self.shape = (n_channels, side, side)
         sizes = [n_channels, *[n_filters] * n_blocks]
         self.blocks = nn.Sequential(*(_block(a, b) for a, b in zip(sizes[:-1], sizes[1:])))
-        self.blocks.to(memory_format=torch.channels_last)  # twice as fast on a processor
+        self.blocks.to(memory_format=torch.channels_last)  # twice as fast on a CPU
         self.n_outputs = sizes[-1] * (side // 2**n_blocks) ** 2
 
     def forward(self, x):
@@ -53,7 +53,7 @@ class ImageEncoder(nn.Module):
 
 
 def _block(n_inputs, n_filters):
-    # A bias would be taken out again by the normalisation.
+    # No bias, since batch normalisation would remove it.
     return nn.Sequential(
         nn.Conv2d(n_inputs, n_filters, 3, padding=1, bias=False),
         nn.BatchNorm2d(n_filters),
@@ -63,10 +63,10 @@ def _block(n_inputs, n_filters):
 
 
 class ResidualImageEncoder(nn.Module):
-    """A small residual network whose vectors all have the same length.
+    """A small residual network whose vectors all have the same norm.
 
-    A convolution and three residual blocks, each of which halves the sides, and a linear layer.
-    The cosine of two vectors says how alike their pictures are.
+    It has a convolution and three residual blocks, each of which halves the sides, and a linear
+    layer. The cosine of two vectors says how similar their pictures are.
 
     Parameters
     ----------
@@ -75,13 +75,14 @@ class ResidualImageEncoder(nn.Module):
     n_channels : int, default=1
         1 for grey pictures, 3 for colours.
     n_filters : int, default=64
-        Of the first residual block, 2 or more; half of it before, twice as many afterwards.
+        Filters of the first residual block, 2 or more. The convolution before it has half as many,
+        the blocks after it twice as many.
     n_outputs : int, default=64
-        Numbers in a vector, whose norm is the square root of this.
+        Length of a vector; its norm is the square root of that.
     shift : int, default=0
-        Outside of training, a vector is the mean of those of the picture moved by up to so many
-        pixels along both axes, which takes (2 shift + 1)^2 times as long: strides of two make it
-        matter where a line falls.
+        Outside of training, average the vectors of the picture moved by up to this many pixels
+        along both axes, which takes (2 shift + 1)^2 times as long: with strides of two, the place
+        of a line matters.
 
     Raises
     ------
@@ -136,7 +137,7 @@ class ResidualImageEncoder(nn.Module):
 
 
 class _Residual(nn.Module):
-    """Two convolutions, the first of stride 2, beside one of single pixels."""
+    """Residual block: two convolutions, the first of stride 2, and a shortcut of single pixels."""
 
     def __init__(self, n_inputs, n_filters):
         super().__init__()
@@ -157,10 +158,10 @@ class _Residual(nn.Module):
 
 
 class _EverySecondPixel(nn.Conv2d):
-    """Convolution of single pixels with a stride of 2, as the matrix product that it is.
+    """Convolution of single pixels with a stride of 2, computed as a matrix product.
 
-    oneDNN's gradient of one with fewer than 8 channels overwrites memory where the processor has
-    AVX2 and no more (torch 2.13, AMD EPYC).
+    With fewer than 8 channels, oneDNN's gradient of such a convolution overwrites memory on CPUs
+    that have AVX2 and no more (torch 2.13, AMD EPYC).
     """
 
     def __init__(self, n_inputs, n_filters):

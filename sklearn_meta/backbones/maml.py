@@ -1,7 +1,7 @@
 """MAML: deep sets whose weights take a few gradient steps on the labelled rows of the task.
 
 Shape legend as in the other backbones: B tasks, N rows, M attributes, C label columns, H width.
-The functions of one task, which vmap runs over B, have no B.
+Tensors of functions that vmap runs over tasks are those of one task, without B.
 """
 
 import torch
@@ -16,10 +16,11 @@ from .standardisation import moments_of
 class MAML(nn.Module):
     """Model-agnostic meta-learning on deep sets.
 
-    The weights of a deep set over the attributes of a row are where ``n_steps`` gradient steps on
-    the labelled rows begin; rows are embedded with where they end. Meta-training goes through the
-    steps (second order). The inner loss needs predictions of any number of labels, for which
-    paper 000 names no output layer; here they are made in closed form, like a head's:
+    From the weights of a deep set over the attributes of a row, ``n_steps`` gradient steps are
+    taken on the labelled rows, and rows are embedded with the resulting weights. Meta-training
+    differentiates through the steps (second order). The inner loss needs predictions for any number
+    of labels, for which paper 000 names no output layer; here they are computed in closed form,
+    like a head's:
 
     - classification: cross-entropy of the labelled rows under their own class means, Eq. (9);
     - regression: squared error of each labelled row under ridge regression on the others
@@ -32,10 +33,10 @@ class MAML(nn.Module):
     n_steps : int, default=5
         The paper's.
     inner_rate : float, default=1e-3
-        Length of a step in gradients; the paper's. It moves little, but longer steps were no
-        better on Circle-Spiral, and meta-training diverged at 0.1.
+        Learning rate of the steps; the paper's. Weights change little with it, but longer steps
+        were no better on Circle-Spiral, and meta-training diverged at 0.1.
     inner : {"classification", "regression"}, default="classification"
-        What the inner loss takes the labels for.
+        Kind of the labels, which selects the inner loss.
 
     Raises
     ------
@@ -69,8 +70,8 @@ class MAML(nn.Module):
     def forward(self, x, labels, readable, columns, classes, memory=None):
         """Embed the rows of a batch of tasks.
 
-        Parameters are those of :class:`sklearn_meta.backbones.VSA`. Of readable rows without a
-        label only the standardisation is read.
+        Parameters are those of :class:`sklearn_meta.backbones.VSA`. Readable rows without a label
+        affect only the standardisation.
 
         Returns
         -------
@@ -100,7 +101,7 @@ class MAML(nn.Module):
 
         def loss(weights, values, observed, y, known):
             z = self._embed(weights, values, observed)
-            with torch.autocast(z.device.type, enabled=False):  # inverses want their digits
+            with torch.autocast(z.device.type, enabled=False):  # inverses need full precision
                 return inner_loss(z.to(y.dtype), y, known)
 
         def adapted(*task):
@@ -145,7 +146,7 @@ def ridge_loss(z, y, known, penalty=1.0):
     penalty : float, default=1.0
     """
     labelled = known.any(1)
-    gram = (z @ z.T + 1) * (labelled[:, None] & labelled)  # the other rows see nobody
+    gram = (z @ z.T + 1) * (labelled[:, None] & labelled)  # zero for other rows
     A = torch.linalg.inv(gram + penalty * torch.eye(len(z), dtype=z.dtype, device=z.device))
     errors = (A @ y) / A.diagonal()[:, None]
     return (errors.square() * known).sum() / known.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""What components of a mixture learn from each other: paper 001's blocks over components."""
+"""Attention between the components of a mixture, with the blocks of paper 001."""
 
 from torch import nn
 
@@ -9,9 +9,9 @@ from .set_transformer import SAB
 class MixtureTransformer(nn.Module):
     """Transformer over the components of a mixture, which advises each of them, in rounds.
 
-    The components form a set whose elements are described by statistics of their points. In each
-    round, self-attention blocks over the components (Eq. 7 of paper 001) read these descriptions
-    together with what the previous round remembered.
+    The components form a set, and each is described by statistics of its points. In each round,
+    self-attention blocks over the components (Eq. 7 of paper 001) read these descriptions together
+    with the memory of the previous round.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Round(nn.Module):
         self.embed = nn.Sequential(nn.Linear(n_inputs, width), nn.ReLU(), nn.Linear(width, width))
         self.blocks = nn.ModuleList(SAB(width, n_heads, norm="pre") for _ in range(n_layers))
         self.advise = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, n_outputs))
-        # Without a word of advice, the penalty is the same for all components.
+        # Start with zero advice: the penalty is then the same for all components.
         nn.init.zeros_(self.advise[1].weight)
         nn.init.zeros_(self.advise[1].bias)
 

@@ -14,14 +14,14 @@ def recur(step, inputs, batch_sizes, state):
     Parameters
     ----------
     step : callable
-        Of the inputs of one position, a tuple of tensors (b, ...), and the state of the sequences
-        that still go on: the next state.
+        Takes the inputs of one position, a tuple of tensors (b, ...), and the state of the
+        sequences that have not ended; returns the next state.
     inputs : tuple of tensors of shape (W, ...)
-        What does not depend on the state, computed for all words at once.
+        Inputs of the steps, which do not depend on the state: computed for all words at once.
     batch_sizes : int tensor of shape (T,)
-        Sequences that have a word at each position, falling.
+        Number of sequences with a word at each position, in descending order.
     state : tuple of tensors of shape (B, ...)
-        Before the first word.
+        State before the first word.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def recur(step, inputs, batch_sizes, state):
 
 
 def reversal(batch_sizes):
-    """Where the words of packed data stand when each sequence is turned round.
+    """Indices that reverse each sequence of packed data.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def reversal(batch_sizes):
     Returns
     -------
     int tensor of shape (W,)
-        ``data[reversal(batch_sizes)]`` is packed alike; it is its own inverse.
+        ``data[reversal(batch_sizes)]`` has the same packing; the reversal is its own inverse.
     """
     starts, lengths = _starts_and_lengths(batch_sizes)
     position = torch.arange(len(batch_sizes)).repeat_interleave(batch_sizes)
@@ -57,7 +57,7 @@ def reversal(batch_sizes):
 
 
 def last_words(batch_sizes):
-    """Where the last word of each sequence stands in packed data.
+    """Index of the last word of each sequence in packed data.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def last_words(batch_sizes):
 
 
 def words_before(batch_sizes):
-    """Where the word before each word stands in packed data; -1 of first words.
+    """Index of the word before each word in packed data; -1 for first words.
 
     Parameters
     ----------
@@ -88,6 +88,6 @@ def words_before(batch_sizes):
 
 
 def _starts_and_lengths(batch_sizes):
-    """Where the words of each position begin, (T,), and the length of each sequence, (B,)."""
+    """Index of the first word at each position, (T,), and length of each sequence, (B,)."""
     lengths = (batch_sizes[:, None] > torch.arange(int(batch_sizes[0]))).sum(0)
     return batch_sizes.cumsum(0) - batch_sizes, lengths

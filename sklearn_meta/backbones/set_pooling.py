@@ -1,7 +1,7 @@
-"""What paper 001 compares the Set Transformer with: encoders and poolings without attention.
+"""Baselines of the Set Transformer in paper 001: encoders and poolings without its attention.
 
 Shape legend as in :mod:`sklearn_meta.backbones.set_transformer`: B sets, N elements, W width. A
-``mask`` (B, N) is True where there is an element, False at padding; None: no padding.
+``mask`` (B, N) is True at elements and False at padding; None means no padding.
 """
 
 import torch
@@ -26,12 +26,12 @@ class RowWise(nn.Module):
         self.linear = nn.Linear(width, width)
 
     def forward(self, x, mask=None):
-        """(B, N, W) to the same shape; ``mask`` is not looked at."""
+        """(B, N, W) to the same shape; ``mask`` is not used."""
         return self.linear(x.relu())
 
 
 class PoolAndRow(nn.Module):
-    """A permutation equivariant layer (rFFp): every element, and what is pooled from all.
+    """A permutation equivariant layer (rFFp): every element, plus a pooling of all.
 
     Eq. (4) of Zaheer et al. for several channels: ``x L + pool(x) G + b``.
 
@@ -58,7 +58,7 @@ class PoolAndRow(nn.Module):
         return self.row(x) + self.pooled(self.pool(x, mask))[:, None]
 
 
-# Poolings: z (B, N, W) to (B, W), zeros of an empty set
+# Poolings: z (B, N, W) to (B, W), zeros for an empty set
 
 
 def mean_pool(z, mask=None):
@@ -72,7 +72,7 @@ def sum_pool(z, mask=None):
 
 
 def max_pool(z, mask=None):
-    """Largest value over the elements, one dimension by itself."""
+    """Maximum over the elements, of each dimension by itself."""
     if mask is None:
         return z.amax(1)
     z = z.masked_fill(~mask[..., None], -torch.inf).amax(1)
@@ -82,7 +82,7 @@ def max_pool(z, mask=None):
 class DotProductPool(nn.Module):
     """Mean weighted by a softmax of dot products with a learned vector.
 
-    It is Eq. (2) of paper 001 with one learned query and Z as keys and values, no projections.
+    It is Eq. (2) of paper 001 with one learned query, Z as keys and values, and no projections.
 
     Parameters
     ----------
@@ -104,6 +104,6 @@ class DotProductPool(nn.Module):
         scores = self.score(z) / z.shape[2] ** 0.5  # (B, N, 1)
         if mask is None:
             return (scores.softmax(1) * z).sum(1)
-        # The lowest number and not -inf: of an empty set, a softmax of -inf is NaN.
+        # The lowest number, not -inf: for an empty set, a softmax over -inf is NaN.
         scores = scores.masked_fill(~mask[..., None], torch.finfo(scores.dtype).min)
         return sum_pool(scores.softmax(1) * z, mask)

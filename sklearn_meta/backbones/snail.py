@@ -1,8 +1,8 @@
-"""SNAIL: temporal convolutions and causal attention over a few-shot task, a rival of paper 003.
+"""SNAIL: temporal convolutions and causal attention over a few-shot task, a baseline of paper 003.
 
-Nothing reads a query but itself, so the labelled rows, which all queries of an episode have before
-them, are read once: blocks are given L labelled rows and then Q queries, each of which stands at
-the position after the last row.
+Only a query itself reads it, so the labelled rows, which precede all queries of an episode, are
+read once. Blocks take L labelled rows and then Q queries, each of them at the position after the
+last labelled row.
 
 Shape legend: B episodes, L labelled rows and Q queries of each, S = L + 1 positions of a query's
 sequence, I inputs, C channels.
@@ -21,8 +21,8 @@ from .few_shot_transformer import sequences
 class SNAIL(nn.Module):
     """Simple neural attentive meta-learner.
 
-    Labelled rows and their labels come in sequence, then the query with no label; every position
-    reads those before it. It keeps the order of the rows.
+    It reads labelled rows and their labels in sequence, then the query without a label; every
+    position reads those before it. So it depends on the order of the rows.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class SNAIL(nn.Module):
         self.output = nn.Linear(n_channels, n_ways)
 
     def forward(self, support, labels, query):
-        """What is said at each position of each query's sequence.
+        """Outputs at each position of each query's sequence.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class SNAIL(nn.Module):
         Returns
         -------
         tensor of shape (B, Q, S, n_ways)
-            The last position's are the logits of the query.
+            Those at the last position are the logits of the query.
         """
         known, asked = self.embedding(support), self.embedding(query)
         known = torch.cat([known, F.one_hot(labels, self.n_ways).to(known.dtype)], 2)
@@ -89,7 +89,7 @@ class SNAIL(nn.Module):
 
 
 class TemporalConvolutions(nn.Module):
-    """Gated convolutions with a dilation that doubles, until the first position is in reach."""
+    """Gated convolutions whose dilation doubles until the first position is in reach."""
 
     def __init__(self, n_channels, n_positions, n_filters):
         super().__init__()
@@ -101,7 +101,7 @@ class TemporalConvolutions(nn.Module):
         )
 
     def forward(self, x, place, n_known):
-        """(B, L + Q, C), of positions (L + Q,), to (B, L + Q, C + n_added)."""
+        """(B, L + Q, C), at positions ``place`` (L + Q,), to (B, L + Q, C + n_added)."""
         for convolution in self.layers:
             of_earlier, of_own = convolution.weight.unbind(2)
             earlier = F.pad(x[:, :n_known], (0, 0, convolution.dilation[0], 0))  # causal
@@ -121,7 +121,7 @@ class CausalAttention(nn.Module):
         self.project = nn.Linear(n_channels, sum(self.sizes))
 
     def forward(self, x, place, n_known):
-        """(B, L + Q, C), of positions (L + Q,), to (B, L + Q, C + n_values)."""
+        """(B, L + Q, C), at positions ``place`` (L + Q,), to (B, L + Q, C + n_values)."""
         queries, keys, values = self.project(x).split(self.sizes, 2)
         queries = queries / math.sqrt(self.sizes[0])
         ahead = torch.arange(n_known, device=x.device) >= place[:, None]  # (L + Q, L)
