@@ -160,8 +160,8 @@ class Block(nn.Module):
                 z = take_copies(z, copies)
             (v,) = self.attention.queries_keys_values(z, along=2, wanted=VALUES)
             o = self.attention.aggregate(memory[0], v, along=2)
-        # Eq. (6). Flattened, since layers of more dimensions return views: for each view changed
-        # in place, autograd copies its gradient three times.
+        # Eq. (6). Flattened to two dimensions: with more, linear layers return views, and autograd
+        # copies the gradient of a view changed in place three times.
         out = self.feed_forward(self.norm(o).flatten(0, 2)).unflatten(0, o.shape[:3])
         if self.residual is not None:
             out = self.residual(z[:, :, : out.shape[2]]).add_(out)
@@ -374,10 +374,7 @@ class VSA(nn.Module):
         return z.to(self.blocks[0].attention.project.weight.dtype)
 
     def label_channels(self, n_columns, z):
-        """Mask of the channels of the input ``z`` that reveal labels: value, observed?.
-
-        Its shape is (S, channels).
-        """
+        """Mask (S, channels) of what reveals labels in the input ``z``: value and observed?."""
         channels = torch.zeros(z.shape[2:], dtype=torch.bool, device=z.device)
         channels[n_columns:, : 1 + self.config["observed_indicator"]] = True
         return channels

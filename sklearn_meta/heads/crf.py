@@ -14,7 +14,7 @@ class LinearChainCRF(nn.Module):
 
     The log-probability of tags ``y`` is, up to the log partition, ``start[y_1] + end[y_T]`` plus
     the score of each word's tag plus ``transitions[y_t, y_t+1]`` of each pair of neighbours.
-    Parameters begin at zero, where words are independent: a softmax over the scores of each.
+    Parameters start at zero, where words are independent: a softmax over the scores of each.
 
     A mask distinguishes words (True) from padding, which comes after them. Padding is never read;
     NaN in it is harmless. A sentence without words has one tagging, the empty one, with score 0.
@@ -29,7 +29,7 @@ class LinearChainCRF(nn.Module):
     Attributes
     ----------
     transitions : parameter of shape (C, C)
-        From the tag of the row to that of the column.
+        Scores of passing from the row's tag to the column's.
     start, end : parameters of shape (C,)
 
     Raises

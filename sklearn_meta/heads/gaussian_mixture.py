@@ -109,7 +109,7 @@ def m_step(x, mask, responsibilities, covariance_type, floor, columns=None):
         or to no more than the rounding of a single one.
     covariance_type : {"full", "diag", "spherical"}
     floor : tensor of shape (B, D)
-        Least variance of each column, above 0; spherical components obey the largest one.
+        Minimum variance of each column, above 0; spherical components obey the largest one.
     columns : bool tensor of shape (B, D), default=None
 
     Returns

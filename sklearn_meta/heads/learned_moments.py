@@ -142,7 +142,7 @@ class LearnedMoments(nn.Module):
             scatters = diagonal
             pooled = diagonal.sum(1) / total[:, None]
         variance = (diagonal.sum(1) / total[:, None])[:, None].clamp(min=FLOOR)
-        # One pseudo-observation of the pooled variance, so that of a single point is not zero.
+        # One pseudo-observation of the pooled variance: a single point's own would be zero.
         variance = (diagonal + variance) / (counts[..., None] + 1)
         fourth = (weighted * squares).sum(-1)
         fourth = fourth / variance.square() / (counts[..., None] + 1)

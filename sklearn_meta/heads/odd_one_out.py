@@ -108,7 +108,7 @@ class OddOneOut(Head):
         odd, usual = target == 1, target == 0
         others = logits.masked_fill(~usual, math.inf).sort(1).values
         n_others = usual.sum(1, keepdim=True)
-        # Twice the number of others below each row, without a matrix of all pairs.
+        # Twice the number of others below each row (ties count one), without a matrix of all pairs.
         above = torch.searchsorted(others, logits)
         above = above + torch.searchsorted(others, logits, right=True).clamp(max=n_others)
         count = 2 * odd.sum(1) * n_others[:, 0]
