@@ -1,4 +1,4 @@
-"""What all estimators share: meta-trained weights, device, meta_fit, clone and pickling."""
+"""Base of all estimators: meta-trained weights, device, meta_fit, clone and pickling."""
 
 import copy
 import weakref
@@ -25,35 +25,35 @@ from .user_warnings import warn
 from .weights import available_weights, load_learner, save_pretrained
 from .weights.validation import tables_seen
 
-#: How tasks are drawn while meta-training.
+#: Class that draws the tasks of ``meta_fit``, by kind of task.
 SAMPLERS = {
     "classification": EpisodeSampler,
     "regression": RegressionSampler,
     "outlier_detection": OutlierSampler,
 }
 
-#: Learners that a user has given, who may train them on.
+#: Learners passed in by a user, who may train them further.
 _GIVEN = weakref.WeakSet()
 
 
 class MetaEstimator(BaseEstimator):
     """Base class of the estimators: holds a meta-trained learner beside the task's state.
 
-    Subclasses have the parameters ``backbone``, ``device`` and ``random_state``; all but those of
-    texts ``dtype``; those of tables ``head``, and ``MANNClassifier`` ``label_encoding`` in its
-    place. What ``meta_fit`` learned is the attribute ``learner_``; ``clone`` keeps it, and a new
-    ``backbone`` or head forgets it. They say what their ``_task`` is, which ``_default_head`` an
-    architecture without weights gets, and which weights of the package ``"default"`` means.
+    All subclasses have the parameters ``backbone``, ``device`` and ``random_state``; all but text
+    estimators have ``dtype``; estimators of tables have ``head``, and ``MANNClassifier`` has
+    ``label_encoding`` instead. ``meta_fit`` stores what it learned as ``learner_``: ``clone`` keeps
+    it, and a new ``backbone`` or head drops it. Subclasses define their ``_task``, the
+    ``_default_head`` of an architecture without weights, and the weights that ``"default"`` means.
     """
 
     _default_weights = "default"
     _architectures = BACKBONES
-    #: The parameter that names the head.
+    #: Name of the parameter that selects the head.
     _head_parameter = "head"
-    #: What the targets of datasets are taken for; None goes by their values, since a classifier
-    #: can cut those of a regression into classes.
+    #: Kind of targets expected in datasets. None decides by their values, since a classifier can
+    #: cut the targets of a regression into classes.
     _expected_targets = None
-    _learned = ("learner_", "history_")  # attributes that tell of meta_fit
+    _learned = ("learner_", "history_")  # attributes that meta_fit sets
 
     def meta_fit(
         self,
@@ -159,16 +159,16 @@ class MetaEstimator(BaseEstimator):
         )
 
     def _source(self, datasets, **options):
-        """What ``meta_fit`` was given as a source, with ``options`` of it; None stays None."""
+        """Convert ``datasets`` of ``meta_fit`` to a source, with ``options``; None stays None."""
         if datasets is None:
             return None
         return as_source(datasets, task=self._expected_targets, **options)
 
-    @torch.inference_mode(False)  # a caller's own
+    @torch.inference_mode(False)  # the caller may have switched it on
     def _meta_train(self, datasets, sampler, validation_datasets, read=None, /, **settings):
-        """Train a copy of the learner in use, with ``settings`` of the engine, and take it.
+        """Train a copy of the current learner and store it as ``learner_``.
 
-        ``read`` makes sources of datasets, which may take a while: all else is checked before.
+        ``read`` converts datasets to sources, which may be slow: everything else is checked first.
         """
         check_settings(settings | {"validation_source": validation_datasets})
         device, seed = self._device(), self._seed_of_all()
@@ -179,15 +179,15 @@ class MetaEstimator(BaseEstimator):
         source, validation_source = map(read or self._source, (datasets, validation_datasets))
         start, folder = weights_digest(learner), settings.get("checkpoint_dir")
         run = None if folder is None else str(checkpoint_file(folder).parent.resolve())
-        # A module of one's own may begin elsewhere each time a script runs.
+        # A user's own module may start from other weights each time the script runs.
         settings["start"] = None if isinstance(self.backbone, nn.Module) else start
-        # A run that was interrupted has left its own weights, and goes on as its checkpoint began.
+        # If these weights are what this run left, resume it with the settings it began with.
         begun = vars(self).get("_begun")
         if begun and Begun(*begun).goes_on(run, start):
             settings |= begun[2]
         settings |= {"validation_source": validation_source, "device": device, "random_state": seed}
         self.history_ = meta_train(learner, source, sampler, **settings)
-        # No longer the weights of its card, but what they have seen they have.
+        # The card no longer describes the weights, but the tables seen before still count.
         seen = tables_seen(learner).union(names_given(datasets, source))
         learner.card = {"datasets": sorted(seen)}
         self.learner_ = learner.cpu().requires_grad_(False)
@@ -272,14 +272,14 @@ class MetaEstimator(BaseEstimator):
                 f"{cls._task}. Choose other weights."
             )
         estimator = cls(backbone=learner, **params)
-        estimator._learner()  # refuses another head
-        _GIVEN.discard(learner)  # it was given for that alone
+        estimator._learner()  # raises if another head is asked for
+        _GIVEN.discard(learner)  # it was given for that check alone
         estimator.backbone = learner.card.get("hub", name)
         estimator.learner_ = learner
         return estimator
 
     def __setattr__(self, name, value):
-        """A new ``backbone`` or ``head``, by ``set_params`` or not, forgets what was learned."""
+        """Drop what was learned when ``backbone`` or the head changes, by ``set_params`` or not."""
         if name in ("backbone", self._head_parameter):
             now = vars(self).get(name, value)
             if value is not now and not (isinstance(value, str | Path) and value == now):
@@ -288,7 +288,7 @@ class MetaEstimator(BaseEstimator):
         super().__setattr__(name, value)
 
     def _seed_of_all(self):
-        """An int, since a run that goes on must have the seed of the one that was ended."""
+        """Seed as an int: a resumed run must have the seed of the interrupted one."""
         seed = self.random_state or 0
         return int(seed if isinstance(seed, Integral) else seed.randint(2**31))
 
@@ -299,12 +299,12 @@ class MetaEstimator(BaseEstimator):
         return self._learner()
 
     def _begins_at_random(self):
-        """Whether the head, if not the backbone, has seen no task."""
+        """Whether the head, and perhaps the backbone, is untrained."""
         given = isinstance(self.backbone, nn.Module) and not isinstance(self.backbone, Learner)
         return (self._names_an_architecture() or given) and not self._has_learned()
 
     def _has_learned(self):
-        """Whether there is a learner, and not only a module that was given, as ``fit`` reads it."""
+        """Whether ``learner_`` exists and is more than what ``fit`` makes of a given module."""
         learner = vars(self).get("learner_")
         given = (learner, getattr(learner, "backbone", None))
         return learner is not None and self.backbone not in given
@@ -316,7 +316,7 @@ class MetaEstimator(BaseEstimator):
         return isinstance(self.backbone, str) and self.backbone in self._architectures
 
     def _learner(self):
-        """The learner in use: meta-fitted, given, or loaded."""
+        """Return the current learner: meta-fitted, given by the user, or loaded."""
         if hasattr(self, "learner_"):
             return self.learner_
         backbone = self.backbone
@@ -346,7 +346,7 @@ class MetaEstimator(BaseEstimator):
         return learner
 
     def _tables_seen(self):
-        """Names of the tables that the weights in use have read, as far as is known, a set."""
+        """Set of the names of the tables that the weights were trained on, as far as known."""
         return tables_seen(self._learner())
 
     def _head(self):
@@ -356,7 +356,7 @@ class MetaEstimator(BaseEstimator):
         return self._default_weights if self.backbone == "default" else self.backbone
 
     def _module(self, learner):
-        """The learner on this estimator's device and in its dtype."""
+        """Copy of the learner on this estimator's device and in its dtype."""
         is_given = learner in _GIVEN or isinstance(self.backbone, nn.Module)
         return placed(learner, self._device(), self._torch_dtype(), may_change=is_given)
 
@@ -364,21 +364,21 @@ class MetaEstimator(BaseEstimator):
         return usable_device(self.device)
 
     def _torch_dtype(self):
-        """That of weights and inputs; bfloat16 is a matter of autocast."""
+        """Dtype of weights and inputs; autocast handles bfloat16."""
         return torch.float64 if self.dtype == "float64" else torch.float32
 
     def _autocast(self):
-        """Context in which the forward pass runs."""
+        """Context manager for the forward pass."""
         return autocast(self._device(), self.dtype)
 
     def __sklearn_clone__(self):
         clone = super().__sklearn_clone__()
-        if self._has_learned():  # weights, which fit never changes, and the run they were left by
+        if self._has_learned():  # copy the weights, which fit never changes, and their run
             vars(clone).update({k: v for k, v in vars(self).items() if k in ("learner_", "_begun")})
         return clone
 
     def __getstate__(self):
-        """Weights of the package are named, not copied, and looked up again when loaded."""
+        """Name the package's own weights instead of copying them; loading looks them up."""
         state = dict(super().__getstate__())
         card = getattr(state.get("learner_"), "card", None) or {}
         shipped = isinstance(self.backbone, str) and self._weights_name() in available_weights()

@@ -1,4 +1,4 @@
-"""What a cell of a table holds, where no torch is needed to ask."""
+"""Cells of tables: what they hold, and conversions of other libraries' data, without torch."""
 
 import re
 import reprlib
@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .user_warnings import warn
 
-#: Text that may have been meant for a number, with a sign such as $ or %, or for a date.
+#: Text that may be meant as a number, with a sign such as $ or %, or as a date.
 _LIKE_NUMBERS = re.compile(r"(?=\D*\d)[\W\dTZeE]+")
 
 _SHORT = reprlib.Repr()
@@ -16,7 +16,7 @@ _SHORT.maxstring = 60
 
 
 def shown(cell):
-    """How messages show the text of a cell: of long text, as requests may hold, its two ends."""
+    """Text of a cell for messages; long text, which requests may hold, is cut to its two ends."""
     return _SHORT.repr(cell)
 
 
@@ -26,7 +26,7 @@ def is_missing_value(value):
         return False
     if isinstance(value, float):
         return bool(value != value)
-    # Text first: pandas' NA refuses to say whether it equals itself.
+    # Test the text first: pandas' NA raises where its comparison is used as a bool.
     if value is None or str(value) == "<NA>":
         return True
     try:
@@ -37,13 +37,13 @@ def is_missing_value(value):
 
 def is_missing(column):
     """Mask of the cells of an array that hold None, NaN or pandas' NA."""
-    # No ufunc: under Python 3.13 NumPy warns of a NaN that compares itself.
+    # Not a ufunc: under Python 3.13 NumPy warns when a NaN is compared with itself.
     missing = [type(value) is not str and is_missing_value(value) for value in column]
     return np.array(missing, dtype=bool)
 
 
 def warn_of_numbers(name, different, most):
-    """Warn of different cells, a set of more than ``most``, of which most look like numbers."""
+    """Warn if there are more than ``most`` different cells, and most of these look like numbers."""
     if len(different) <= most:
         return
     others = sorted(cell for cell in different if not _LIKE_NUMBERS.fullmatch(cell))
@@ -59,9 +59,9 @@ def warn_of_numbers(name, different, most):
 
 
 def warn_of_marks(told, table=None):
-    """Warn of numbers that mark gaps: a dict of each to the names of the columns that hold it.
+    """Warn of numbers that mark gaps; ``told`` maps each number to the columns that hold it.
 
-    ``table`` is the name of the table, where there are many.
+    ``table`` is the name of the table, if there are many tables.
     """
     listed = "; ".join(
         f"{mark:g} in columns {names[:5]}" + f" and {len(names) - 5} others" * (len(names) > 5)
@@ -75,9 +75,9 @@ def warn_of_marks(told, table=None):
 
 
 def text_as_objects(values):
-    """A list that holds text as an array of objects; anything else as it is.
+    """Convert a list with text to an array of objects; return anything else unchanged.
 
-    Of text beside numbers and gaps numpy would make nothing but text: "nan" of NaN.
+    numpy would convert numbers and gaps beside text to text, too: NaN to "nan".
     """
     if isinstance(values, list | tuple) and np.asarray(values).dtype.kind in "US":
         return np.array(values, dtype=object)
@@ -85,14 +85,14 @@ def text_as_objects(values):
 
 
 def in_numpy(values):
-    """Tensors, and arrays of other libraries, as NumPy's: scikit-learn may leave them as they are.
+    """Convert tensors and other libraries' arrays to NumPy: scikit-learn may leave them unchanged.
 
-    Of masked arrays, whose mask it drops, masked cells become missing ones. Anything else is
-    returned as it is.
+    In masked arrays, whose mask scikit-learn drops, masked cells become missing cells. Anything
+    else is returned unchanged.
     """
     if isinstance(values, np.ma.MaskedArray):
         return _without_mask(values)
-    if hasattr(type(values), "requires_grad"):  # torch's, which need not be there to ask
+    if hasattr(type(values), "requires_grad"):  # a tensor, tested without importing torch
         values = values.float() if str(values.dtype) == "torch.bfloat16" else values
         return values.numpy(force=True)
     is_array = hasattr(values, "__array_namespace__")
@@ -100,7 +100,7 @@ def in_numpy(values):
 
 
 def _without_mask(values):
-    """A masked array as a plain one: its masked cells are NaN, NaT or, among text, None."""
+    """Convert a masked array to a plain one; masked cells become NaN, NaT or, among text, None."""
     if not np.ma.is_masked(values):
         return values.data
     kind = values.dtype.kind
@@ -111,12 +111,11 @@ def _without_mask(values):
 
 
 def in_pandas(X):
-    """Frames of other libraries, as polars and pyarrow have them, as pandas'.
+    """Convert frames of other libraries, such as polars and pyarrow, to pandas.
 
-    Tensors, and arrays of other libraries, become NumPy's. Anything else is returned as it is, and
-    so is a frame for which pyarrow or pandas is missing, or of a type that pyarrow does not have,
-    as polars' integers of 128 bits. One that is not computed yet is refused: scikit-learn would
-    take it for a single cell.
+    Tensors and other libraries' arrays are converted to NumPy. Anything else is returned unchanged,
+    and so is a frame if pyarrow or pandas is missing, or if pyarrow lacks a type, such as polars'
+    integers of 128 bits. Lazy frames are refused: scikit-learn would take one for a single cell.
     """
     X = in_numpy(X)
     if hasattr(type(X), "collect_schema") and hasattr(type(X), "collect"):
@@ -130,9 +129,9 @@ def in_pandas(X):
 
 
 def whole_labels(y):
-    """Integers and booleans of pandas' own dtypes as numpy's: scikit-learn makes floats of them.
+    """Convert integers and booleans of pandas' dtypes to numpy: scikit-learn makes floats of them.
 
-    Anything else is returned as it is.
+    Anything else is returned unchanged.
     """
     y = in_numpy(y)
     values = np.asarray(y) if hasattr(y, "__array__") else np.empty(0)
@@ -140,36 +139,36 @@ def whole_labels(y):
 
 
 def concat_frames(first, second):
-    """Rows of two DataFrames of the same kind, one below the other.
+    """Stack the rows of two DataFrames with the same columns.
 
     Parameters
     ----------
     first : DataFrame of shape (n_rows, n_columns)
     second : DataFrame or array-like of shape (n_more_rows, n_columns)
-        Columns belong together by their position: by name, other names would make other columns.
+        Columns are matched by position: matched by name, other names would add columns.
 
     Returns
     -------
     DataFrame
-        With the names of the first, whose columns of categories stay such.
+        With the column names of ``first``; its columns of dtype category keep that dtype.
     """
-    import pandas as pd  # there, as `first` is pandas'
+    import pandas as pd  # installed, since `first` is a pandas DataFrame
 
     second = second if hasattr(second, "iloc") else pd.DataFrame(np.asarray(second))
-    parts = [part.set_axis(first.columns, axis=1) for part in (first, second)]  # not the user's own
+    parts = [part.set_axis(first.columns, axis=1) for part in (first, second)]  # copies
     for part in parts:
-        part.attrs = {}  # pandas compares them by ==, which arrays refuse
+        part.attrs = {}  # pandas compares attrs by ==, which fails for arrays
     stacked = pd.concat(parts, ignore_index=True)
     for j, dtype in enumerate(first.dtypes):
-        if dtype == "category":  # lost where the two hold other categories
+        if dtype == "category":  # concat drops it if the categories differ
             stacked.isetitem(j, stacked.iloc[:, j].astype("category"))
     return stacked
 
 
 def dates_as_numbers(y):
-    """Targets of NumPy's dates or durations as numbers in their own unit, NaN for NaT.
+    """Convert targets that are NumPy dates or durations to numbers in their unit, NaT to NaN.
 
-    Anything else is returned as it is.
+    Anything else is returned unchanged.
     """
     values = np.asarray(y)
     if values.dtype.kind not in "mM":
@@ -178,23 +177,24 @@ def dates_as_numbers(y):
 
 
 def in_seconds(column, kind):
-    """Dates as seconds since 1970, or durations, with a time zone or without; NaN for NaT.
+    """Convert dates to seconds since 1970, and durations to seconds; NaT becomes NaN.
 
     Parameters
     ----------
     column : array-like of shape (n_rows,)
+        With a time zone or without.
     kind : {"M", "m"}
-        Of its dtype: dates, or durations.
+        Kind of its dtype: dates, or durations.
 
     Returns
     -------
     ndarray of shape (n_rows,), float64
     """
-    if hasattr(column, "to_numpy"):  # whose gaps may be pandas' NA
+    if hasattr(column, "to_numpy"):  # gaps may be pandas' NA
         nothing = np.array("NaT", dtype=f"{kind}8[us]")[()]
         try:
             column = column.to_numpy(dtype=f"{kind}8[us]", na_value=nothing)
-        except ValueError:  # days of Arrow
+        except ValueError:  # Arrow's days
             column = column.to_numpy(dtype=object, na_value=None)
     column = np.asarray(column, dtype=f"{kind}8[us]")
     start = np.datetime64(0, "us") if kind == "M" else np.timedelta64(0, "us")
@@ -202,16 +202,16 @@ def in_seconds(column, kind):
 
 
 def are_unlabelled(y):
-    """Rows that scikit-learn's convention marks as unlabelled, a bool array."""
+    """Mask of the labels that are -1 (or "-1"), scikit-learn's mark of an unlabelled row."""
     if y.dtype.kind in "iuf":
         return y == -1
-    if y.dtype.kind in "mM":  # of which -1 is one, and no mark
+    if y.dtype.kind in "mM":  # dates and durations, of which -1 is one like any other
         return np.zeros(len(y), dtype=bool)
     return np.array([label == -1 or label == "-1" for label in y], dtype=bool)
 
 
 def warn_of_unlabelled(n_rows, mark=-1):
-    """Warn of rows to be scored, if there are any, that ``mark`` says to have no label."""
+    """Warn if ``n_rows`` of the rows to be scored have no label, only ``mark``."""
     if n_rows:
         first = "" if mark == -1 else "mark them by -1 and "
         warn(
@@ -223,9 +223,9 @@ def warn_of_unlabelled(n_rows, mark=-1):
 
 
 def check_classes(y):
-    """Refuse targets that are no classes.
+    """Refuse targets that are not classes.
 
-    They are given twice: scikit-learn warns where each of a few rows has a class of its own, and
-    to filter warnings is no way, as filters are those of all threads.
+    The targets are passed twice: scikit-learn warns if each of a few rows has a class of its own,
+    and filtering that warning would change the filters of all threads.
     """
     check_classification_targets(np.tile(y, 2))

@@ -1,4 +1,4 @@
-"""Tables of many rows, read a part of them at a time: attention is quadratic in rows."""
+"""Reading of many rows in chunks: attention is quadratic in the number of rows."""
 
 from itertools import islice
 
@@ -11,16 +11,17 @@ from .tasks.dataset import Task
 
 
 def are_without_label(labels):
-    """Which rows have none, a bool array, by labels (n_rows, ...) as a Task holds them."""
+    """Mask of the rows without a label, from labels (n_rows, ...) as a Task holds them."""
     missing = np.isnan(labels) if labels.dtype.kind == "f" else labels < 0
     return missing.all(axis=tuple(range(1, missing.ndim)))
 
 
 def rows_read(labels, most, rows):
-    """Which rows of a context are read: of those without a label so many at most.
+    """Select the rows of a context that are read: all labelled and at most ``most`` unlabelled.
 
-    Attention is quadratic in them. They are the same for every call, since each answer is of a
-    context, and drawn from the rows in an order of their cells: it is no matter how they come.
+    Attention is quadratic in the number of rows. The unlabelled rows are drawn at random, the same
+    ones in every call, since predictions belong to one context. They are sorted by their cells
+    before the draw, so it does not depend on their order.
 
     Parameters
     ----------
@@ -28,12 +29,12 @@ def rows_read(labels, most, rows):
         As a Task holds them.
     most : int
     rows : ndarray of shape (n_rows, n_columns)
-        NaN where nothing is observed.
+        NaN where a cell is not observed.
 
     Returns
     -------
     int array
-        Places, in their order.
+        Positions, in ascending order.
     """
     unlabelled = np.flatnonzero(are_without_label(labels))
     if len(unlabelled) <= most:
@@ -44,23 +45,23 @@ def rows_read(labels, most, rows):
 
 
 def chunks_of(rows, chunk_size):
-    """Rows that are read together: each chunk has some of many kinds, whatever their order.
+    """Divide rows into chunks that are read together, each with rows of many kinds.
 
-    Rows are sorted by the sum of the ranks of their cells, each among those of its column, and
-    dealt out like cards. So it is the rows that decide who reads whom, and no matter how they come;
-    nor how their columns do, but for rows of the same sums.
+    Rows are sorted by the sum of the ranks of their cells within their columns, and dealt out like
+    cards. So the chunks do not depend on the order of the rows, nor on the order of the columns,
+    except for rows with equal sums.
 
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n_columns)
-        NaN where nothing is observed.
+        NaN where a cell is not observed.
     chunk_size : int
-        Rows of a chunk at most: all have as many, or one less.
+        Maximum number of rows per chunk; the sizes of chunks differ by one at most.
 
     Returns
     -------
     list of int arrays
-        One at least: places of the rows of each chunk, in their order.
+        Positions of the rows of each chunk, in ascending order; at least one array.
     """
     n_chunks = max(-(-len(rows) // int(chunk_size)), 1)  # numpy's small integers would overflow
     if n_chunks == 1:
@@ -70,17 +71,18 @@ def chunks_of(rows, chunk_size):
 
 
 def _kinds(rows):
-    """By what to sort rows: the last two are exact whatever the order of the columns."""
+    """Keys to sort rows by, the last first; the last two do not depend on the columns' order."""
     ranks = np.zeros(rows.shape)
     for column, of_column in zip(rows.T, ranks.T):
         observed = ~np.isnan(column)
         seen = rankdata(column[observed])
-        of_column[observed] = 2 * seen - (len(seen) + 1)  # whole numbers, and gaps in the middle
+        # Whole numbers, so that sums are exact; unobserved cells rank in the middle.
+        of_column[observed] = 2 * seen - (len(seen) + 1)
     return *rows.T, (ranks**2).sum(1), ranks.sum(1)
 
 
 def in_chunks(task, n_context, chunk_size):
-    """A task as several, each of the context and a chunk of the other rows.
+    """Divide a task into several, each with the context and a chunk of the other rows.
 
     Parameters
     ----------
@@ -91,9 +93,9 @@ def in_chunks(task, n_context, chunk_size):
     Returns
     -------
     chunks : iterator of Task
-        Each is made when it is asked for: all of them hold the context as many times.
+        Each is made on demand: all of them together would hold as many copies of the context.
     places : list of int arrays
-        Those of their rows behind the context, of :func:`chunks_of`.
+        Positions of each chunk's rows among the rows after the context, from :func:`chunks_of`.
     """
     places = chunks_of(task.X[n_context:], chunk_size)
 
@@ -106,14 +108,15 @@ def in_chunks(task, n_context, chunk_size):
 
 
 def batches_of(chunks, max_cells):
-    """Chunks of a task in lists that one forward pass reads.
+    """Group the chunks of a task into lists, each for one forward pass.
 
     Parameters
     ----------
     chunks : iterator of Task
-        Of :func:`in_chunks`: the first is as large as any.
+        From :func:`in_chunks`, whose first chunk is no smaller than the others.
     max_cells : int
-        Bound on :func:`~sklearn_meta.tasks.batch.cells_of` the chunks of a list of several.
+        Bound on the cells of a list, by :func:`~sklearn_meta.tasks.batch.cells_of`; a list has at
+        least one chunk.
 
     Yields
     ------
@@ -125,22 +128,23 @@ def batches_of(chunks, max_cells):
 
 
 def read_first(rows, places):
-    """Which rows each chunk answers for: all that are the same have the answer of the first.
+    """Assign equal rows to one chunk, so that all of them get the same answer.
 
-    Of a distribution there is no mean, as of what :func:`same_of_equals` is for, and of which row
-    a chunk reads of those that are the same nothing depends.
+    :func:`same_of_equals` averages the answers of equal rows, but distributions have no mean. It
+    does not matter which of several equal rows a chunk reads.
 
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n_columns)
-        NaN where nothing is observed.
+        NaN where a cell is not observed.
     places : sequence of int arrays
-        Of the rows that each chunk reads.
+        Positions of the rows that each chunk reads.
 
     Returns
     -------
     list of pairs of int arrays (places, among)
-        Places of the rows that are answered for, and where the chunk reads such a row.
+        For each chunk, the positions of the rows that it answers for, and the positions within the
+        chunk of the rows that they are equal to.
     """
     order, starts = np.concatenate(places), np.cumsum([0, *map(len, places[:-1])])
     first, kinds, _ = _distinct(rows[order])
@@ -151,18 +155,18 @@ def read_first(rows, places):
 
 
 def _distinct(rows):
-    """Places of the first of each kind of rows, the kind of each row, and how many there are."""
-    observed = ~np.isnan(rows)  # NaN is like no other
+    """Position of the first row of each distinct kind, the kind of each row, and their counts."""
+    observed = ~np.isnan(rows)  # NaN is not equal to itself
     cells = rows if observed.all() else np.hstack([np.where(observed, rows, 0), observed])
     told = {"return_index": True, "return_inverse": True, "return_counts": True}
     _, first, kinds, counts = np.unique(cells, axis=0, **told)
-    return first, kinds.reshape(-1), counts  # numpy 2.0.0 has kinds in a column
+    return first, kinds.reshape(-1), counts  # numpy 2.0.0 returns kinds as a column
 
 
 def same_of_equals(found, rows):
-    """What was found of rows, where those that are the same have the mean of theirs.
+    """Replace the results of equal rows by their mean.
 
-    They may have been in different chunks, and their order should not matter.
+    Equal rows may have been in different chunks, and their order should not matter.
 
     Parameters
     ----------
@@ -184,20 +188,21 @@ def same_of_equals(found, rows):
 
 
 def asked_once(*parts):
-    """Rows of tensors, each once however often it is there, and which of these each row is.
+    """Find the distinct rows of tensors, and which of them each row is.
 
-    What is computed of rows that are the same may differ by rounding from place to place.
+    Results computed separately for equal rows may differ by rounding.
 
     Parameters
     ----------
-    *parts : finite tensors of as many rows each
-        A row is what all of them have at one place.
+    *parts : finite tensors with equally many rows
+        A row consists of what all of them have at one position.
 
     Returns
     -------
     distinct : list of tensors
-        As ``parts``, of fewer rows.
+        Like ``parts``, but each distinct row once.
     which : int tensor of shape (n_rows,)
+        Position of each row among the distinct ones.
     """
     flat = [part.flatten(1).double() for part in parts]
     distinct, which = torch.cat(flat, 1).unique(dim=0, return_inverse=True)
@@ -209,14 +214,14 @@ def asked_once(*parts):
 
 
 def in_order(parts, places, dim=0):
-    """What was found of the rows of each chunk, in the order in which they came.
+    """Put the results of all chunks together, in the original order of the rows.
 
     Parameters
     ----------
     parts : sequence of tensors
-        Of each chunk, with its rows along ``dim``.
+        Results of each chunk, with its rows along ``dim``.
     places : sequence of int arrays
-        Of the rows of each chunk.
+        Positions of the rows of each chunk.
     dim : int, default=0
 
     Returns

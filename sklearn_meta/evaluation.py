@@ -1,7 +1,7 @@
 """Few-shot evaluation of scikit-learn estimators over a whole collection of tables.
 
-:func:`evaluate` gives every estimator the same episodes; :func:`peers` has scikit-learn's own
-classifiers, ready for tables with categories and gaps, to be compared with.
+:func:`evaluate` gives every estimator the same episodes; :func:`peers` returns scikit-learn
+classifiers to compare with, made ready for tables with categories and missing cells.
 """
 
 import sys
@@ -37,10 +37,12 @@ from .user_warnings import warn
 
 __all__ = ["Evaluation", "evaluate", "peers", "preparation"]
 
-# Mixed into everyone's probabilities: without it, one confident mistake of 1-NN is infinite.
+# Share of the uniform distribution mixed into all probabilities: without it, the log loss of one
+# confident mistake of 1-NN is infinite.
 UNIFORM = 0.01
 
-# Numbers that would be rare as classes: a table that fails with more of them may be a regression's.
+# If a table with more than this many different numeric labels fails, the labels are probably
+# quantities.
 MANY = 20
 
 
@@ -89,7 +91,7 @@ class Evaluation(NamedTuple):
             ]
             means = [[np.mean(found[d, e], axis=0) for e in estimators] for d in datasets]
             means = np.reshape(means, (len(datasets), len(estimators), 2))
-            # Rounded: means equal but for the order of addition are a tie.
+            # Round, so that means that differ only by the order of addition are tied.
             ranks = rankdata(-means[:, :, 0].round(9), axis=1) if datasets else means[:, :, 0]
             block = [
                 {
@@ -106,7 +108,7 @@ class Evaluation(NamedTuple):
         return lines
 
     def __repr__(self):
-        """The summary as a table, a block for each number of labelled rows: records are many."""
+        """Format the summary as a table, one block per number of labelled rows."""
         summary, text = self.summary(), []
         titles = [f"labelled rows a class: {line['n_shots']}" for line in summary]
         names = [str(line["estimator"]) for line in summary]
@@ -219,7 +221,7 @@ def evaluate(
         )
     for name, estimator in estimators.items():
         kind = get_tags(estimator).estimator_type
-        if kind not in ("classifier", None):  # components of a mixture would be scored as classes
+        if kind not in ("classifier", None):  # a mixture's components would be scored as classes
             raise ValueError(f"Estimator {name!r} is a {kind}: classifiers are compared here.")
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(
@@ -255,20 +257,20 @@ def evaluate(
 
 
 def _tables_seen(estimator):
-    """Names of tables on which weights in an estimator were meta-trained, as far as is known."""
+    """Names of the tables on which an estimator's weights were meta-trained, as far as known."""
     parts, seen = [estimator], set()
-    with suppress(Exception):  # whatever a foreign one raises is told of its fits
-        parts += estimator.get_params().values()  # a pipeline's, a search's
+    with suppress(Exception):  # errors of a third-party estimator are reported when it is fitted
+        parts += estimator.get_params().values()  # steps of a pipeline, estimator of a search
     for part in parts:
-        with suppress(Exception):  # most have none; of weights that are not there fit will tell
+        with suppress(Exception):  # most parts lack the method; fit reports missing weights
             seen |= part._tables_seen()
     return seen
 
 
 def _episodes(collection, splits, random_state, failures, bar):
-    """The rows of one episode after another, for all estimators; datasets are loaded one by one."""
+    """Yield the rows of one episode after another; datasets are loaded one by one."""
     for name in collection:
-        # Joblib asks for episodes in threads of its own, which must not end with an exception.
+        # Joblib consumes this generator in its own threads, which must not see an exception.
         try:
             X, y = _labelled_rows(collection[name])
         except Exception as error:
@@ -276,7 +278,7 @@ def _episodes(collection, splits, random_state, failures, bar):
             bar.update()
             continue
         for split in splits:
-            # Of the name alone: a table's episodes do not depend on what else is evaluated.
+            # Seed by the name: a table's episodes must not depend on what else is evaluated.
             split.random_state = zlib.crc32(
                 f"{random_state}/{name}".encode(errors="surrogateescape")
             )
@@ -285,14 +287,14 @@ def _episodes(collection, splits, random_state, failures, bar):
                     where = _where(name, split.n_shots, episode)
                     rows, asked = (_safe_indexing(X, part) for part in (train, test))
                     yield where, rows, y[train], asked, y[test]
-            except Exception as error:  # a MemoryError, say, or an OverflowError
+            except Exception as error:  # such as MemoryError or OverflowError
                 failures.append(_failure(_where(name, split.n_shots), error, _if_quantity(y)))
         bar.update()
 
 
 def _labelled_rows(table):
-    """Rows with a label, and the labels as an array of numbers or strings."""
-    if isinstance(table, tuple) and hasattr(table, "name"):  # a Dataset: its module needs torch
+    """Return the rows with a label, and the labels as an array of numbers or strings."""
+    if isinstance(table, tuple) and hasattr(table, "name"):  # a Dataset, whose module needs torch
         table = table[1:3]
     if not isinstance(table, tuple | list) or len(table) not in (2, 3):
         raise ValueError(f"it must be a pair (X, y), got {type(table).__name__}.")
@@ -321,7 +323,7 @@ def _labelled_rows(table):
                 "(X, y, {'task': 'classification'})."
             )
         raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.{hint}")
-    # Estimators take -1 for no label, and fractions for a target.
+    # Estimators would treat -1 as unlabelled and fractions as targets: pass codes instead.
     if fractions or are_unlabelled(y).any():
         y = np.unique(y, return_inverse=True)[1]
     X = in_numpy(X) if hasattr(X, "shape") else np.asarray(text_as_objects(X))
@@ -330,7 +332,10 @@ def _labelled_rows(table):
 
 @contextmanager
 def _without_convergence_warnings():
-    """The scores tell it all. In a main thread: filters are a process's, which others would mix."""
+    """Silence ConvergenceWarning, since the scores show its effect.
+
+    Only in the main thread: filters belong to the process, and threads would mix them up.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -350,7 +355,7 @@ def _score(estimators, where, X, y, X_unlabelled, y_unlabelled):
                 proba = clone(estimator).fit(X, y).predict_proba(X_unlabelled)
             if np.shape(proba) != (len(codes), len(classes)) or not np.isfinite(proba).all():
                 raise ValueError("predict_proba gave NaN, or another shape than rows x classes.")
-        except Exception as error:  # whatever a foreign estimator raises is its failure
+        except Exception as error:  # whatever a third-party estimator raises is its failure
             failures.append(_failure(where | {"estimator": name}, error))
             continue
         mixed = (1 - UNIFORM) * np.asarray(proba, dtype=float) + UNIFORM / len(classes)
@@ -371,7 +376,7 @@ def _failure(where, error, hint=""):
 
 
 def _if_quantity(y):
-    """What to do if labels, of which there are many numbers, are none."""
+    """Hint for the case that a table's labels, many different numbers, are quantities."""
     n_values = len(np.unique(y))
     if y.dtype.kind not in "iuf" or n_values <= MANY:
         return ""

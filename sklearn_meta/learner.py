@@ -1,4 +1,4 @@
-"""A learner is a backbone and a head: the thing that is meta-trained, stored and loaded."""
+"""Learners: a backbone and a head, which are meta-trained, stored and loaded as one module."""
 
 import math
 
@@ -87,24 +87,24 @@ class Learner(nn.Module):
 
     @property
     def rate_factors(self):
-        """Factors on the rate of parameters that begin at random, by a pattern of their names."""
+        """Factors on the rate of parameters that start at random, by pattern of their names."""
         parts = [(name, getattr(m, "rate_factor", None)) for name, m in self.named_modules()]
-        # The first that matches holds: a part of a head before the head.
+        # The first pattern that matches applies, so parts of a head come before the head.
         return {f"{name}.*": factor for name, factor in reversed(parts) if factor is not None}
 
     def forward(self, x, labels, readable, columns, classes):
-        """The head's output for every row, such as logits (B, N, C).
+        """Return the head's output for every row, such as logits (B, N, C).
 
         Parameters are those of the backbone's call.
         """
         return self.embed_and_predict(x, labels, readable, columns, classes)[1]
 
     def embed(self, x, labels, readable, columns, classes, memory=None):
-        """Embeddings (B, N, M, H), and what later rows need of this call.
+        """Return embeddings (B, N, M, H), and the memory that later rows need.
 
         Parameters are those of the backbone's call.
         """
-        if not isinstance(self.backbone, _KNOWN_BACKBONES):  # which do it themselves
+        if not isinstance(self.backbone, _KNOWN_BACKBONES):  # ours convert dtypes themselves
             dtype = next(self.backbone.parameters(), x).dtype
             x, labels = x.to(dtype), labels.to(dtype)
         task = x, labels, readable, columns, classes, memory
@@ -120,7 +120,7 @@ class Learner(nn.Module):
         return found
 
     def adapt(self, z, labels, classes, readable):
-        """What the head needs of a context, of which these are embeddings and labels."""
+        """State that the head computes from the embeddings and labels of a context."""
         return self.head.adapt(z, self._for_head(z, labels), classes, readable)
 
     def n_embedding(self, n_columns, n_label_columns):
@@ -129,31 +129,31 @@ class Learner(nn.Module):
         return n_readings * self.backbone.n_embedding(n_columns)
 
     def n_slices(self, n_columns, n_label_columns):
-        """Length of the second mode that the backbone reads, an int."""
+        """Number of attributes and label columns of a row that the backbone reads, an int."""
         grouped = self._has_groups(n_label_columns)
         return n_columns + (self.backbone.most_classes if grouped else n_label_columns)
 
     def _has_groups(self, n_label_columns):
-        """Whether classes, not targets, are too many for the backbone."""
+        """Whether this is a classifier and the classes are too many for the backbone."""
         is_classifier = self.task == "classification"
         return is_classifier and class_groups.has_groups(self.backbone, n_label_columns)
 
     def embed_and_predict(self, x, labels, readable, columns, classes):
-        """Embeddings (B, N, M, H) and the head's output of every row."""
+        """Embeddings (B, N, M, H) and the head's output for every row."""
         z, _ = self.embed(x, labels, readable, columns, classes)
         return z, self.head.joint(z, self._for_head(z, labels), classes, readable)
 
     def encode(self, x, labels, columns, classes):
-        """Read a context once: the state that ``continue_from`` needs of it.
+        """Read a context once and return the state that ``continue_from`` needs.
 
-        Every row of the context may read every other; rows seen later are read by nobody.
+        Rows of the context attend to each other; no row attends to the rows that come later.
         """
         readable = labels.new_ones(labels.shape[:2], dtype=bool)
         z, memory = self.embed(x, labels, readable, columns, classes)
         return memory, self.adapt(z, labels, classes, readable)
 
     def _for_head(self, z, labels):
-        """Labels in the precision of embeddings, but for heads that bring them there themselves."""
+        """Labels in the precision of the embeddings, except for heads that convert them."""
         if isinstance(self.head, _KNOWN_HEADS):
             return labels
         return labels.to(torch.promote_types(z.dtype, torch.float32))  # bfloat16 would round them
@@ -177,7 +177,7 @@ _KNOWN_HEADS = tuple(head for task in HEADS.values() for head in task.values())
 
 
 def _check_head(head, task):
-    """Refuse a module of the user's own that is no head, or one of another task."""
+    """Refuse a user's module that is not a head, or is a head for another task."""
     needed = ("adapt", "joint", "loss", "score", "score_name")
     if missing := [name for name in needed if not hasattr(head, name)]:
         raise ValueError(
@@ -189,7 +189,7 @@ def _check_head(head, task):
 
 
 def build_learner(config):
-    """The learner that ``learner.config`` describes, with random weights.
+    """Build the learner that ``learner.config`` describes, with random weights.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def build_learner(config):
     Raises
     ------
     ValueError, TypeError
-        If it names what there is not.
+        If ``config`` names an unknown part or argument.
     """
     if config.get("task") == MixtureLearner.task:
         return MixtureLearner(**config)
@@ -220,10 +220,10 @@ def _build(kind, module, config, registry):
         return module
     if module not in registry:
         raise ValueError(f"Unknown {kind} {module!r}: choose from {sorted(registry)}.")
-    # Whatever torch's default is: weights of a file are kept for all that loads them later.
+    # Float32 whatever torch's default dtype is: loaded weights are cached for all later loads.
     return registry[module](**(config or {})).float()
 
 
 def as_text(backbone):
-    """How errors call a backbone: a module's own text has a line for each of its layers."""
+    """Text of a backbone for error messages: a module's repr has a line for every layer."""
     return f"{type(backbone).__name__}(...)" if isinstance(backbone, nn.Module) else repr(backbone)

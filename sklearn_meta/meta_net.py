@@ -18,12 +18,13 @@ class MetaNet(NeuralNet):
     precision : {"auto", "float32", "bfloat16"}
         See :func:`meta_train`.
     average : MovingAverage
-        Holds the learner that the validation tasks are given to.
+        Holds the learner that is validated.
     processes : OneProcess or ManyProcesses
-        Those that share each batch.
+        The processes that share each batch.
     strata : callable
-        By which number the scores of a group's tasks are kept apart, a list, from its inputs.
-    seed : int, of dropout
+        Returns a list with the stratum of each task of a group, a number, from the group's inputs.
+    seed : int
+        Seed of dropout.
     """
 
     def __init__(self, *args, precision, average, processes, strata, seed, **kwargs):
@@ -40,7 +41,7 @@ class MetaNet(NeuralNet):
         return self
 
     def run_single_epoch(self, iterator, training, *args, **kwargs):
-        """Seeded by the epoch's number: a run that goes on draws the dropout of a whole one."""
+        """Seed by the epoch's number: a resumed run draws the same dropout as a whole one."""
         with seeded(1_000_003 * self.seed + len(self.history) - 1 if training else None):
             super().run_single_epoch(iterator, training, *args, **kwargs)
         if training:
@@ -55,7 +56,7 @@ class MetaNet(NeuralNet):
         return output, self.criterion_(output, target.to(self.device))
 
     def train_step_single(self, batch, **fit_params):
-        """Gradient of a batch: the groups' gradients add up, so only one group is in memory."""
+        """Compute the gradient of a batch group by group: only one group is in memory at a time."""
         self._set_training(True)
         losses = []
         for i, group in enumerate(batch):
@@ -67,7 +68,7 @@ class MetaNet(NeuralNet):
         return {"loss": loss, "y_pred": output}
 
     def validation_step(self, batch, **fit_params):
-        """Loss of a batch, and its ``scores``: stratum and score of each task."""
+        """Return the loss of a batch, and as ``scores`` the stratum and score of each task."""
         self.average.learner.eval()
         losses, scores = [], []
         with torch.no_grad():
@@ -80,18 +81,18 @@ class MetaNet(NeuralNet):
         return {"loss": loss, "y_pred": output, "scores": scores}
 
     def validation_loss(self, batches):
-        """Mean loss of validation batches, as an epoch's history has it, a float."""
+        """Mean loss of validation batches, computed as for an epoch's history, a float."""
         losses = [self.validation_step(batch)["loss"].item() for batch in batches]
         return float(np.average(losses, weights=[get_len(batch[0]) for batch in batches]))
 
 
 class Loss(nn.Module):
-    """A loss function as the class that skorch asks for, and that its callbacks may store.
+    """Loss function wrapped as a module, which skorch requires and its callbacks may store.
 
     Parameters
     ----------
     function : callable
-        Of output and target; it has no parameters.
+        Function of output and target, without parameters to learn.
     """
 
     def __init__(self, function):

@@ -1,4 +1,4 @@
-"""What estimators share whose network reads rows of one fixed length."""
+"""Base of the estimators whose network reads rows of one fixed length."""
 
 from inspect import signature
 from numbers import Integral
@@ -27,23 +27,25 @@ from .tasks.sources import parts_of
 from .training import meta_train
 from .user_warnings import warn
 
-#: ``inputs`` of learners whose rows are pixels.
+#: Values of ``inputs`` of learners whose rows are pixels.
 PICTURES = ("images", "pixels")
 
-#: Of bytes that are 0 and 1 in place of 0 and 255, a picture has no more than 1 / 255.
+#: Pictures with no pixel as bright as this are refused: bytes of 0 and 1 in place of 0 and 255,
+#: and bytes divided by 255 twice, reach 1 / 255 at most.
 FAINTEST = 2 / 255
 
-#: Arguments of the engine that estimators give it, and no user.
+#: Arguments of ``meta_train`` that estimators set and users do not.
 _OWN = {"learner", "source", "sampler", "validation_source", "device", "random_state", "start"}
 
 
 class RowEstimator(MetaEstimator):
-    """Base class of the estimators that read rows as vectors, of tables or as they are.
+    """Base class of the estimators that read rows as vectors, made from tables or used as they are.
 
-    The learner, a ``_learner_class``, says by ``inputs`` which of them, and by ``n_inputs`` how
-    long the vectors are. Weights for "tables" read any columns: ``encoder_`` makes numbers of
-    them. Subclasses say by ``_forget`` how to be as before ``fit``, and by ``_draws_none_of`` why
-    ``meta_fit`` has no ``n_shots`` or ``n_unlabelled``.
+    The learner, a ``_learner_class``, tells by ``inputs`` which of the two it reads, and by
+    ``n_inputs`` how long the vectors are. Weights for "tables" read any columns: ``encoder_``
+    converts them to numbers. Subclasses implement ``_forget``, which returns to the unfitted state,
+    and set ``_draws_none_of``, which tells why ``meta_fit`` takes no ``n_shots`` or
+    ``n_unlabelled``.
     """
 
     _parameter_constraints = {
@@ -66,7 +68,7 @@ class RowEstimator(MetaEstimator):
         return self._of_architecture(backbone)
 
     def _of_architecture(self, name):
-        """A learner of random weights."""
+        """Create a learner with random weights."""
         return self._learner_class(name)
 
     def _generator(self, *of):
@@ -74,17 +76,17 @@ class RowEstimator(MetaEstimator):
 
     @property
     def _seed_of_fit(self):
-        """Drawn by ``fit``; before it, the parameter."""
+        """Seed drawn by ``fit``; before ``fit``, the parameter ``random_state``."""
         return vars(self).get("_drawn", self.random_state or 0)
 
     def _source(self, datasets, **options):
-        """As of all estimators, with rows as ``fit`` reads them."""
+        """As in the base class, with rows as ``fit`` reads them."""
         tables = self._starting_learner(0).inputs == "tables"
         make = as_dataset if tables else rows_as_they_are
         return super()._source(datasets, make=make, **options)
 
     def _reader(self, learner, vectors):
-        """What makes sources of datasets whose rows the network can read through ``vectors``."""
+        """Function that converts datasets to a source and checks that the network can read it."""
         if vectors is not None and (isinstance(vectors, type) or not callable(vectors)):
             raise ValueError(
                 f"vectors must be a callable, such as Drawings(28), or None, got {vectors!r}."
@@ -107,7 +109,7 @@ class RowEstimator(MetaEstimator):
         return read
 
     def _meta_train(self, *args, **settings):
-        """As of all estimators, where ``settings`` are those that ``meta_fit`` has no names for."""
+        """As in the base class, after checking the ``settings`` that ``meta_fit`` does not name."""
         if refused := {"n_shots", "n_unlabelled"} & settings.keys():
             raise ValueError(
                 f"{type(self).__name__} is meta-trained on "
@@ -121,16 +123,16 @@ class RowEstimator(MetaEstimator):
         return super()._meta_train(*args, **settings)
 
     def _chunks(self, n_rows):
-        """Slices of the rows that are read at a time; one, if there is none."""
-        return gen_batches(max(n_rows, 1), int(self.chunk_size))  # it may be numpy's
+        """Slices of the rows that are read at a time; a single slice if there are no rows."""
+        return gen_batches(max(n_rows, 1), int(self.chunk_size))  # may be a numpy integer
 
     def _new_encoder(self):
         return TableEncoder(marks=True)
 
     def _rows_and_labels(self, X, y, *, reset):
-        """Rows of ``fit``, or of what goes on with it, as of ``_asked_rows``, and their labels."""
+        """Validated rows of ``fit`` or ``partial_fit``, as in ``_asked_rows``, and their labels."""
         if reset:
-            self._forget()  # what fails here leaves nothing of the task before
+            self._forget()  # a failure below leaves nothing of the previous task
             self.learner_ = self._learner()
             self._drawn = self._seed_of_all()
         is_numeric = not is_classifier(self)
@@ -163,7 +165,7 @@ class RowEstimator(MetaEstimator):
         return encoded, y
 
     def _asked_rows(self, X):
-        """Rows to be answered for, float64, in columns that the network can be given."""
+        """Rows to predict as float64, with columns encoded, or vectors checked, for the network."""
         if self.learner_.inputs != "tables":
             X = validate_data(self, as_cells(X), reset=False, dtype=np.float64)
             return self._checked_vectors(X)
@@ -173,7 +175,7 @@ class RowEstimator(MetaEstimator):
         return encoded
 
     def _checked_vectors(self, X):
-        """Rows that are read as they are, if the network can read them."""
+        """Return vectors or pixels unchanged; raise if the network cannot read them."""
         if X.shape[1] != self.learner_.n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, and backbone={as_text(self.backbone)} reads vectors "
@@ -195,17 +197,17 @@ class RowEstimator(MetaEstimator):
 
 
 def _are_pixels(X):
-    """Whether values are in [0, 1], but for what interpolation rounds."""
+    """Whether values are in [0, 1], up to rounding by interpolation."""
     return -1e-6 <= X.min() and X.max() <= 1 + 1e-6
 
 
 def _are_faint(X):
-    """Whether pixels are those of bytes that were divided by 255 twice."""
+    """Whether pixels are so dark that bytes were probably divided by 255 twice."""
     return 0 < X.max() < FAINTEST
 
 
 def _check_pixels(X, n_channels):
-    """Refuse other values, such as bytes, which a network of pixels has never seen."""
+    """Refuse values outside [0, 1], such as bytes: the network was not trained on them."""
     if _are_pixels(X):
         if _are_faint(X):
             raise ValueError(
@@ -224,7 +226,7 @@ def _check_pixels(X, n_channels):
 
 
 def _some_of(source):
-    """Every table of a source that holds some, and one that each of its other parts draws."""
+    """Yield every table of a source's collections, and one draw from each of its other parts."""
     for part in () if source is None else parts_of(source):
         if isinstance(part, Tables):
             yield from (part[name] for name in part)
@@ -233,7 +235,7 @@ def _some_of(source):
 
 
 def _check_pictures(dataset, learner):
-    """Refuse rows that are no pictures as the network reads them."""
+    """Refuse rows that are not pictures in the form that the network reads."""
     drawn = dataset.X
     is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
     if not (is_rows and _are_pixels(drawn)) or _are_faint(drawn):
@@ -246,7 +248,7 @@ def _check_pictures(dataset, learner):
 
 
 def _check_rendered(dataset, vectors, learner):
-    """Refuse ``vectors`` that make of some rows what the network does not read."""
+    """Refuse ``vectors`` if the network cannot read what it makes of some of the rows."""
     some = np.unique(np.linspace(0, len(dataset.X) - 1, 16).astype(int))
     classes = np.arange(len(some)) % 2
     rendered = np.asarray(vectors(dataset.X[some], classes, np.random.default_rng(0)))
@@ -270,5 +272,5 @@ def _as_numbers(y):
         y = y.astype(np.float64)
     except ValueError as error:
         raise ValueError(f"Targets must be numbers: {error}.") from error
-    assert_all_finite(y, input_name="y")  # None has become NaN only now
+    assert_all_finite(y, input_name="y")  # None became NaN only in astype
     return y

@@ -1,4 +1,4 @@
-"""Tables as users give them: validated in scikit-learn's words, missing cells left as they are."""
+"""Validation of users' tables, with scikit-learn's messages; missing cells stay as they are."""
 
 import numpy as np
 from scipy.sparse import issparse
@@ -11,9 +11,9 @@ from .user_warnings import warn
 
 
 def check_labels(y):
-    """Refuse labels of which one is missing, or some are text and others are not.
+    """Refuse labels if one is missing, or if they mix text and numbers.
 
-    Of a list of both numpy makes text, "nan" of NaN: a class of its own, without a word.
+    numpy would silently convert a mixed list to text, and NaN to a class "nan".
     """
     labels = column_or_1d(in_numpy(text_as_objects(y)))
     if is_missing(labels).any():
@@ -26,7 +26,7 @@ def check_labels(y):
 
 
 def check_dense(y):
-    """Refuse sparse targets in scikit-learn's words, before anything else reads them."""
+    """Refuse sparse targets with scikit-learn's message, before anything else reads them."""
     if issparse(y):
         raise TypeError(
             "Sparse data was passed for y, but dense data is required. Use '.toarray()' to convert "
@@ -35,8 +35,8 @@ def check_dense(y):
 
 
 def without_gaps(y):
-    """A copy of targets, with zeros in place of those that are missing, and where these are."""
-    y = np.asarray(targets_as_numbers(y)).copy()  # as it is it may be read-only
+    """Copy targets with zeros in place of missing ones; also return the mask of these."""
+    y = np.asarray(targets_as_numbers(y)).copy()  # the original may be read-only
     if y.dtype.kind in "fc":
         unlabelled = np.isnan(y)
     else:
@@ -46,7 +46,7 @@ def without_gaps(y):
 
 
 def labelled_targets(y):
-    """Those of the rows that have all of their targets; refuse rows that have some, or no other."""
+    """Targets of the labelled rows; raise if a row has only some targets, or no row has any."""
     unlabelled = np.isnan(y.reshape(len(y), -1))
     torn = unlabelled.any(1) & ~unlabelled.all(1)
     if torn.any():
@@ -60,17 +60,17 @@ def labelled_targets(y):
 
 
 def validated_table(estimator, X, *, reset=True, **checks):
-    """A table in scikit-learn's words, but that cells may be missing; DataFrames stay as they are.
+    """Validate a table as scikit-learn does, but allow missing cells; DataFrames stay as they are.
 
     Parameters
     ----------
     estimator : estimator object
-        Learns the names of columns, or compares them.
+        Stores the column names, or checks that they are the same as in ``fit``.
     X : array-like or DataFrame of shape (n_rows, n_columns)
     reset : bool, default=True
         Whether this is the table of ``fit``.
     **checks
-        Further ones of :func:`sklearn.utils.check_array`.
+        Further arguments of :func:`sklearn.utils.check_array`.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def validated_table(estimator, X, *, reset=True, **checks):
 
 
 def table_with_labels(estimator, X, y, *, reset=True, **checks):
-    """The same of a table and its labels, by :func:`sklearn.utils.check_X_y`."""
+    """Validate a table and its labels likewise, by :func:`sklearn.utils.check_X_y`."""
     X = as_cells(X)
     if not hasattr(X, "iloc"):
         return validate_data(
@@ -98,24 +98,25 @@ def table_with_labels(estimator, X, y, *, reset=True, **checks):
 
 
 def table_with_targets(estimator, X, y):
-    """The same of targets, one or several a row, float64; those that are missing are NaN."""
+    """Validate a table and its targets, one or several per row: float64, NaN where missing."""
     if y is not None:
         y = as_cells(y)
         check_dense(y)
         y, unlabelled = without_gaps(y)
     X, y = table_with_labels(estimator, X, y, multi_output=True, y_numeric=True)
     y = y.astype(np.float64)
-    assert_all_finite(y, input_name="y")  # objects were not looked into
+    assert_all_finite(y, input_name="y")  # the check above skips arrays of objects
     return X, np.where(unlabelled, np.nan, y)
 
 
 def as_cells(X):
-    """A list of rows of text and numbers as an array of objects: numpy would make all of it text.
+    """Convert what a user passes as a table to something that scikit-learn validates rightly.
 
-    Frames of other libraries, as polars and pyarrow have them, become pandas', since an array has
-    one dtype, and tensors arrays, since scikit-learn leaves them as they are where it is set to
-    array API dispatch. Anything else is returned as it is, a Series as an array: scikit-learn says
-    what is wrong.
+    A list of rows of text and numbers becomes an array of objects: numpy would make all of it text.
+    Frames of other libraries, such as polars and pyarrow, become pandas DataFrames, since an array
+    has only one dtype. Tensors become arrays, since scikit-learn leaves them as they are under
+    array API dispatch. A Series becomes an array, which scikit-learn then refuses with its own
+    message. Anything else is returned unchanged.
     """
     X = in_pandas(X)
     if hasattr(X, "iloc") and X.ndim != 2:
@@ -124,14 +125,17 @@ def as_cells(X):
 
 
 def checked_cells(X):
-    """A table of one of many tasks: scikit-learn's checks cost as much as the rest of its way."""
+    """Check a table of one of many tasks.
+
+    Frames and numeric arrays skip scikit-learn's checks, which would double the time of encoding.
+    """
     if hasattr(X, "iloc") or (isinstance(X, np.ndarray) and X.dtype.kind in "fiub"):
         return X
     return check_array(as_cells(X), dtype=None, ensure_all_finite=False, ensure_min_samples=0)
 
 
 def encode(encoder, X):
-    """Numbers of a table, of which none may be infinite; in scikit-learn's words.
+    """Encode a table as numbers; raise, with scikit-learn's message, if one is infinite.
 
     Parameters
     ----------
@@ -155,9 +159,10 @@ def encode(encoder, X):
 
 
 def warn_of_strangers(encoder, X):
-    """Warn of columns of which no row has a category that ``fit`` has seen; one row may be odd.
+    """Warn of columns in which no row has a category that ``fit`` has seen.
 
-    And of text in columns of which ``fit`` has seen text of numbers alone.
+    A single row may be odd and gets no warning. Also warn of text in a column whose text in
+    ``fit`` was all numbers.
 
     Parameters
     ----------
@@ -181,12 +186,12 @@ def warn_of_strangers(encoder, X):
 
 
 def encode_observed(encoder, X):
-    """The same, of a table of which at least one cell is not missing."""
+    """Encode a table; also raise if every cell is missing."""
     return check_observed(encode(encoder, X))
 
 
 def check_observed(encoded):
-    """Refuse a table of which every cell is missing; else return it."""
+    """Return an encoded table; raise if every cell is missing."""
     if np.isnan(encoded).all():
         raise ValueError("Every cell of X is missing: at least one must be observed.")
     return encoded

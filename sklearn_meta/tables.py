@@ -1,4 +1,4 @@
-"""What the estimators of tables share: the context, and the two ways of reading rows."""
+"""Base of the estimators of tables: the context, and the two modes of reading rows."""
 
 from numbers import Integral
 
@@ -24,21 +24,21 @@ from .table_validation import (
 from .tasks import TableEncoder, collate, context_task, groups_of_like_size, stack_tables
 from .user_warnings import warn
 
-#: Unlabelled rows of ``fit`` that are read, at most.
+#: Maximum number of unlabelled rows of ``fit`` that are read.
 MOST_UNLABELLED = 1000
 
-#: Rows of ``fit`` that are read together without a warning of the memory they take.
+#: Number of rows of ``fit`` above which a warning tells how much memory they take.
 MANY_ROWS = 5000
 
-#: What a forward pass gives of rows.
+#: The two results of a forward pass for each row.
 EMBEDDINGS, OUTPUTS = range(2)
 
 
 class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEstimator):
     """Base class of the estimators whose task is one table.
 
-    Subclasses say in ``_context_labels`` what labels the rows given to ``fit`` have, and in
-    ``_small_labels`` those of a task of ``predict_batch``.
+    Subclasses implement ``_context_labels``, the labels of the rows of ``fit``, and
+    ``_small_labels``, the labels of a task of ``predict_batch``.
     """
 
     _parameter_constraints = {
@@ -50,7 +50,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         "random_state": ["random_state"],
     }
 
-    #: What is kept, for the weights that read it, and made again where these are others.
+    #: Attributes cached for the weights in use; recomputed when the weights change.
     _made_of_context = ("_context",)
 
     def __init__(
@@ -95,17 +95,17 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         """
         check_is_fitted(self)
         X = self._table(X)
-        # The encoder of ``fit``: the number of features out is the same for all rows.
+        # Use the encoder of ``fit``, so that all rows get the same number of output features.
         return self._read_as_encoded(X, EMBEDDINGS).flatten(1).double().cpu().numpy()
 
     @property
     def _n_features_out(self):
-        """Of the weights in use, which may be others than those of ``fit``."""
+        """Length of an embedding by the current weights, which may not be those of ``fit``."""
         n_label_columns = self._context_labels()[1]
         return self._learner().n_embedding(self.encoder_.n_columns_out_, n_label_columns)
 
     def __getstate__(self):
-        """Without what is made of the rows again: the encoded context is larger than they are."""
+        """Leave out what can be recomputed: the encoded context is larger than the rows."""
         state = super().__getstate__()
         for name in self._made_of_context:
             state.pop(name, None)
@@ -122,11 +122,11 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return tags
 
     def _context_labels(self):
-        """Labels of the rows given to ``fit`` as a Task holds them, and their columns' number."""
+        """Labels of the rows of ``fit`` as a Task holds them, and the number of label columns."""
         raise NotImplementedError
 
     def _warn_of_many_rows(self):
-        """Tell, at the beginning of ``fit``, of what memory may not hold."""
+        """Warn, at the start of ``fit``, if there are so many rows that memory may not suffice."""
         labels, n_label_columns = self._context_labels()
         n_unlabelled = are_without_label(labels).sum()
         most = self._most_unlabelled(labels, n_label_columns)
@@ -143,8 +143,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return TableEncoder(marks=True)
 
     def _store_context(self, X, *, categorical=()):
-        """The end of every ``fit``: keep the rows, learn their columns; returns them encoded."""
-        self._device()  # refused now, not by the first prediction
+        """Finish ``fit``: store the rows, fit the encoder to their columns, return them encoded."""
+        self._device()  # raises now rather than at the first prediction
         self.learner_ = self._learner()
         self.encoder_ = self._new_encoder().fit(X, categorical=categorical)
         encoded = encode_observed(self.encoder_, X)
@@ -157,27 +157,27 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return encoded
 
     def _forget(self):
-        """Be as before ``fit``: one that fails leaves nothing of the one before."""
+        """Return to the unfitted state: a ``fit`` that fails leaves nothing of an earlier one."""
         for name in ("X_", *self._made_of_context):
             vars(self).pop(name, None)
 
     def _table(self, X):
-        """Validate rows of the same columns as in ``fit``."""
+        """Validate a table, which must have the columns of ``fit``."""
         X = validated_table(self, X, reset=False)
         warn_of_strangers(self.encoder_, X)
         return X
 
     def _most_unlabelled(self, y, n_label_columns):
-        """Unlabelled rows of a context with these labels that are read, at most."""
+        """Maximum number of unlabelled rows that are read of a context with these labels."""
         return MOST_UNLABELLED
 
     def _context_task(self, encoded):
-        """The task of the context, of the encoded rows of ``fit``."""
+        """Task of the context, made from the encoded rows of ``fit``."""
         labels, n_label_columns = self._context_labels()
         return context_task(encoded[self._rows], labels[self._rows], n_label_columns)
 
     def _read_context_rows(self, which):
-        """Embeddings or outputs of the rows of ``fit``, those that are not read by others, too."""
+        """Embeddings or outputs of all rows of ``fit``, including those not in the context."""
         others = np.setdiff1d(np.arange(len(self.X_)), self._rows)
         context = self._context_task(encode(self.encoder_, self.X_))
         found = self._forward([context])[which][0]
@@ -197,7 +197,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             return self._module(self._learner()).embed_and_predict(**self._inputs(tasks))
 
     def _read(self, X):
-        """Outputs of the rows of ``X``, in the mode that was chosen."""
+        """Outputs of the rows of ``X``, in the mode that ``transductive`` selects."""
         check_is_fitted(self)
         X = self._table(X)
         if not self.transductive:
@@ -205,46 +205,46 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return self._read_together(X, self._encoder_with(X), OUTPUTS)
 
     def _read_as_encoded(self, X, which):
-        """Embeddings or outputs of validated rows, by the encoder of ``fit``."""
+        """Embeddings or outputs of validated rows, encoded by the encoder of ``fit``."""
         if self.transductive:
             return self._read_together(X, self.encoder_, which)
         return self._read_rows(encode(self.encoder_, X), which)
 
     def _encoder_with(self, X):
-        """Encoder for the context and ``X``."""
+        """Encoder for the context and ``X`` together."""
         return _encoder_of_both(self.encoder_, X, lambda: stack_tables(self.X_, X))
 
     def _read_together(self, X, encoder, which):
-        """Transductive mode: the rows of a chunk and the context read each other."""
+        """Transductive mode: the rows of a chunk and of the context attend to each other."""
         return self._read_behind(self._task_with(X, encoder), len(self._rows), which)
 
     def _read_behind(self, task, n_context, which):
-        """Of the rows of a task behind those of its context, each of which reads some others."""
+        """Embeddings or outputs of the rows that follow the context in a task, chunk by chunk."""
         size = self._rows_together(task.y[:n_context], task.n_label_columns)
         chunks, places = in_chunks(task, n_context, size)
         parts = []
         for batch in batches_of(chunks, self._cells_at_once()):
             found = self._forward(batch)[which]
-            # Copied: a view would keep what was found of the context as often as there are chunks.
+            # Clone: a view would keep the context's part of every chunk in memory.
             parts += [of[n_context : len(c.y)].clone() for of, c in zip(found, batch, strict=True)]
         found = in_order(parts, places)
         return found if len(parts) == 1 else same_of_equals(found, task.X[n_context:])
 
     def _rows_together(self, y, n_label_columns):
-        """Rows of ``predict`` that are read at a time, at most, of a context with these labels."""
+        """Maximum number of rows of ``predict`` per chunk, for a context with these labels."""
         return self.chunk_size
 
     def _task_with(self, X, encoder):
-        """The task of the context followed by the rows of ``X``."""
+        """Task of the context, followed by the rows of ``X``."""
         context, rows = self._context_task(encode(encoder, self.X_)), encode(encoder, X)
         labels = _with_unlabelled(context.y, len(rows))
         return context_task(np.vstack([context.X, rows]), labels, context.n_label_columns)
 
     @torch.inference_mode()
     def _context_in_use(self, encoded=None):
-        """Inductive mode: the context, read anew if the weights or their place are others now.
+        """Inductive mode: the encoded context, recomputed if the weights, device or dtype changed.
 
-        ``encoded`` are the rows of ``fit``, where they are at hand.
+        ``encoded`` holds the encoded rows of ``fit``, if the caller has them.
         """
         module = self._module(self._learner())
         kept = vars(self).get("_context")
@@ -254,12 +254,12 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             masks = {name: inputs[name] for name in ("columns", "classes")}
             with self._autocast():
                 state = module.encode(inputs["x"], inputs["labels"], **masks)
-            self._context = module, self.dtype, state, masks  # what rows to come need of it
+            self._context = module, self.dtype, state, masks  # all that later rows need
         return self._context
 
     @torch.inference_mode()
     def _read_rows(self, encoded, which):
-        """Inductive mode: what the encoded context alone says of rows, read in chunks."""
+        """Inductive mode: embeddings or outputs of rows from the context alone, in chunks."""
         learner, _, state, masks = self._context_in_use()
         rows = torch.from_numpy(encoded).to(self._device())
         n_slices = learner.n_slices(rows.shape[1], masks["classes"].shape[1])
@@ -274,7 +274,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return torch.cat(parts, dim=1)[0]
 
     def _read_tasks(self, tasks):
-        """Many small tasks in a few forward passes.
+        """Read many small tasks in a few forward passes.
 
         Parameters
         ----------
@@ -283,8 +283,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         Returns
         -------
         list of (labels, output)
-            What ``_small_labels`` made of the labels of each task, and the output for its
-            unlabelled rows.
+            The first item that ``_small_labels`` returned for the task, and the output for the
+            rows of ``X_unlabelled``.
         """
         self._validate_params()
         read = []
@@ -306,17 +306,17 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         for labels, task, n_context, fits in read:
             if fits:
                 output = next(whole)[n_context:, : task.n_label_columns]
-            else:  # in chunks, each of which holds the context as well
+            else:  # in chunks, each with the context
                 output = self._read_behind(task, n_context, OUTPUTS)
             found.append((labels, output))
         return found
 
     def _cells_at_once(self):
-        """A CPU is fastest on what its cache holds, a GPU on what fills it."""
+        """Bound on the cells of a forward pass: few for a CPU's cache, many to fill a GPU."""
         return 8e3 if self._device() == "cpu" else 2e5
 
     def _forward_each(self, tasks):
-        """Output of the rows of each of many small tasks, in a few forward passes."""
+        """Outputs of all rows of each task, computed in a few forward passes."""
         outputs = [None] * len(tasks)
         for group in groups_of_like_size(tasks, self._cells_at_once()):
             _, padded = self._forward([tasks[i] for i in group])
@@ -356,16 +356,16 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
 
 def _encoder_of_both(encoder, X, stacked):
-    """Encoder for a context and rows beside it, whose own categories are worth a column, too.
+    """Encoder for a context and other rows, with columns for the categories of both.
 
     Parameters
     ----------
     encoder : TableEncoder
-        Of the context, which says what is categorical.
+        Encoder of the context; it decides which columns are categorical.
     X : ndarray or DataFrame of shape (n_rows, n_columns)
         The other rows.
     stacked : callable
-        Gives both, one below the other.
+        Returns the context with the other rows below it.
     """
     known = {*encoder.categorical_, *encoder.unseen_}
     if not known:
@@ -374,12 +374,12 @@ def _encoder_of_both(encoder, X, stacked):
         stacked(), categorical=encoder.categorical_, numerals=encoder.numerals_
     )
     if set(both.categorical_) - known:
-        encoder.transform(X)  # which says what was numeric in fit
+        encoder.transform(X)  # raises and names the column that was numeric in fit
     both.marks_ = encoder.marks_
     return both
 
 
 def _with_unlabelled(y, n_rows):
-    """Labels followed by those of rows without one."""
+    """Append the marks of ``n_rows`` unlabelled rows to labels."""
     nothing = np.nan if y.dtype.kind == "f" else -1
     return np.concatenate([y, np.full((n_rows, *y.shape[1:]), nothing, y.dtype)])

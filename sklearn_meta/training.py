@@ -1,8 +1,8 @@
 """Meta-training: Algorithm 1 of paper 000 on skorch.
 
 One *step* is one batch of tasks; one skorch *epoch* is the ``eval_every`` steps between two
-looks at the validation tasks. A checkpoint is written at the end of each epoch. A batch comes in
-groups of tasks of like size; several processes share the groups of each batch.
+validations. A checkpoint is written at the end of each epoch. A batch consists of groups of tasks
+of similar size; several processes share the groups of each batch.
 """
 
 import hashlib
@@ -67,65 +67,67 @@ def meta_train(
     learner : Learner
         Trained in place.
     source, validation_source : object with ``draw(rng) -> Dataset``
-        Where training and validation tasks come from. Without a validation source there is
-        neither early stopping nor a best state: the last weights stand.
+        Where training and validation tasks come from. Without a validation source there is no
+        early stopping, and the last weights are kept.
     sampler : EpisodeSampler or like it
-        See :func:`sklearn_meta.tasks.batches`. Its ``strata(inputs)`` is a number for each task
-        of a group, by which scores are told apart, and ``stratum`` what the history calls it.
+        See :func:`sklearn_meta.tasks.batches`. Its ``strata(inputs)`` returns a number for each
+        task of a group; scores are averaged for each number. ``stratum`` names it in the history.
     max_steps : int, default=20000
-        Above ``eval_every`` made a multiple of it, rounded up.
+        Above ``eval_every``, rounded up to a multiple of it.
     batch_size : int, default=8
-        Tasks a step, of all processes together.
+        Tasks per step, of all processes together.
     learning_rate, weight_decay : float, default=2e-3 and 0.01
     rate_factors : dict, default=None
-        Pattern of names, such as "head.*", -> factor on the rate for those parameters. Kernels and
-        penalties that begin at random want their ``rate_factor``.
+        Pattern of names, such as "head.*", -> factor on the rate for those parameters. Randomly
+        initialised kernels and penalties need their ``rate_factor``.
     optimizer : {"adagrad", "adamw", "muon", "rmsprop"}, default="adamw"
         RMSprop has the decay of 0.95 and the momentum of 0.9 of paper 002; Muon is
         :class:`sklearn_meta.optimizers.MuonAdamW`.
     schedule : {"cosine", "noam", "constant"}, default="cosine"
-        How the learning rate runs after ``n_warmup`` steps: to zero along a cosine, with the
-        inverse square root of the steps (Vaswani et al., 2017, whom paper 003 cites), or not.
+        Course of the learning rate after ``n_warmup`` steps: to zero along a cosine, with the
+        inverse square root of the steps (Vaswani et al., 2017, whom paper 003 cites), or constant.
     n_warmup : int, default=None
-        Steps over which the rate rises linearly. None is 100, or a tenth of fewer than 1,000.
+        Steps over which the rate rises linearly. None means 100, or a tenth of ``max_steps`` if
+        that is less.
     clip : float, default=1.0
         Largest norm of the gradient.
     eval_every : int, default=500
-        Steps between looks at the validation tasks, and between checkpoints.
+        Steps between validations, and between checkpoints.
     n_validation : int, default=32
         Batches of validation tasks, drawn once.
     patience : int, default=None
-        Looks without a better validation loss after which training stops; None never stops.
+        Validations without a better loss after which training stops; None never stops.
     keep : {"best", "last"}, default="best"
-        Whether the weights of the lowest validation loss stand in the end, or the last ones: at
-        a high learning rate the lowest loss of a few tasks is luck, and annealing worth more.
+        Whether to keep the weights of the lowest validation loss, or the last ones. At a high
+        learning rate the lowest loss of a few tasks is luck, and annealing is worth more.
     validate_start : bool, default=False
-        Whether the weights that training begins with are validated, too, and stand in the end if
-        none has a lower loss: for those that have learned before.
+        Whether to validate the initial weights, too, and keep them if no others have a lower loss:
+        for weights that were trained before.
     ema_decay : float, default=None
-        Decay of an exponential moving average of the weights, such as 0.999, which is validated
-        and kept in place of the weights.
+        Decay of an exponential moving average of the weights, such as 0.999. The average is
+        validated and kept in place of the weights.
     callbacks : list of skorch callbacks, default=None
-        Called in every process, where one that ends training must do so at the same epoch.
+        Called in every process. One that ends training must do so at the same epoch in all.
     checkpoint_dir : path, default=None
-        Folder for ``checkpoint.safetensors``. If one is there, training goes on from it.
+        Folder for ``checkpoint.safetensors``. If there is one already, training resumes from it.
     start : str, default=None
-        What tells the weights that training begins with from others, such as their
-        :func:`~sklearn_meta.fingerprint.weights_digest`: a checkpoint of others is refused.
+        Identifier of the initial weights, such as their
+        :func:`~sklearn_meta.fingerprint.weights_digest`. A checkpoint of a run with another
+        identifier is refused.
     device : str, default="cpu"
     precision : {"auto", "float32", "bfloat16"}, default="auto"
-        bfloat16 runs the forward pass under autocast; "auto" does where the device gains.
+        "bfloat16" runs the forward pass under autocast; "auto" does so if the device benefits.
     n_workers : int, default=0
-        Processes that prepare batches, a pool each, and one more that waits; what is drawn is the
-        same for any number.
+        Processes that prepare batches, each one pool ahead. The tasks drawn do not depend on their
+        number.
     n_pooled, n_groups : int, default=16 and 4
-        Batches drawn at a time, over which tasks are sorted by size so that little is padded,
-        and groups of like size that make a batch: their gradients add up to one step. Of several
-        processes each takes as many of the groups. If ``n_groups`` is None, there are up to four
-        on a GPU, of eight tasks or more (fewer where processes share them), and on a CPU groups of
-        two tasks, or of one where ``batch_size`` is odd.
+        ``n_pooled`` is the number of batches drawn at a time; their tasks are sorted by size, which
+        saves padding. ``n_groups`` is the number of groups of similar size in a batch, whose
+        gradients add up to one step. Several processes take equally many groups each. If
+        ``n_groups`` is None, there are up to four groups of eight or more tasks on a GPU (fewer if
+        processes share them), and groups of two tasks on a CPU, or of one if ``batch_size`` is odd.
     alone : bool, default=False
-        Whether each of several processes does all the work, as where a step is one task.
+        Whether each of several processes does all the work, for example if a step is one task.
     random_state : int, default=0
     verbose : bool, default=True
         Whether to show a progress bar.
@@ -133,14 +135,14 @@ def meta_train(
     Returns
     -------
     history : skorch.history.History
-        ``train_loss``, ``valid_loss``, and by epoch and number K of labelled rows (a class)
-        ``valid_accuracy`` and ``valid_accuracy_K_shots``; or ``mse`` for ``accuracy``.
+        For each epoch ``train_loss``, ``valid_loss``, ``valid_accuracy`` and, for each number K of
+        labelled rows (per class), ``valid_accuracy_K_shots``; or ``mse`` in place of ``accuracy``.
 
     Raises
     ------
     ValueError
-        If there is no such optimizer or schedule, a setting is no such number, no table suits the
-        sampler, the checkpoint is not one of these tables and settings, the processes do not share
+        If the optimizer or schedule is unknown, a setting is out of range, no table suits the
+        sampler, the checkpoint is of other tables or settings, the processes do not share
         one run or cannot share a batch equally, or the loss is no longer finite.
     OSError
         If the checkpoint cannot be written, or a worker is killed.
@@ -156,7 +158,7 @@ def meta_train(
     n_warmup = min(100, max(max_steps // 10, 1)) if n_warmup is None else n_warmup
     if n_groups is None:
         n_groups = groups_for(device, batch_size)
-    learning_rate = float(learning_rate)  # of float32 its factors would be rounded
+    learning_rate = float(learning_rate)  # factors times a numpy float32 would be rounded
     eval_every = int(min(eval_every, max_steps))
     n_epochs = math.ceil(max_steps / eval_every)
     run = {
@@ -177,10 +179,10 @@ def meta_train(
         "clip": clip,
         "n_validation": n_validation,
     }
-    if checkpoint_dir is not None or shared.count > 1:  # large tables take a while
+    if checkpoint_dir is not None or shared.count > 1:  # hashing large tables takes a while
         run["sampler"] = described(sampler)
         run["data"] = {"train": described(source), "validation": described(validation_source)}
-    # Each process takes its share of the groups, so there must be as many or a multiple.
+    # Each process takes its share of the groups, so their number is a multiple of the processes'.
     each = math.gcd(max(n_groups // shared.count, 1), batch_size // shared.count)
     dealt = {
         "batch_size": batch_size,
@@ -198,7 +200,7 @@ def meta_train(
     )
     average = MovingAverage(learner, ema_decay)
     checkpoint = Checkpoint(checkpoint_dir, run, average)
-    # Of the first epoch it is an error even where there are weights of before training.
+    # Divergence in the first epoch is an error even if the initial weights could be kept.
     divergence = Divergence(
         lambda: keep == "best" and checkpoint.best is not None and len(net.history) > 1
     )
@@ -228,7 +230,7 @@ def meta_train(
     own.append(checkpoint)
     if verbose and is_first_process():
         own.append(Progress(n_epochs * eval_every, learner.head.score_name))
-    # Last, so that every other callback has seen the epoch at which it ends the run.
+    # Last, so that every other callback sees the epoch at which it ends the run.
     stop = Patience(patience if validation else None)
     net = MetaNet(
         learner,
@@ -240,12 +242,12 @@ def meta_train(
         optimizer__param_groups=rates(learning_rate, rate_factors or {}),
         lr=learning_rate,
         max_epochs=n_epochs,
-        batch_size=1,  # an item is a list of whole batches of tasks, or one of validation
+        batch_size=1,  # one item is a pool of batches of tasks, or one validation batch
         iterator_train=Batches,
         iterator_train__collate_fn=_only,
         iterator_train__num_workers=n_workers,
         iterator_train__worker_init_fn=end_with_parent,
-        iterator_train__prefetch_factor=1 if n_workers else None,  # a pool each
+        iterator_train__prefetch_factor=1 if n_workers else None,  # one pool per worker
         iterator_valid__collate_fn=_only,
         train_split=validation and predefined_split(validation),
         callbacks=[*own, *(callbacks or []), stop],
@@ -266,22 +268,23 @@ def meta_train(
     if validate_start and validation and not net.history:
         checkpoint.begin(net.validation_loss(validation))
     learner.train()
-    stops = described(callbacks, depth=2)  # now, since they change while they run
+    stops = described(callbacks, depth=2)  # now: callbacks change during training
     is_over = stop.is_over(net.history) or checkpoint.is_ended(stops)
     left = 0 if is_over else max(n_epochs - checkpoint.n_epochs, 0)
-    history = net.history  # in the end some callbacks put that of the best epoch in its place
+    history = net.history  # some callbacks replace it at the end by that of the best epoch
     with killed_workers_told():
-        net.partial_fit(stream, epochs=left)  # which ends quietly at a KeyboardInterrupt
+        net.partial_fit(stream, epochs=left)  # returns quietly at a KeyboardInterrupt
     n_done = sum("train_loss" in epoch for epoch in history)
     if n_done == 0:
         raise KeyboardInterrupt(
             f"Training ended before its first {eval_every} steps were complete: nothing is kept."
         )
     if n_done < n_epochs and not stop.is_over(history):
-        # Between the checkpoint's look at an epoch and the last one come the user's callbacks.
+        # The user's callbacks run after the checkpoint and before ``stop``: if ``stop`` has not
+        # seen the last epoch that the checkpoint saw, a user's callback ended the run.
         if callbacks and checkpoint.n_seen == n_done > stop.n_seen:
             checkpoint.end(stops)
-        if not divergence.has_come:  # which has told so itself
+        if not divergence.has_come:  # divergence has warned already
             warn(
                 f"Meta-training was ended by an interrupt or a callback after {n_done} of "
                 f"{n_epochs} times {eval_every} steps."
@@ -304,16 +307,16 @@ def meta_train(
 
 
 def groups_for(device, batch_size):
-    """In how many groups of tasks a device reads a batch fastest, an int."""
+    """Number of groups of tasks in which a device reads a batch fastest, an int."""
     if torch.device(device).type == "cpu":
-        # A core is fastest on what its cache holds, and two tasks are nearly of one size.
+        # A core is fastest on what its cache holds, and two tasks need little padding.
         return batch_size // math.gcd(batch_size, 2)
-    # A GPU is through with thirty small tasks before its host has launched the next ones.
+    # A GPU finishes thirty small tasks before its host has launched the next ones.
     return max(n for n in range(1, 5) if n == 1 or (batch_size % n == 0 and batch_size >= 8 * n))
 
 
 def _fingerprint(source):
-    """Tells apart sources of other tables: one that could not be loaded makes another run."""
+    """Hash of the names of a source's tables: a table that could not be loaded changes it."""
     return hashlib.sha256(json.dumps(names_in(source)).encode()).hexdigest()
 
 
