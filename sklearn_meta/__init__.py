@@ -1,8 +1,8 @@
 """Meta-learned, fit-free estimators with the scikit-learn interface.
 
-The public estimators are looked up on first use, so ``import sklearn_meta`` costs no import of
-torch. Helpers have modules named as scikit-learn names its own:
-:mod:`sklearn_meta.model_selection` and :mod:`sklearn_meta.inspection`.
+The public estimators are looked up on first use, so ``import sklearn_meta`` does not import torch.
+Helper modules are named like scikit-learn's: :mod:`sklearn_meta.model_selection` and
+:mod:`sklearn_meta.inspection`.
 
 Modules cite five papers by number:
 
@@ -36,7 +36,8 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-#: Torch does not bear it that two threads import it from two ends, as first requests to a server.
+#: Held while a module is imported: torch breaks if two threads import parts of it at once, as the
+#: first requests to a server may.
 _IMPORTING = ForkedLock()
 
 
@@ -46,7 +47,7 @@ def __getattr__(name):
     with _IMPORTING:
         try:
             value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        except AttributeError as error:  # of a library: Python would say that there is no such name
+        except AttributeError as error:  # from a library: Python would report ``name`` as unknown
             raise ImportError(
                 f"{name} cannot be imported, since a library that it needs fails: {error}. "
                 "Versions that do not belong together may do that: reinstall sklearn_meta."

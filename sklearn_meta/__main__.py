@@ -23,23 +23,23 @@ def main(argv=None):
     Parameters
     ----------
     argv : list of str, default=None
-        Arguments without the program's name; None takes those of the process.
+        Arguments without the program's name; if None, those of the process.
 
     Returns
     -------
     int
-        Exit code: 0 done, 1 an error, told in one line on stderr, 130 interrupted.
+        Exit code: 0 success, 1 error (reported in one line on stderr), 130 interrupted.
 
     Raises
     ------
     SystemExit
         With code 2 for wrong arguments, and 0 after ``--help`` and ``--version``.
     """
-    if hasattr(sys.stdout, "reconfigure"):  # names it has no signs for are told as stderr does
+    if hasattr(sys.stdout, "reconfigure"):  # escape characters it cannot encode, as stderr does
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = _parser()
     args = _parse(parser, argv)
-    # Where stderr is closed print would take stdout, which holds the result.
+    # If stderr is closed (None), print would write to stdout, which holds the result.
     with (
         warnings.catch_warnings(),
         open(os.devnull, "w") as nowhere,
@@ -49,12 +49,12 @@ def main(argv=None):
         try:
             if getattr(args, "recipe", None) is not None:
                 args.parser.set_defaults(**read_recipe(args.recipe, args.parser))
-                args = _parse(parser, argv)  # once more: what is given there wins
+                args = _parse(parser, argv)  # again: arguments override the recipe
             code = args.run(args)
             if sys.stdout is not None:
                 sys.stdout.flush()
             return code
-        except BrokenPipeError:  # whoever read stdout has seen enough
+        except BrokenPipeError:  # the reader of stdout has closed it
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         except (ValueError, OSError, ImportError) as error:
@@ -94,7 +94,7 @@ def _parser():
 
 def _parse(parser, argv):
     args, unknown = parser.parse_known_args(argv)
-    if unknown:  # with the usage of the command, which argparse itself would not show
+    if unknown:  # report them with the usage of the command, unlike argparse itself
         together = "" if any(word.startswith("-") for word in unknown) else "; names stand together"
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{together}")
     return args
@@ -105,7 +105,7 @@ def _show_warning(message, category, filename, lineno, file=None, line=None):
 
 
 class _Beside:
-    """stderr, where what is told beside the result may be read by nobody: no reason to end."""
+    """Wrapper of stderr that ignores write errors: if nobody reads it, the command continues."""
 
     def __init__(self, stream):
         self._stream = stream

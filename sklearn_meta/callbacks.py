@@ -1,4 +1,4 @@
-"""What happens beside the steps of meta-training: one small skorch callback for each job."""
+"""Callbacks of meta-training: one small skorch callback for each job."""
 
 import csv
 import os
@@ -24,12 +24,12 @@ class MovingAverage(Callback):
     ----------
     learner : Learner
     decay : float or None
-        Share of the average that a step leaves as it is.
+        Weight of the previous average in each update.
 
     Attributes
     ----------
     learner : Learner
-        What is validated and kept.
+        The learner that is validated and kept.
     """
 
     def __init__(self, learner, decay):
@@ -51,12 +51,13 @@ def best_epoch(history):
 
 
 class Divergence(Callback):
-    """Ends training where loss or weights are no numbers: with an error, since these are lost.
+    """End training if the loss or a weight is no longer finite.
 
     Parameters
     ----------
     has_best : callable
-        Whether there are weights of before that will be kept: then a warning will do.
+        Returns whether there are earlier weights to keep. Then a warning is given, otherwise an
+        error is raised, since the weights are lost.
     """
 
     def __init__(self, has_best):
@@ -66,7 +67,7 @@ class Divergence(Callback):
     def on_epoch_end(self, net, **kwargs):
         loss = net.history[-1, "train_loss"]
         what = f"the loss became {loss}"
-        if np.isfinite(loss):  # which does not tell what the last step made of the weights
+        if np.isfinite(loss):  # the last step may have broken the weights all the same
             if all(weights.isfinite().all() for weights in net.module_.parameters()):
                 return
             what = "weights are no longer finite"
@@ -78,21 +79,21 @@ class Divergence(Callback):
             raise ValueError(told)
         warn(f"{told} The weights of the lowest validation loss are kept.")
         self.has_come = True
-        net.history.pop()  # its scores are of lost weights
-        raise KeyboardInterrupt  # which skorch takes for the end of the run
+        net.history.pop()  # scores of lost weights
+        raise KeyboardInterrupt  # skorch then ends the run
 
 
 class StratumScores(Callback):
-    """Score of the validation tasks, over all and by stratum, such as labelled rows a class.
+    """Record the mean score of the validation tasks, of all and by stratum, such as shots.
 
     Parameters
     ----------
     name : str
-        What the score is called, such as "accuracy".
+        Name of the score, such as "accuracy".
     stratum : str
-        What the numbers that come with the scores count: "shots", say.
+        What the numbers that come with the scores count, such as "shots".
     gather : callable
-        Makes one list of the lists of all processes.
+        Concatenates the lists of all processes.
     """
 
     def __init__(self, name, stratum, gather):
@@ -145,8 +146,8 @@ class CSVLog(Callback):
                 writer.writeheader()
                 writer.writerows(rows)
             os.replace(partial, path)
-        except OSError as error:  # which names no file where a disk is full
-            with suppress(OSError):  # a disk may have become one to read from
+        except OSError as error:  # names no file if the disk is full
+            with suppress(OSError):  # the disk may have become read-only
                 partial.unlink(missing_ok=True)
             warn(  # hours of training are worth more than a log
                 f"CSVLog: {path} cannot be written ({error}): make room on the disk. Training goes "
@@ -154,15 +155,15 @@ class CSVLog(Callback):
             )
 
     def on_train_end(self, net, **kwargs):
-        """A kill may have come between the last checkpoint and its line here."""
+        """Write once more: a kill may have come between the last checkpoint and its line here."""
         self.on_epoch_end(net)
 
 
 class Patience(Callback):
-    """Ends training after some epochs without a lower validation loss; None never does.
+    """End training after ``n_epochs`` without a lower validation loss; None never does.
 
-    The history is all it looks at, so a resumed run ends where the whole one would. ``n_seen`` is
-    the number of the last epoch whose end it was told of.
+    It uses the history alone, so a resumed run ends where the uninterrupted one would. ``n_seen``
+    is the number of the last epoch whose end it has seen.
     """
 
     def __init__(self, n_epochs):
@@ -177,16 +178,16 @@ class Patience(Callback):
     def on_epoch_end(self, net, **kwargs):
         self.n_seen = len(net.history)
         if self.is_over(net.history):
-            raise KeyboardInterrupt  # which skorch takes for the end of the run
+            raise KeyboardInterrupt  # skorch then ends the run
 
 
 class Progress(Callback):
-    """One progress bar over all steps, with the last validation figures beside it.
+    """Show one progress bar over all steps, with the last validation scores beside it.
 
-    Where nobody reads it, or does no longer, the run goes on without.
+    If stderr cannot be written, or no longer, the run continues without the bar.
     """
 
-    #: tqdm cuts a line where the terminal ends: what matters most comes first.
+    #: tqdm cuts a line at the width of the terminal, so what matters most comes first.
     LINE = (
         "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} "
         "[{elapsed}<{remaining}{postfix}, {rate_fmt}]"

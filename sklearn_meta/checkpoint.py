@@ -1,4 +1,4 @@
-"""The state of a meta-training run on disk, from which a killed run goes on."""
+"""The state of a meta-training run on disk, from which a killed run resumes."""
 
 import hashlib
 import json
@@ -21,14 +21,14 @@ _GROUPS = {"weights", "average", "best", "optimizer"}
 
 
 class Begun(NamedTuple):
-    """A run in a folder that has left its weights, interrupted or not."""
+    """A run in a folder that has returned its weights, interrupted or not."""
 
     folder: str
-    weights: str  # their digest
-    settings: dict  # of the engine, as its checkpoint began
+    weights: str  # digest
+    settings: dict  # of meta_train, with which the checkpoint began
 
     def goes_on(self, folder, weights):
-        """Whether a run that begins with some weights in a folder is this one."""
+        """Whether a run in this folder that starts from these weights continues this one."""
         return self[:2] == (folder, weights) and Path(folder, CHECKPOINT).is_file()
 
 
@@ -37,16 +37,17 @@ class Checkpoint(Callback):
 
     One safetensors file holds the weights, their average, the best weights and the optimiser's
     state; its header holds the history, and the sha256 of everything. It is replaced atomically, so
-    a kill leaves the last one whole. Of several processes the first writes it; all of them read.
+    a kill leaves the previous file intact. The first of several processes writes it; all read it.
 
     Parameters
     ----------
     folder : path or None
-        None keeps everything in memory.
+        If None, everything stays in memory.
     run : dict
-        Settings that a run which goes on must share.
+        Settings that a resumed run must share.
     average : MovingAverage
-        Its ``trained`` weights are trained, those of its ``learner`` are judged and kept.
+        Its ``trained`` is the learner that is trained, its ``learner`` the one that is validated
+        and kept.
 
     Raises
     ------
@@ -55,18 +56,18 @@ class Checkpoint(Callback):
     """
 
     def __init__(self, folder, run, average):
-        # Where it was when training began, whatever folder a callback changes to.
+        # Absolute, since a callback may change the current folder.
         self.path = None if folder is None else checkpoint_file(folder).absolute()
-        # Once, and now: what json cannot hold shall not be noticed after the first epoch.
+        # Convert now, so that settings that json cannot hold fail before the first epoch.
         self.run = json.loads(json.dumps(run, default=_plain))
         self.average = average
         self.is_writer = self.path is not None and is_first_process()
-        self.n_epochs = 0  # that an earlier run has done
+        self.n_epochs = 0  # done by an earlier run
         self.n_seen = 0
-        self.complete = None  # weights after the last whole epoch, or those validated before any
+        self.complete = None  # weights after the last whole epoch, or the validated initial ones
         self.best = None
         self.best_loss = math.inf
-        self.start_loss = math.nan  # of weights that had learned before the run
+        self.start_loss = math.nan  # of initial weights that were trained before the run
         self.ended_by = None
 
     def on_epoch_begin(self, net, dataset_train=None, **kwargs):
@@ -84,20 +85,20 @@ class Checkpoint(Callback):
         self.n_seen = len(net.history)
 
     def on_train_end(self, net, **kwargs):
-        """Undo the steps of an epoch that was interrupted; callbacks of the user come later."""
+        """Undo the steps of an interrupted epoch, before the user's callbacks run."""
         if net.history and "train_loss" not in net.history[-1] and self.complete is not None:
             del net.history[-1]
             self.average.learner.load_state_dict(self.complete)
 
     def begin(self, loss):
-        """Keep the weights to begin with, of this validation loss, until others are better."""
+        """Keep the initial weights, with this validation loss, until others are better."""
         self.start_loss = loss
         self.complete = self._weights()
         self._keep_if_best(loss)
 
     @property
     def best_is_start(self):
-        """Whether the best weights are those of the beginning, and not those of an epoch."""
+        """Whether the best weights are the initial ones, not those of an epoch."""
         return self.best is not None and self.best_loss == self.start_loss
 
     def _keep_if_best(self, loss):
@@ -106,26 +107,28 @@ class Checkpoint(Callback):
             self.best = self.complete
 
     def _weights(self):
-        """A copy of the weights that would be kept."""
+        """Copy the weights that would be kept now."""
         weights = self.average.learner.state_dict()
         return {k: v.detach().clone() for k, v in weights.items()}
 
     def end(self, stops):
-        """Note by which callbacks of the user the run was ended: called with these it stays so."""
-        # The file has the last epoch, whatever callbacks have put in its place since.
+        """Record that these callbacks of the user ended the run: with the same ones it stays ended.
+
+        The rest of the file is kept, since callbacks may have replaced the last epoch in memory.
+        """
         if self.is_writer and self.path.is_file():
             header, tensors = self._read("cpu")
             self._save(tensors, header | {"ended_by": json.dumps(stops)})
 
     def is_ended(self, stops):
-        """Whether the run that was taken up had been ended by callbacks that are described so."""
+        """Whether callbacks with this description had ended the run that was resumed."""
         return self.ended_by is not None and json.loads(self.ended_by) == stops
 
     def _write(self, net):
         groups = {"weights": self.average.trained.state_dict(), "best": self.best or {}}
         if self.average.average is not None:
             groups["average"] = self.average.average.state_dict()
-        # Copied, since a module may have two names for a tensor, and a file may not.
+        # Clone: a module may have two names for one tensor, which a file may not.
         tensors = {
             f"{g}.{k}": v.clone().contiguous() for g, d in groups.items() for k, v in d.items()
         }
@@ -151,11 +154,11 @@ class Checkpoint(Callback):
                     "Give each run a checkpoint_dir of its own."
                 )
             try:
-                partial.unlink(missing_ok=True)  # of a save that was killed
+                partial.unlink(missing_ok=True)  # left by a save that was killed
                 partial.touch()
                 mode = partial.stat().st_mode
                 save_file(tensors, partial, metadata=header)
-                partial.chmod(mode)  # safetensors lets nobody else read what it writes
+                partial.chmod(mode)  # safetensors makes its files readable by the owner only
                 os.replace(partial, self.path)
             except SafetensorError as error:
                 raise OSError(
@@ -166,13 +169,13 @@ class Checkpoint(Callback):
                 partial.unlink(missing_ok=True)
 
     def _read(self, device):
-        """What the file on disk says of its run, and its tensors by name."""
+        """Read the header of the file on disk, and its tensors by name."""
         tensors = {}
-        with locked(self.path.parent):  # safetensors opens it twice: it may be replaced between
+        with locked(self.path.parent):  # safetensors opens it twice: it might be replaced meanwhile
             return self._read_header(tensors, device), tensors
 
     def _read_header(self, tensors=None, device="cpu"):
-        """What the file on disk says of its run; its tensors are added to a dict."""
+        """Read the header of the file on disk; also its tensors, if a dict is given for them."""
         try:
             with safe_open(self.path, "pt", device=device) as file:
                 header = file.metadata() or {}
@@ -180,7 +183,7 @@ class Checkpoint(Callback):
                     raise SafetensorError(f"it says nothing of {', '.join(sorted(missing))}")
                 if tensors is not None:
                     tensors |= {name: file.get_tensor(name) for name in file.keys()}
-                    told = header.pop("sha256", None)  # None where an earlier version wrote it
+                    told = header.pop("sha256", None)  # None if an earlier version wrote the file
                     if told not in (None, _digest(tensors, header)):
                         raise SafetensorError("its sha256 differs")
                     if strange := {name.split(".")[0] for name in tensors} - _GROUPS:
@@ -196,14 +199,14 @@ class Checkpoint(Callback):
         return header
 
     def _of_another_run(self, header):
-        """In words, the settings of a file on disk that are not those of this run."""
+        """Describe the settings in a file's header that differ from those of this run."""
         theirs = json.loads(header["schedule"])
-        # What an earlier version did not tell is not judged.
+        # Skip settings that an earlier version did not record.
         ours = {k: v for k, v in self.run.items() if k in theirs}
         return _difference(theirs, ours)
 
     def restore(self, net):
-        """Take up the state of an earlier run with the same schedule, if there is one."""
+        """Resume from the checkpoint of an earlier run with the same settings, if there is one."""
         if self.path is None or not self.path.is_file():
             return
         header, tensors = self._read(str(net.device))
@@ -220,7 +223,7 @@ class Checkpoint(Callback):
             self.average.trained.load_state_dict(group["weights"])
             if self.average.average is not None:
                 self.average.average.load_state_dict(group["average"])
-        except RuntimeError as error:  # a module of the user's own has no config to compare
+        except RuntimeError as error:  # a user's own module has no config to compare
             raise ValueError(f"{self.path} holds weights of another module: {error}") from error
         self.complete = self._weights()
         self.best = group["best"] or None
@@ -237,18 +240,18 @@ class Checkpoint(Callback):
         self.start_loss = epochs[0].get("start_loss", math.nan) if epochs else math.nan
         self.ended_by = header.get("ended_by")
         for _, callback in net.callbacks_:
-            if isinstance(callback, PassthroughScoring):  # it tells in the history what is the best
+            if isinstance(callback, PassthroughScoring):  # records in the history which is the best
                 for epoch in epochs:
                     if epoch.get(f"{callback.name}_best"):
                         callback.best_score_ = epoch[callback.name]
 
     def compare(self, gather):
-        """Refuse to train where another process does something else, or goes on from elsewhere.
+        """Raise if another process has other settings, or resumes from another epoch.
 
         Parameters
         ----------
         gather : callable
-            Makes one list of the lists of all processes.
+            Concatenates the lists of all processes.
 
         Raises
         ------
@@ -265,7 +268,7 @@ class Checkpoint(Callback):
 
 
 def _digest(tensors, header):
-    """The sha256 of all that a file holds: safetensors would not notice a damaged byte."""
+    """The sha256 of everything in a file: safetensors would not notice a damaged byte."""
     tensors = dict(sorted(tensors.items()))
     kinds = [f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in tensors.values()]
     told = json.dumps([header, kinds, tensors_digest(tensors)], sort_keys=True)
@@ -273,8 +276,8 @@ def _digest(tensors, header):
 
 
 def _difference(theirs, ours):
-    """In words; of tables their contents, which say more than the digest of their order."""
-    if "data" not in theirs:  # of a version that knew names alone
+    """Describe how two runs' settings differ, for tables by contents rather than by order."""
+    if "data" not in theirs:  # an earlier version recorded only the names of tables
         return difference(theirs, ours)
     orders = ("tables", "validation_tables")
     pair = ({k: v for k, v in run.items() if k not in orders} for run in (theirs, ours))
@@ -284,5 +287,5 @@ def _difference(theirs, ours):
 
 
 def _plain(value):
-    """Numbers of NumPy and torch as json holds them; of anything else its text."""
+    """Convert numbers of NumPy and torch for json; anything else becomes text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

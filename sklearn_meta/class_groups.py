@@ -1,4 +1,4 @@
-"""Tasks of more classes than a network has learned to read: their classes in groups.
+"""Tasks with more classes than a network was trained for: their classes are read in groups.
 
 Shape legend as in the backbones: B tasks, N rows, M attributes, C classes,
 H embedding width of an attribute.
@@ -11,22 +11,22 @@ from .backbones.standardisation import moments_of, standardise
 from .heads.base import known_classes
 from .means import class_means, masked_mean
 
-#: How often classes are gathered into groups, each time others.
+#: Number of different ways in which classes are grouped.
 N_GROUPINGS = 2
 
 
 def has_groups(backbone, n_classes):
-    """Whether a backbone is given groups of so many classes, and not the classes."""
+    """Whether a backbone reads groups of classes, since there are more than it can tell apart."""
     return n_classes > getattr(backbone, "most_classes", n_classes)
 
 
 def embed(backbone, x, labels, readable, columns, classes, memory=None):
-    """Embed the rows of classification tasks of more classes than a backbone can tell.
+    """Embed the rows of classification tasks with more classes than a backbone can tell apart.
 
-    It reads groups of classes in their place, ``backbone.most_classes`` of them, in
-    ``N_GROUPINGS`` ways, and the embeddings stand side by side. The head still tells single
-    classes apart, by the distances of all of these together: the logits of Eq. 9 of paper 000 add
-    up. Not in the paper, whose tasks have few classes.
+    The backbone reads ``backbone.most_classes`` groups in place of the classes, once for each of
+    ``N_GROUPINGS`` groupings, and the embeddings are concatenated. The head still tells single
+    classes apart, by the distances in all of them: the logits of Eq. 9 of paper 000 add up. This is
+    not in the paper, whose tasks have few classes.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def embed(backbone, x, labels, readable, columns, classes, memory=None):
     Returns
     -------
     z : tensor of shape (B, N, M, N_GROUPINGS * H)
-        Of tasks of fewer classes in the batch, which the backbone reads as they are, all but the
-        first H are zero.
+        If a task of the batch has few classes, the backbone reads them as they are, and all but
+        the first H values are zero.
     memory : list
     """
     if memory is None:
@@ -56,11 +56,11 @@ def embed(backbone, x, labels, readable, columns, classes, memory=None):
 
 @torch.no_grad()
 def group_classes(x, labels, readable, columns, classes, n_groups):
-    """Which group each class is in, along the first principal axes of the classes' means.
+    """Group classes along the first principal axes of their means.
 
-    Classes of a group lie beside each other, as those parts do that one class has. The order of
-    classes, rows and attributes is of no account, but where scores or lengths of axes are equal.
-    Where there is but one axis, both groupings are along it.
+    The classes of a group are neighbours, like the parts of a single class. The order of classes,
+    rows and attributes does not matter, unless scores or lengths of axes are equal. If there is
+    only one axis, both groupings are along it.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def group_classes(x, labels, readable, columns, classes, n_groups):
     Returns
     -------
     list of N_GROUPINGS tensors of shape (B, C, n_groups)
-        One for a class in its group, else zero. Tasks of so many classes or fewer have each in a
-        group of its own.
+        One where a class is in a group, otherwise zero. In tasks with at most ``n_groups`` classes
+        each has a group of its own.
     """
     moments = moments_of(x, readable)
     x = standardise(x, moments).masked_fill(~(columns & moments.varied)[:, None], 0).nan_to_num(0)
@@ -83,7 +83,7 @@ def group_classes(x, labels, readable, columns, classes, n_groups):
     means = means.masked_fill(~known[..., None], 0)
     axes, lengths, _ = torch.linalg.svd(means, full_matrices=False)
     scores = axes * lengths[:, None]  # (B, C, axes)
-    scores = scores * torch.where(scores.pow(3).sum(1, keepdim=True) < 0, -1, 1)  # svd has no sign
+    scores = scores * torch.where(scores.pow(3).sum(1, keepdim=True) < 0, -1, 1)  # fixes the sign
     rounding = torch.finfo(x.dtype).eps * max(means.shape[1:])
     n_axes = (lengths > rounding * lengths[:, :1]).sum(1).clamp(min=1)
     few = classes.sum(1, keepdim=True) <= n_groups
@@ -92,7 +92,7 @@ def group_classes(x, labels, readable, columns, classes, n_groups):
         axis = (i % n_axes)[:, None, None].expand(-1, scores.shape[1], 1)
         score = scores.gather(2, axis)[..., 0].masked_fill(~known, torch.inf)
         rank = score.argsort(dim=1, stable=True).argsort(1)
-        # By the middle of a class's place: then the direction of an axis does not matter.
+        # Divide by the middle of each class's rank, so that the axis's direction does not matter.
         group = (2 * rank + 1) * n_groups // (2 * n_known.clamp(min=1))
         group = torch.where(few, rank, group).clamp(max=n_groups - 1)
         members = F.one_hot(group, n_groups) * classes[..., None]

@@ -1,4 +1,4 @@
-"""Labels of classes as users give them, of rows and of texts, and their places among them."""
+"""Class labels as users give them, for rows and texts, and their codes."""
 
 from numbers import Integral, Real
 
@@ -10,9 +10,9 @@ from .table_validation import as_cells, check_dense
 
 
 def as_labels(y):
-    """Labels as scikit-learn takes them; of what is no label, say how to mark a row without one.
+    """Convert labels to what scikit-learn accepts; raise if labels are missing or of mixed kinds.
 
-    Integers and booleans that are objects become integers, those of pandas and torch numpy's.
+    Integers and booleans in arrays of objects become integers, those of pandas and torch numpy's.
     """
     check_dense(y)
     values = np.asarray(as_cells(y))
@@ -27,7 +27,7 @@ def as_labels(y):
     kinds = {isinstance(value, str) for value in values.flat if value != -1}
     if len(kinds) > 1:
         raise ValueError("Labels are strings and numbers: they must be of one kind, but for -1.")
-    if True in kinds:  # of a list of both numpy would make "-1.0" of the mark
+    if True in kinds:  # numpy might convert the mark -1 to the text "-1.0"
         text = np.where(values == -1, "-1", values)
         return text if hasattr(y, "dtype") else text.astype(str)
     if not hasattr(y, "dtype"):
@@ -40,18 +40,18 @@ def as_labels(y):
 
 
 def class_codes(y, unlabelled):
-    """Sorted classes, and of each row the number of its class, -1 if it is unlabelled."""
+    """Sorted classes, and the class code of each row: -1 if the row is unlabelled."""
     codes = np.full(len(y), -1)
     classes, codes[~unlabelled] = np.unique(y[~unlabelled], return_inverse=True)
     return classes, codes
 
 
 def labels_to_save(y):
-    """Labels, none of them missing, of a kind that the card of weights can hold; an array."""
+    """Array of labels that a card of weights can store; raise if one is missing."""
     y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
     if is_missing(y).any():
         raise ValueError("Input y contains NaN or None: every text has a label.")
-    of_times = any(isinstance(label, np.timedelta64) for label in y)  # numpy's are integers, too
+    of_times = any(isinstance(label, np.timedelta64) for label in y)  # they are Integral, too
     kinds = (str, Real, np.bool_)
     if of_times or not any(all(isinstance(label, kind) for label in y) for kind in kinds):
         kinds = sorted({type(label).__name__ for label in y})
@@ -64,16 +64,16 @@ def labels_to_save(y):
 
 
 def array_of(labels):
-    """Sorted labels of a list as an array.
+    """Convert a list of sorted labels to an array.
 
-    Of numbers below and above 2 ** 63 numpy would make floats, which round them.
+    numpy would convert integers below and above 2 ** 63 to floats, which rounds them.
     """
     large = isinstance(labels[-1], int) and labels[-1] >= 2**63
     return np.asarray(labels, dtype=np.uint64 if large else None)
 
 
 def places_among(labels, y):
-    """The place of each of some labels in a list of them all."""
+    """Position of each label in a list of all labels."""
     number = {label: i for i, label in enumerate(labels)}
     y = np.asarray(y).tolist()
     if unknown := [label for label in y if label not in number]:

@@ -1,4 +1,4 @@
-"""Where a network runs, and in which precision."""
+"""The device a network runs on, and its precision."""
 
 import copy
 import weakref
@@ -7,18 +7,18 @@ import torch
 
 from .fingerprint import weights_digest
 
-#: Copies of each module that lives, by device and dtype, each beside the digest of the weights
-#: that were copied; None where these are not expected to change.
+#: Copies of each living module, by device and dtype. Each is stored with the digest of the weights
+#: that were copied, or with None if these are not expected to change.
 _PLACED = weakref.WeakKeyDictionary()
 
 
 def usable_device(name):
-    """A torch device by its name, if it can be used.
+    """Return the name of a torch device, if it can be used here.
 
     Parameters
     ----------
     name : str
-        "auto" is the GPU if there is one.
+        "auto" means the GPU if there is one.
 
     Returns
     -------
@@ -27,13 +27,13 @@ def usable_device(name):
     Raises
     ------
     ValueError
-        If there is no such device.
+        If the device cannot be used.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        # Cells come in double precision, which Apple's GPUs do not have; "meta" holds no cell. It
-        # is asked for often: of no element a GPU is not waited for.
+        # Cells are float64, which Apple's GPUs lack; "meta" tensors hold no data and fail in
+        # ``tolist``. The tensor is empty, so this frequent check does not wait for a GPU.
         torch.empty(0, dtype=torch.float64, device=name).tolist()
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         reason = str(error).splitlines()[0]
@@ -45,7 +45,7 @@ def usable_device(name):
 
 
 def placed(module, device, dtype, *, may_change):
-    """A copy of a module on a device and in a dtype, for predictions, which is made once.
+    """Return a copy of a module on a device and in a dtype, for predictions; cached.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def placed(module, device, dtype, *, may_change):
     device : str
     dtype : torch.dtype
     may_change : bool
-        Whether somebody may train the module on, and the copy is to be made anew then.
+        Whether a user may train the module further; then a changed module is copied again.
 
     Returns
     -------
@@ -67,10 +67,10 @@ def placed(module, device, dtype, *, may_change):
 
 
 def autocast(device, precision):
-    """Context of a forward pass: bfloat16 if asked for, or if "auto" and the device gains.
+    """Context manager for a forward pass: bfloat16 if asked for, or if "auto" and the device gains.
 
-    Weights are cast wherever they are read. torch would keep the casts, but for the whole process:
-    another thread that leaves an autocast empties its cache, and gradients are rounded otherwise.
+    torch's cache of cast weights is off: it belongs to the whole process, so another thread that
+    leaves an autocast empties it, and gradients are then rounded differently.
     """
     use = precision == "bfloat16" or (precision == "auto" and gains_from_bfloat16(device))
     kind = torch.device(device).type

@@ -1,4 +1,4 @@
-"""One process, or several that share each step's work between them.
+"""One process, or several that share the work of each step.
 
 Under ``torchrun`` or ``accelerate launch`` every process runs the same program; accelerate sets
 up their communication. Both classes have the same methods, so the engine does not ask which.
@@ -11,8 +11,8 @@ from contextlib import nullcontext
 
 
 def is_first_process():
-    """Whether this process is the one, of several that torchrun may have started, that writes."""
-    # One that is alone does, whatever rank a scheduler has given it.
+    """Whether this process, of several that torchrun may have started, is the one that writes."""
+    # A single process always writes, whatever rank a scheduler has given it.
     return _is_alone() or _number("RANK", 0) == 0
 
 
@@ -21,7 +21,7 @@ def _is_alone():
 
 
 def _number(name, default):
-    """A variable of the environment; where it is empty, nothing is said."""
+    """Integer value of an environment variable; the default if it is empty or not set."""
     return int(os.environ.get(name) or default)
 
 
@@ -31,7 +31,7 @@ def processes(device):
     Parameters
     ----------
     device : str
-        "cpu", or a GPU; of several processes, each takes the GPU of its local rank.
+        "cpu", or a GPU; each of several processes uses the GPU of its local rank.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def processes(device):
 
 
 class OneProcess:
-    """All the work is done here."""
+    """A single process, which does all the work."""
 
     rank, count = 0, 1
 
@@ -58,7 +58,7 @@ class OneProcess:
         return module
 
     def gradients(self, module, complete):
-        """Context of a backward pass; ``complete`` after it, gradients are those of the step."""
+        """Context of a backward pass; ``complete`` says whether it is the last one of a step."""
         return nullcontext()
 
     def mean(self, tensor):
@@ -66,7 +66,7 @@ class OneProcess:
         return tensor
 
     def share_buffers(self, module):
-        """Let all processes have the same buffers."""
+        """Give all processes the same buffers."""
 
     def gather(self, items):
         """The items of all processes in one list."""
@@ -74,7 +74,7 @@ class OneProcess:
 
 
 class ManyProcesses:
-    """A step's groups of tasks are dealt to the processes, and gradients are averaged."""
+    """Several processes, which share the groups of tasks of a step and average gradients."""
 
     def __init__(self, device):
         try:
@@ -92,11 +92,11 @@ class ManyProcesses:
         self.count = self._accelerator.num_processes
 
     def prepare(self, module):
-        """The module wrapped so that its gradients are averaged over the processes."""
+        """Wrap the module so that its gradients are averaged over the processes."""
         return self._accelerator.prepare(module)
 
     def gradients(self, module, complete):
-        """Context of a backward pass; processes talk in the one that completes the gradients."""
+        """Context of a backward pass; processes exchange gradients only in the last of a step."""
         return nullcontext() if complete else self._accelerator.no_sync(module)
 
     def mean(self, tensor):
@@ -104,9 +104,9 @@ class ManyProcesses:
         return self._accelerator.reduce(tensor, reduction="mean")
 
     def share_buffers(self, module):
-        """Let all processes have the buffers of the first, as torch does before a forward pass.
+        """Give all processes the buffers of the first, as torch does before a forward pass.
 
-        Means and variances of batch norm are those of the groups that a process has seen.
+        Otherwise each would have the batch norm statistics of the groups that it has read.
         """
         from accelerate.utils import broadcast
 
@@ -121,11 +121,11 @@ class ManyProcesses:
 
 
 def _leave():
-    """Part from the other processes at exit, and wait for the threads that served them.
+    """Leave the process group at exit, and wait for the threads of the communication.
 
-    Such a thread may still hold the tensors of the last exchange. If it frees them once the
-    interpreter is ending, it cannot have the lock that this takes and aborts the process, whose
-    work is done. Nothing tells when they are freed, so the lock is left to it for a while.
+    Such a thread may still hold the tensors of the last exchange. If it frees them while the
+    interpreter is ending, it cannot acquire the interpreter's lock and aborts the process, although
+    its work is done. Nothing tells when the tensors are freed, so this sleeps without the lock.
     """
     import torch.distributed
 

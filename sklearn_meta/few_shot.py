@@ -17,7 +17,7 @@ from .tasks import NWayKShot, TableEpisodes, Vectors, deal, in_units_of, moments
 from .tasks.running import projection
 from .tournament import play
 
-#: Power of probabilities at most, where labelled rows are many.
+#: Maximum power that probabilities are raised to when there are many labelled rows.
 SHARPEST = 3.0
 
 
@@ -166,7 +166,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             If weights cannot be fetched from the hub.
         """
         X, y = self._rows_and_labels(X, y, reset=True)
-        self._device()  # refused now, not by the first prediction
+        self._device()  # raises now rather than at the first prediction
         check_classes(y)
         self.classes_, self.y_ = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -195,7 +195,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         NotFittedError, ValueError, TypeError
             As in ``predict_proba``.
         """
-        most_probable = self.predict_proba(X).argmax(1)  # says so if there was no fit
+        most_probable = self.predict_proba(X).argmax(1)  # raises NotFittedError
         return self.classes_[most_probable]
 
     @torch.inference_mode()
@@ -279,7 +279,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             If a setting is unknown.
         """
         self._validate_params()
-        learner = self._starting_learner(0)  # of the shape of the one to come
+        learner = self._starting_learner(0)  # has the shape of the learner to be trained
         read = self._reader(learner, vectors)
         shape = {"n_ways": learner.n_ways, "n_shots": learner.n_shots, "n_queries": n_queries}
         if learner.inputs == "tables" and vectors is None:
@@ -301,10 +301,10 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         )
 
     def _beyond_episodes(self, probabilities):
-        """What probabilities of episodes mean where labelled rows are more, or not as many each.
+        """Adjust probabilities of episodes to the numbers of labelled rows, as the Notes describe.
 
-        Episodes are too cautious, the more so the more rows there are, and all classes are as
-        likely in them.
+        Episodes are too cautious, the more so the more labelled rows there are, and treat all
+        classes as equally likely.
         """
         counts = np.bincount(self.y_)
         sharpness = min(np.sqrt(counts.mean()), SHARPEST)
@@ -312,24 +312,24 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         return softmax(sharpness * logits, axis=1)
 
     def _encoded(self, module, X):
-        """Rows as the members share them: standardised, or read by the encoder; (n, I)."""
+        """Rows as all members read them, standardised or embedded by the image encoder: (n, I)."""
         if module.inputs == "tables":
             X = in_units_of(self._moments, X)
-        X = np.array(X, order="C")  # torch wants neither negative strides nor read-only memory
+        X = np.array(X, order="C")  # torch refuses negative strides and warns of read-only memory
         x = torch.from_numpy(X).to(self._device(), self._torch_dtype())
         return torch.cat([module.encode(x[chunk]) for chunk in self._chunks(len(x))])
 
     def _members(self, module):
-        """The rows that each member may take, a list of int tensors (n_classes, n_places)."""
+        """Rows that each member may take, a list of int tensors (n_classes, n_places)."""
         n_classes, n_ways = len(self.classes_), module.n_ways
         shuffled = [
             self._generator(0, c).permutation(np.flatnonzero(self.y_ == c))
             for c in range(n_classes)
         ]
-        # Rows that a member takes of a class at least; the next member goes on behind them.
+        # Number of rows that a member takes of a class at least; the next member starts after them.
         n_taken = module.n_shots * (n_ways // min(n_classes, n_ways))
         n_rounds = math.ceil(max(map(len, shuffled)) / n_taken)
-        # A last round may have fewer classes, which then take more rows.
+        # The last round of a tournament may have fewer classes, which then take more rows.
         turns = np.arange(n_ways * module.n_shots)
         return [
             torch.from_numpy(np.stack([c[(e * n_taken + turns) % len(c)] for c in shuffled]))
@@ -342,7 +342,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         return sum(each) / len(members)
 
     def _member(self, module, e, rows, known, asked):
-        """Probabilities by one member, of the rows (n_classes, n_places) that it may take."""
+        """Probabilities from one member, which may take the labelled ``rows``."""
         rng, n_ways = self._generator(1, e), module.n_ways
         if module.inputs == "tables":
             rotation = torch.from_numpy(projection(known.shape[1], module.n_inputs, rng))
@@ -358,20 +358,20 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
             told = module.compare(known[places], labels, query)
             return told.flatten(0, 1)[:, : classes.shape[1]].double().log_softmax(1).cpu()
 
-        # Where classes are fewer than the ways, the first ones get the places that are left over:
-        # each in its turn.
+        # If there are fewer classes than ways, the first classes fill the remaining places: roll
+        # the order, so that members take turns.
         order = torch.from_numpy(np.roll(self._generator(2).permutation(len(rows)), e))
         return play(contest, order[None], n_ways).softmax(1)[:, order.argsort()]
 
     def _forget(self):
-        """Be as before ``fit``."""
+        """Return to the unfitted state."""
         vars(self).pop("X_", None)
 
     def __sklearn_is_fitted__(self):
         fitted = hasattr(self, "X_") and hasattr(self, "learner_")
-        return fitted and self._fitted_for == _rows_of(self.learner_)  # meta_fit may bring another
+        return fitted and self._fitted_for == _rows_of(self.learner_)  # meta_fit may change it
 
 
 def _rows_of(learner):
-    """What the rows are that a learner reads: those of tables are of any length."""
+    """Kind and length of the rows that a learner reads; rows of tables may have any length."""
     return learner.inputs, None if learner.inputs == "tables" else learner.n_inputs

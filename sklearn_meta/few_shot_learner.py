@@ -84,11 +84,11 @@ class FewShotLearner(nn.Module):
         n_features = self.encoder.n_outputs if self.encoder else n_inputs
         self.backbone = kind(n_features, n_ways, n_shots, **{**variant, **(backbone_config or {})})
         self.head = HEADS[task][head](**(head_config or {}))
-        self.float()  # whatever torch's default is
+        self.float()  # whatever torch's default dtype is
 
     @property
     def n_channels(self):
-        """Colours of each pixel of the images that it reads, an int."""
+        """Number of channels of the images that it reads, an int."""
         return self.encoder.config["n_channels"]
 
     @property
@@ -108,17 +108,17 @@ class FewShotLearner(nn.Module):
         }
 
     def encode(self, x):
-        """Vectors (..., I) of rows (..., n_inputs), each by itself."""
+        """Embed rows (..., n_inputs), each by itself, as vectors (..., I)."""
         return self.encoder(x) if self.encoder else x
 
     def compare(self, support, labels, query):
-        """Log-probabilities of the classes of encoded queries beside encoded labelled rows.
+        """Log-probabilities of the classes of encoded queries, given encoded labelled rows.
 
         Parameters
         ----------
         support : tensor of shape (B, n_ways * n_shots, I)
         labels : int tensor of shape (B, n_ways * n_shots)
-            Classes, below ``n_ways``; there may be fewer.
+            Class codes, less than ``n_ways``; not all of them need to occur.
         query : tensor of shape (B, Q, I)
 
         Returns
@@ -128,7 +128,7 @@ class FewShotLearner(nn.Module):
         return self.head(self.backbone(support, labels, query), labels, self.n_ways)
 
     def forward(self, support, labels, query):
-        """As ``compare``, of rows (..., n_inputs) that are not encoded."""
-        encoded = self.encode(torch.cat([support, query], 1))  # each once, all in one batch
+        """As ``compare``, but for raw rows (..., n_inputs)."""
+        encoded = self.encode(torch.cat([support, query], 1))  # in one batch
         known, asked = encoded.split([support.shape[1], query.shape[1]], 1)
         return self.compare(known, labels, asked)

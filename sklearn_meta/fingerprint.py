@@ -1,7 +1,7 @@
-"""What tells the tables, tasks and weights of one run from another's, the same in each process.
+"""Fingerprints of the tables, tasks and weights of a run, the same in every process.
 
-Text that Python makes of an object may hold its address, and ``hash`` differs between processes:
-here contents are hashed, and settings become plain values, so that an error can name them.
+The repr of an object may contain its address, and ``hash`` differs between processes. So contents
+are hashed here, and settings become plain values, which an error can name.
 """
 
 import hashlib
@@ -15,31 +15,31 @@ from pathlib import PurePath
 import numpy as np
 import torch
 
-#: What is written in place of contents: it says no more than that they are others.
+#: Prefix of the hash that stands for contents, which shows only whether they differ.
 MARK = "sha256:"
-_LONGEST = 1000  # characters of settings that are written out
-_SHOWN = 60  # and of a value that an error shows
-_NAMED = 5  # settings that an error names; of the others it tells the number
+_LONGEST = 1000  # maximum length of settings that are written out
+_SHOWN = 60  # maximum length of a value in an error message
+_NAMED = 5  # maximum number of settings that an error names; the others are counted
 
 
 def described(thing, depth=12):
-    """Settings and contents of a source, a sampler or a callback, as values that json holds.
+    """Describe the settings and contents of a source, sampler or callback as JSON values.
 
-    Of this package's objects these are the public attributes, of others the parameters that they
-    were made with, as far as an attribute of that name keeps them; ``names``, if there are any,
-    stand for the rest. Nothing is read that is not in memory. Modules and generators, which change
-    in training, are known by their class.
+    An object of this package is described by its public attributes, any other object by the
+    parameters of its constructor, if attributes of the same names keep them. If an object has
+    ``names``, these alone describe it. Nothing is loaded into memory. Modules and generators, which
+    change in training, are described by their class.
 
     Parameters
     ----------
     thing : object
     depth : int, default=12
-        How far objects within objects are followed.
+        How deep objects within objects are followed.
 
     Returns
     -------
     bool, int, float, str, None, list or dict
-        Of contents, and of settings that are long, a text that begins with ``MARK``.
+        Contents and long settings become a str that begins with ``MARK``.
     """
     if thing is None or isinstance(thing, bool | str):
         return thing
@@ -47,13 +47,13 @@ def described(thing, depth=12):
         return int(thing)
     if isinstance(thing, Real):
         return float(thing) if math.isfinite(thing) else str(float(thing))
-    if isinstance(thing, PurePath):  # the folders above are one machine's own
+    if isinstance(thing, PurePath):  # parent folders differ between machines
         return thing.name
     if isinstance(thing, torch.Tensor) and thing.layout == torch.strided and not thing.is_meta:
         thing = thing.detach().cpu().double().numpy()
     if isinstance(thing, np.ndarray | np.generic):
         return _array(np.asarray(thing))
-    if hasattr(type(thing), "iloc"):  # of its class: an object may answer to any name
+    if hasattr(type(thing), "iloc"):  # ask the class: an instance may answer to any name
         return _frame(thing)
     if isinstance(thing, type) or inspect.isroutine(thing):
         return thing.__qualname__
@@ -71,28 +71,28 @@ def described(thing, depth=12):
     told, text = _settings(thing, depth - 1), repr(thing)
     if told or " at 0x" in text:
         return {"class": type(thing).__qualname__} | told
-    return text if len(text) <= _LONGEST else _digest(text.encode())  # as of dates and decimals
+    return text if len(text) <= _LONGEST else _digest(text.encode())  # such as dates, decimals
 
 
 def _settings(thing, depth):
-    """What is known of any other object, by name."""
+    """Describe any other object by a dict of its settings."""
     state, names = getattr(thing, "__dict__", {}), getattr(thing, "names", None)
     if isinstance(names, list | tuple):
         return {"names": [str(name) for name in names]}
-    if isinstance(thing, Mapping) and "datasets" not in state:  # it may load what is asked for
+    if isinstance(thing, Mapping) and "datasets" not in state:  # may load a table on access
         return {"names": [str(name) for name in thing]}
     if any(kind.__module__.partition(".")[0] == __package__ for kind in type(thing).__mro__):
         names = [name for name in state if not name.startswith("_")]
     else:
         try:
             names = [name for name in inspect.signature(type(thing)).parameters if name in state]
-        except (TypeError, ValueError):  # of a class that is not Python's
+        except (TypeError, ValueError):  # a class written in C
             names = []
     return {name: described(state[name], depth) for name in names}
 
 
 def _array(array):
-    if array.dtype.hasobject or array.dtype.kind == "T":  # which have no bytes of their own
+    if array.dtype.hasobject or array.dtype.kind == "T":  # the array holds pointers, not contents
         return _digest(json.dumps([described(value) for value in array.flat]).encode())
     if array.size <= 8 and array.dtype.kind in "biuf":
         return described(array.tolist())
@@ -100,7 +100,7 @@ def _array(array):
 
 
 def _frame(frame):
-    """Of a DataFrame or a Series."""
+    """Describe a DataFrame or a Series."""
     if not hasattr(frame, "columns"):
         return _array(frame.to_numpy())
     columns = [frame.iloc[:, j] for j in range(frame.shape[1])]
@@ -116,12 +116,12 @@ def _digest(*parts):
 
 
 def difference(theirs, ours):
-    """In words, the settings of two runs that are not the same.
+    """Describe in words the settings in which two runs differ.
 
     Parameters
     ----------
     theirs, ours : dict
-        Values that json holds.
+        JSON values.
 
     Returns
     -------
@@ -148,14 +148,14 @@ def difference(theirs, ours):
 
 
 def _by_name(value):
-    """Settings in a dict, or in a list with their places for names; None for anything else."""
+    """A dict as it is, or a list of dicts as a dict by position; None for anything else."""
     if isinstance(value, list) and value and all(isinstance(inner, dict) for inner in value):
         return {str(place): inner for place, inner in enumerate(value)}
     return value if isinstance(value, dict) else None
 
 
 def weights_digest(learner):
-    """What tells the weights of a learner from others.
+    """Digest that identifies the weights of a learner.
 
     Parameters
     ----------
@@ -164,16 +164,16 @@ def weights_digest(learner):
     Returns
     -------
     str
-        The sha256 of names and bytes of its parameters and buffers.
+        The sha256 of the names and bytes of its parameters and buffers.
     """
     return tensors_digest(learner.state_dict())
 
 
 def tensors_digest(tensors):
-    """The sha256 of names and bytes of tensors in a dict, in its order, as text."""
+    """The sha256 of the names and bytes of tensors in a dict, in its order, a str."""
     hashed = hashlib.sha256()
     for name, tensor in tensors.items():
         hashed.update(name.encode())
         flat = tensor.detach().cpu().contiguous().flatten()
-        hashed.update(flat.view(torch.uint8).numpy())  # numpy knows no bfloat16
+        hashed.update(flat.view(torch.uint8).numpy())  # numpy has no bfloat16
     return hashed.hexdigest()

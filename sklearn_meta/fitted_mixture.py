@@ -1,4 +1,4 @@
-"""A fitted mixture of Gaussians, kept in standardised units and asked in the user's."""
+"""A fitted Gaussian mixture, stored in standardised units and used in the user's units."""
 
 import numpy as np
 from sklearn.base import DensityMixin
@@ -7,15 +7,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .table_validation import as_cells
 from .tasks.column_types import refuse_dates
 
-#: Standardised points are cut off here: beyond, squares of distances leave float64.
+#: Standardised points are clipped here: squares of larger distances overflow float64.
 FARTHEST = 1e140
 
 
 class FittedMixture(DensityMixin):
-    """What can be asked of a fitted mixture, as of :class:`sklearn.mixture.GaussianMixture`.
+    """Methods of a fitted mixture, as in :class:`sklearn.mixture.GaussianMixture`.
 
-    scikit-learn's own estimator answers, of points in units in which they have zero mean and unit
-    variance: its densities are sums of squares, of which a large offset would leave no digit.
+    scikit-learn's own estimator does the work, on points with zero mean and unit variance: its
+    densities are sums of squares, in which a large offset would cancel all digits.
     """
 
     def predict(self, X):
@@ -163,7 +163,7 @@ class FittedMixture(DensityMixin):
         return hasattr(self, "weights_")
 
     def _standardised(self, X):
-        """Points in the units of the mixture that is kept."""
+        """Validate points and convert them to the units of the stored mixture."""
         check_is_fitted(self)
         X = as_cells(X)
         refuse_dates(X, "X")
@@ -172,7 +172,7 @@ class FittedMixture(DensityMixin):
             return self._units.standardise(X).clip(-FARTHEST, FARTHEST)
 
     def _store(self, mixture, units):
-        """Keep a mixture in standardised units, and tell its parameters in those of the points."""
+        """Store a mixture in standardised units, and its parameters in those of the points."""
         scale = units.scale if self.covariance_type != "spherical" else units.scale[0]
         if self.covariance_type == "full":
             covariances = mixture.covariances_ * np.outer(scale, scale)

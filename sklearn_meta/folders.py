@@ -1,4 +1,4 @@
-"""Folders that results are written to: whether they can be, and by one process at a time."""
+"""Folders for results: checks that they can be written, and a lock between processes."""
 
 import os
 from contextlib import contextmanager, suppress
@@ -10,40 +10,40 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-#: The file that meta_fit keeps in its ``checkpoint_dir``.
+#: Name of the file that ``meta_fit`` keeps in ``checkpoint_dir``.
 CHECKPOINT = "checkpoint.safetensors"
 
 
 def expanded(path):
-    """A path in which ``~`` is the user's folder; where there is none, it stays as it is."""
+    """Path with ``~`` replaced by the user's folder, if there is one."""
     return Path(os.path.expanduser(path))
 
 
 def checkpoint_file(folder):
-    """Where a run keeps its checkpoint, a path; a ValueError if a folder cannot be called so."""
+    """Path of a run's checkpoint; raise a ValueError if ``folder`` is not a valid path."""
     if not isinstance(folder, str | os.PathLike):
         raise ValueError(f"checkpoint_dir must be the path of a folder, or None, got {folder!r}.")
-    if folder == "":  # of a variable that is not set; it would be the current one
+    if folder == "":  # such as an unset variable; it would mean the current folder
         raise ValueError("checkpoint_dir is empty: name a folder, or leave it None.")
     return expanded(folder) / CHECKPOINT
 
 
 def check_writable(path, name, make=False):
-    """Refuse a file that cannot be written, before the work of which it shall tell.
+    """Raise, before any work is done, if a file for its results cannot be written.
 
     Parameters
     ----------
     path : pathlib.Path
         The file.
     name : str
-        What it is called in the error, such as "checkpoint_dir".
+        Name of the parameter for the error, such as "checkpoint_dir".
     make : bool, default=False
-        Whether to make its folder if need be.
+        Whether to create the folder if it does not exist.
 
     Raises
     ------
     OSError
-        If there is something else in its place, or its folder cannot be made or written.
+        If the path exists and is not a file, or its folder cannot be created or written.
     """
     try:
         if make:
@@ -61,10 +61,10 @@ def check_writable(path, name, make=False):
 
 @contextmanager
 def locked(folder):
-    """Write to a folder while no other process that asks does.
+    """Lock a folder against other processes that call this, within a context.
 
-    The system forgets the lock of a process that dies, and nothing is left in the folder. Where
-    there are no such locks, as on some network disks, this does nothing.
+    The system releases the lock of a process that dies, and no file is left in the folder. On
+    systems without such locks, such as some network disks, this does nothing.
 
     Parameters
     ----------
@@ -79,6 +79,6 @@ def locked(folder):
         yield
     finally:
         if place is not None:
-            with suppress(OSError):  # a child that was forked meanwhile holds it, too
+            with suppress(OSError):  # unlock: a child forked meanwhile holds the descriptor, too
                 fcntl.flock(place, fcntl.LOCK_UN)
             os.close(place)

@@ -15,7 +15,7 @@ from .tables import EMBEDDINGS, TableEstimator
 from .tasks import n_targets, target_scale
 from .tasks.column_types import targets_as_numbers
 
-#: In units of the labelled ones': the square of what lies beyond is no float64.
+#: Bound on standardised targets: the square of a larger one may exceed float64.
 FURTHEST_TARGET = 1e150
 
 
@@ -252,7 +252,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         """
         check_is_fitted(self)
         y = check_array(targets_as_numbers(y), ensure_2d=False, dtype=np.float64, input_name="y")
-        if self.y_.ndim == 1 and y.shape[1:] == (1,):  # a frame of one column
+        if self.y_.ndim == 1 and y.shape[1:] == (1,):  # a frame with one column
             y = y[:, 0]
         shape = (_num_samples(X), *self.y_.shape[1:])
         if y.shape != shape:
@@ -260,7 +260,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
                 f"y must have a row for each of X, and targets as in fit: {shape}, got {y.shape}."
             )
         mean, scale = self._scale
-        with np.errstate(over="ignore"):  # targets of quite another unit
+        with np.errstate(over="ignore"):  # targets may be in quite another unit
             targets = np.clip((y - mean) / scale, -FURTHEST_TARGET, FURTHEST_TARGET)
         targets = torch.from_numpy(targets.reshape(len(y), -1)).to(self._device())
 
@@ -348,7 +348,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return mean * scale[1] + scale[0], np.sqrt(variance) * scale[1]
 
     def _unstandardised(self, values):
-        """Standardised targets (..., n_rows, n_targets), as those of ``fit`` are."""
+        """Convert standardised targets (..., n_rows, n_targets) to unit and shape of ``y_``."""
         values = values.cpu().numpy() * self._scale[1] + self._scale[0]
         return values if self.y_.ndim == 2 else values[..., 0]
 
@@ -358,7 +358,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
         ((output, cov),), _ = self._ask_head(X, None, of_rows)
         cov = cov.double().cpu().numpy().transpose(1, 2, 0)
-        cov = (cov + cov.swapaxes(0, 1)) / 2  # symmetric but for rounding
+        cov = (cov + cov.swapaxes(0, 1)) / 2  # symmetric up to rounding
         with np.errstate(over="ignore"):
             cov = cov * self._scale[1] * self._scale[1]
         if not np.isfinite(cov).all():
@@ -379,7 +379,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
 
     @torch.inference_mode()
     def _ask_head(self, X, chunk_size, question):
-        """Answers of ``question(places, head, z, state)`` to chunks of rows, and these' places."""
+        """Call ``question(places, head, z, state)`` per chunk; return the answers and places."""
         check_is_fitted(self)
         X = self._table(X)
         chunk_size = len(X) if chunk_size is None else int(chunk_size)

@@ -1,4 +1,4 @@
-"""Ctrl-C that waits until something is done that must not be left in the middle."""
+"""Deferral of Ctrl-C while something runs that must not be interrupted."""
 
 import signal
 import threading
@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def deferred_interrupts():
-    """Heed Ctrl-C afterwards, whatever it does: end the program, or training.
+    """Defer Ctrl-C within a context; its handler runs afterwards.
 
-    Processes that begin meanwhile heed none. In a thread, which has no signals, nothing changes.
+    Processes forked within the context ignore Ctrl-C. In a thread other than the main one, which
+    receives no signals, this does nothing.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

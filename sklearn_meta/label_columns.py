@@ -1,4 +1,4 @@
-"""Label columns as a regression takes them: standardised by the labelled rows.
+"""Label columns as a regression reads them: standardised by the labelled rows.
 
 Shape legend as in the backbones: B tasks, N rows, C label columns (classes or targets).
 """
@@ -14,13 +14,13 @@ class LabelColumns(NamedTuple):
     Parameters
     ----------
     labels : tensor of shape (B, N, C)
-        Mean 0 and variance 1 over the labelled rows of a task; NaN throughout every other row, and
-        zero in columns that do not vary.
+        Mean 0 and variance 1 over the labelled rows of a task. Unlabelled rows are NaN, and columns
+        that do not vary are zero.
     mean, scale : tensors of shape (B, 1, C)
-        Mean and standard deviation of the labels as they were: of the indicator of a class, its
-        share p of the labelled rows, and the root of p (1 - p).
+        Mean and standard deviation of the original labels. For the indicator of a class these are
+        its share p of the labelled rows, and the square root of p (1 - p).
     varied : bool tensor of shape (B, C)
-        Columns of which labelled rows hold two values.
+        Columns in which labelled rows have more than one value.
     """
 
     labels: torch.Tensor
@@ -41,7 +41,7 @@ def standardise_labels(labels, classes):
     mean = labels.masked_fill(~known, 0).sum(1, keepdim=True) / count
     deviation = (labels - mean).masked_fill(~known, 0)
     scale = (deviation.square().sum(1, keepdim=True) / count).sqrt()
-    # Where all are equal the mean may be off by rounding.
+    # If all labels are equal, their mean may differ from them by rounding.
     rounding = torch.finfo(labels.dtype).eps * (1 + mean.abs()) * 4
     varied = scale > rounding
     scale = scale.masked_fill(~varied, 1)

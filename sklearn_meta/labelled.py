@@ -1,8 +1,8 @@
-"""Where labelled rows are, so that what concerns them alone runs on a fraction of the rows."""
+"""Positions of labelled rows, so that computations on them alone skip the other rows."""
 
 
 def labelled_places(labelled):
-    """Places of the labelled rows of each task, padded to their largest number L.
+    """Positions of the labelled rows of each task, padded to their largest number L.
 
     Parameters
     ----------
@@ -11,9 +11,9 @@ def labelled_places(labelled):
     Returns
     -------
     places : int tensor of shape (B, L)
-        In order; L is 1 at least.
+        In ascending order; L is at least 1.
     known : bool tensor of shape (B, L)
-        False where a task has fewer: these places are of rows without a label.
+        False at padding, where ``places`` are positions of unlabelled rows.
     """
     count = max(int(labelled.sum(1).max()), 1)
     places = labelled.int().argsort(dim=1, descending=True, stable=True)[:, :count]

@@ -1,42 +1,43 @@
-"""The training of linear-chain CRFs on sparse features, by L-BFGS."""
+"""Training of linear-chain CRFs on sparse features by L-BFGS."""
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from sklearn.utils import gen_batches
 
-#: Of the sum of squares of all weights, in the loss; chosen on a validation split.
+#: Factor on the sum of squares of all weights in the loss; chosen on a validation split.
 PENALTY = 0.1
 
-#: Steps of L-BFGS at most.
+#: Maximum number of L-BFGS steps.
 MAX_STEPS = 100
 
-#: Sentences of like length that are read at a time.
+#: Number of sentences of similar length that are read at a time.
 BATCH = 256
 
 
 def learn(parts, n_tags, begun=None):
-    """The weights of the least loss, or what ``MAX_STEPS`` bring of it.
+    """Find the weights with the least loss, in at most ``MAX_STEPS`` steps.
 
-    The loss, which is convex, is the negative log-likelihood of the sentences' tags and ``PENALTY``
-    times the sum of the squares of all weights.
+    The loss is convex: the negative log-likelihood of the sentences' tags, plus ``PENALTY`` times
+    the sum of the squares of all weights.
 
     Parameters
     ----------
     parts : list of (X, tags, places, offsets)
-        Features of the words of some sentences, the longest first, a sparse array of shape
-        (n_words, n_features); an int array for each sentence, of tags among the part's own; the
-        places of these among all; and scores (n_words, n_own_tags) that are added, or None.
+        X is a sparse array (n_words, n_features) with the features of the words of some sentences,
+        the longest sentence first. ``tags`` has an int array per sentence, of numbers among the
+        part's own tags; ``places`` are the positions of these among all tags. ``offsets`` are
+        scores (n_words, n_own_tags) to add, or None.
     n_tags : int
     begun : list of ndarrays, default=None
-        Start, transitions and end, to which those that are learned are added.
+        Start, transitions and end, to which the learned ones are added.
 
     Returns
     -------
     coef : csr_array of shape (n_features, n_tags)
     start, transitions, end : ndarrays of shape (n_tags,), (n_tags, n_tags) and (n_tags,)
     """
-    # The score of the true tags is linear: the counts of all that it is the sum of.
+    # The score of the true tags is linear in the weights: count how often it contains each weight.
     of_coef = csr_array((parts[0][0].shape[1], n_tags))
     start, transitions, end = np.zeros(n_tags), np.zeros((n_tags, n_tags)), np.zeros(n_tags)
     for X, tags, places, _ in parts:
@@ -47,7 +48,7 @@ def learn(parts, n_tags, begun=None):
             start[places[row[0]]] += 1
             np.add.at(transitions, (places[row[:-1]], places[row[1:]]), 1)
             end[places[row[-1]]] += 1
-    # A feature has a weight for the tags it was seen with alone: 2 to 15 pairs of a hundred.
+    # Only pairs of a feature and a tag that occur together get a weight: 2 to 15 % of all pairs.
     of_coef = csr_array(of_coef)
     of_coef.sort_indices()
     ends = np.cumsum([of_coef.nnz, n_tags, n_tags**2])
@@ -84,14 +85,15 @@ def learn(parts, n_tags, begun=None):
 
 
 class _Part:
-    """Sentences whose tags are some of all: no other costs time where these are read."""
+    """Sentences of one part; only its own features and tags are computed with, to save time."""
 
     def __init__(self, of_coef, X, tags, places, offsets):
         used, self.places = np.unique(X.indices), places
         self.X = csr_array(X[:, used])
         self.lengths = np.array([len(told) for told in tags])
         self.offsets = offsets
-        # Which of all weights are of these features and tags, and where they are among these.
+        # Positions, among all weights, of those for the part's features and tags (``which``), and
+        # their positions in the part's own matrix (``where``).
         row = np.full(of_coef.shape[0], -1)
         row[used] = np.arange(len(used))
         column = np.full(of_coef.shape[1], -1)
@@ -101,7 +103,7 @@ class _Part:
         self.where = rows[self.which] * len(places) + columns[self.which]
 
     def add_expected(self, of_seen, of_crf, to_seen, to_crf):
-        """The log partition; what the CRF expects is added to arrays of all weights' shape."""
+        """Return the log partition; add the expected counts to ``to_seen`` and ``to_crf``."""
         shape = self.X.shape[1], len(self.places)
         coef, expected, loss = np.zeros(shape), np.zeros(shape), 0.0
         coef.ravel()[self.where] = of_seen[self.which]
@@ -124,41 +126,42 @@ class _Part:
 
 
 def expectations(scores, lengths, start, transitions, end):
-    """What a CRF expects of sentences: their log partition, and its gradient.
+    """Compute the log partition of sentences under a CRF, and its gradient.
 
-    As :class:`sklearn_meta.heads.crf.LinearChainCRF` has it, by products of matrices in place of
-    sums of logarithms, which is many times faster. It is for weights that a penalty keeps small:
-    ``exp`` overflows at start, transitions and end of more than some hundreds.
+    The result is that of :class:`sklearn_meta.heads.crf.LinearChainCRF`, but computed by products
+    of matrices in place of sums of logarithms, which is many times faster. The weights must be
+    small, as a penalty keeps them: ``exp`` overflows if start, transitions or end exceed some
+    hundreds.
 
     Parameters
     ----------
     scores : ndarray of shape (n_words, n_tags)
-        Of the words of all sentences, one after the other; ``-inf`` forbids a tag.
+        Scores of the words of all sentences, one after the other; ``-inf`` forbids a tag.
     lengths : int array of shape (n_sentences,)
-        Words of each, 1 or more, the greatest first.
+        Number of words of each sentence, 1 or more, in descending order.
     start, transitions, end : ndarray of shape (n_tags,), (n_tags, n_tags) and (n_tags,)
 
     Returns
     -------
     log_partition : float
-        The sum over the sentences.
+        Sum over the sentences.
     marginals : ndarray of shape (n_words, n_tags)
-        Its gradient by the scores: the probability of each tag of each word.
+        Gradient with respect to the scores: the probability of each tag for each word.
     of_start, of_transitions, of_end : ndarrays
-        Its gradients by the others: how often each is expected.
+        Gradients with respect to the others: their expected counts.
     """
     first = np.cumsum(lengths) - lengths
     last = first + lengths - 1
     peaks = scores.max(1, keepdims=True)
     likely, follow = np.exp(scores - peaks), np.exp(transitions)
-    n_words = [int((lengths > t).sum()) for t in range(lengths[0])]  # t words on, of so many
+    n_words = [int((lengths > t).sum()) for t in range(lengths[0])]  # sentences with word t
     behind, scales = np.empty_like(likely), np.empty(len(likely))
     message = np.broadcast_to(np.exp(start), (len(lengths), len(start)))
     for t, n in enumerate(n_words):
         rows = first[:n] + t
         message = message[:n] * likely[rows]
         scales[rows] = message.sum(1)
-        message = message / scales[rows, None]  # else it would vanish
+        message = message / scales[rows, None]  # otherwise it would underflow
         behind[rows] = message
         message = message @ follow
     ending = behind[last] @ np.exp(end)

@@ -1,4 +1,4 @@
-"""Locks and threads of a process that leave its forked children free."""
+"""A lock and threads that do not block forked child processes."""
 
 import os
 import threading
@@ -6,9 +6,9 @@ from concurrent.futures import Future
 
 
 class ForkedLock:
-    """A lock that a thread may take several times, as a context; a forked child finds it free.
+    """Reentrant lock, used as a context, that is free in a forked child.
 
-    The child has no thread that would give it back.
+    The child does not have the thread that would release it.
     """
 
     def __init__(self):
@@ -28,11 +28,12 @@ class ForkedLock:
 
 
 def in_own_thread(function, *arguments):
-    """What a function returns, or raises, that is called in a thread that ends with it.
+    """Call a function in a thread of its own; return what it returns, or raise what it raises.
 
-    The threads that help torch belong to the one that has called it, and a forked child of that one
-    waits for them without end: servers load weights, and fork. No executor: none takes work once
-    the main thread has ended, though others go on. Where no thread can begin, the caller's is used.
+    torch's helper threads belong to the thread that called torch, and a forked child of that thread
+    would wait for them forever: servers load weights and then fork. An executor would not do: it
+    refuses work once the main thread has ended, even if other threads go on. If no thread can be
+    started, the function runs in the caller's.
 
     Parameters
     ----------
@@ -49,6 +50,6 @@ def in_own_thread(function, *arguments):
 
     try:
         threading.Thread(target=run).start()
-    except RuntimeError:  # no more threads: at exit of Python 3.12, or by a limit of the system
+    except RuntimeError:  # no new threads: Python 3.12 is exiting, or a limit of the system
         return function(*arguments)
     return told.result()

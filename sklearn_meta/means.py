@@ -1,12 +1,12 @@
-"""Means over those rows that are there, and over those of each class."""
+"""Means over observed elements, and over the labelled rows of each class."""
 
 import torch
 
 
 def masked_mean(values, observed, dim, keepdim=False):
-    """Mean over those elements of ``values`` (..., H) that are ``observed`` (...); 0 of none.
+    """Mean of the elements of ``values`` (..., H) that are ``observed`` (...); 0 if there are none.
 
-    ``dim``, counted from the front, may be one dimension or several.
+    ``dim`` may be one dimension or several, counted from the front.
     """
     weights = observed.to(values.dtype)[..., None]
     count = weights.sum(dim, keepdim).clamp(min=1)
@@ -14,13 +14,13 @@ def masked_mean(values, observed, dim, keepdim=False):
 
 
 def class_means(rows, labels):
-    """Mean of the labelled rows of each class, in full precision; 0 of none.
+    """Mean of the labelled rows of each class, without autocast; 0 if a class has no rows.
 
     Parameters
     ----------
     rows : tensor of shape (B, N, D)
     labels : tensor of shape (B, N, C)
-        One-hot classes; NaN throughout rows without a label.
+        One-hot classes; unlabelled rows are NaN.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The learner of sequences: a memory-augmented network and what labels are to it."""
+"""The learner of sequences: a memory-augmented network, and a head that encodes labels."""
 
 import torch
 from torch import nn
@@ -38,7 +38,7 @@ class MemoryLearner(nn.Module):
         If an argument is unknown, or there are no inputs.
     """
 
-    n_channels = 1  # of pixels, if it reads them
+    n_channels = 1  # number of channels, if it reads pixels
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class MemoryLearner(nn.Module):
         self.backbone = MANN(
             n_inputs + self.head.n_inputs, self.head.n_outputs, **(backbone_config or {})
         )
-        self.float()  # whatever torch's default is
+        self.float()  # whatever torch's default dtype is
 
     @property
     def config(self):
@@ -86,13 +86,13 @@ class MemoryLearner(nn.Module):
         }
 
     def forward(self, x, labels):
-        """Outputs of whole sequences, each step from the rows and labels before it.
+        """Outputs for whole sequences; each step sees its row, and earlier rows and labels.
 
         Parameters
         ----------
         x : tensor of shape (B, T, n_inputs)
         labels : tensor of shape (B, T, L)
-            What ``head.encode`` is given: each is shown to the network one step later.
+            Input of ``head.encode``; each label is shown to the network one step later.
 
         Returns
         -------
@@ -103,19 +103,19 @@ class MemoryLearner(nn.Module):
 
     @property
     def no_label(self):
-        """What stands for a label where there is none."""
+        """Value that stands for a missing label."""
         return -1 if self.task == "online_classification" else torch.nan
 
     def present(self, x, previous, state=None):
-        """Go on from a state by some rows.
+        """Read some rows, continuing from a state.
 
         Parameters
         ----------
         x : tensor of shape (B, T, n_inputs)
         previous : tensor of shape (B, T, L)
-            Label of the row before each of them.
+            Label of the row before each row.
         state : State, default=None
-            None begins anew.
+            If None, start from the initial state.
 
         Returns
         -------

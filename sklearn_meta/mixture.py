@@ -187,7 +187,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             If weights cannot be fetched from the hub.
         """
         for name in ("weights_", "means_", "covariances_", "lower_bound_"):
-            vars(self).pop(name, None)  # a fit that fails leaves nothing of the one before
+            vars(self).pop(name, None)  # a fit that fails leaves nothing of an earlier one
         self.learner_ = self._learner()
         self._fit_sets(self.learner_, [self], [self._points(X)])
         return self
@@ -329,7 +329,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         return None if datasets is None else as_point_sets(datasets)
 
     def _points(self, X):
-        """Validated points that a mixture is to be fitted to, standardised, and their units."""
+        """Validate the points of ``fit``; return them standardised and sorted, and their units."""
         X = as_cells(X)
         refuse_dates(X, "X")
         X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
@@ -340,11 +340,11 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             )
         common = self.covariance_type == "spherical"
         X = X[own_order(Units.of(X, common).standardise(X, exactly=True))]
-        units = Units.of(X, common)  # once more: sums are rounded otherwise in another order
+        units = Units.of(X, common)  # again: the order of the points changes the rounding of sums
         return units.standardise(X, exactly=True), units
 
     def _fit_sets(self, learner, estimators, sets):
-        """Give each estimator the mixture of its points."""
+        """Fit a mixture to each set, and store it in the estimator of the set."""
         jobs, candidates = [], []
         for X, units in sets:
             numbers = [self.n_components]
@@ -367,7 +367,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
             estimator._store(fitted[best], jobs[best].units)
 
     def _new_learner(self, backbone):
-        # A learner of mixtures is one module: no head can be put on a backbone.
+        # A MixtureLearner is one module: a backbone cannot get another head.
         if not isinstance(backbone, nn.Module):
             return MixtureLearner()
         if not isinstance(backbone, MixtureLearner):

@@ -1,4 +1,4 @@
-"""Mixtures of many sets of points at once: units, padded batches, and the way back."""
+"""Fits of mixtures to many sets of points at once: units, padded batches, and results."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from .heads.gaussian_mixture import (
 )
 from .tasks.mixtures import COVARIANCE_TYPES
 
-#: Least variance of a component, in units of the variance of its column.
+#: Minimum variance of a component, as a fraction of the variance of its column.
 FLOOR = 1e-6
 
 #: Bound on sets x points x columns x components of a padded batch. A CPU is fastest on what its
@@ -31,8 +31,10 @@ class Units(NamedTuple):
     Parameters
     ----------
     centre, scale : ndarray of shape (n_features,)
-        Mean and standard deviation, or a common one; of a constant column, 1.
+        Mean and standard deviation of each column, or one common deviation; a constant column has
+        deviation 1.
     constant : ndarray of shape (n_features,), bool
+        Whether a column is constant.
     """
 
     centre: np.ndarray
@@ -41,13 +43,13 @@ class Units(NamedTuple):
 
     @classmethod
     def of(cls, X, common):
-        """Units of points, whose spread may be anything that float64 holds.
+        """Compute the units of points, whose values may be anything within float64.
 
         Parameters
         ----------
         X : ndarray of shape (n_samples, n_features)
         common : bool
-            Whether all columns have one scale, the root of their mean variance.
+            Whether all columns share one scale, the root of their mean variance.
 
         Returns
         -------
@@ -56,15 +58,15 @@ class Units(NamedTuple):
         Raises
         ------
         ValueError
-            If the square of a scale is not far within float64.
+            If the square of a scale is close to the limits of float64, or beyond them.
         """
-        columns = np.ascontiguousarray(X.T)  # sums along memory are several times faster
+        columns = np.ascontiguousarray(X.T)  # sums over contiguous memory are several times faster
         low, high = columns.min(1), columns.max(1)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        # What differs by rounding only is equal.
+        # Treat values that differ only by rounding as equal.
         constant = half <= 4 * np.finfo(float).eps * np.abs(middle)
         half = np.where(constant, 1, half)
-        # Within -1 and 1, so that squares stay in range.
+        # Reduce values to [-1, 1], so that squares stay in range.
         reduced = (columns - middle[:, None]) / half[:, None]
         mean = np.where(constant, 0, reduced.mean(1))
         scale = np.where(constant, 1, half * reduced.std(1))
@@ -81,11 +83,11 @@ class Units(NamedTuple):
 
     @property
     def log_volume(self):
-        """Logarithm of the volume of a unit cube, which a density is to be divided by."""
+        """Logarithm of the volume of a unit cube, by which a standardised density is divided."""
         return np.log(self.scale).sum()
 
     def standardise(self, X, exactly=False):
-        """Points in these units; ``exactly`` sets constant columns to zero, without rounding."""
+        """Convert points to these units; ``exactly`` sets constant columns to exactly zero."""
         X = (X - self.centre) / self.scale
         if exactly:
             X[:, self.constant] = 0
@@ -93,14 +95,14 @@ class Units(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A mixture to be fitted.
+    """One mixture to fit.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
         Standardised points.
     units : Units
-        Of these points.
+        Units of these points.
     n_components : int
     """
 
@@ -110,13 +112,15 @@ class Job(NamedTuple):
 
 
 def first_ranks(n_init):
-    """Where the first component of each start is, as a rank between middle and rim of a set.
+    """Position of the first component of each start, as a rank between middle and rim of a set.
 
-    Halves, quarters, eighths (van der Corput): a larger number repeats the starts of a smaller one.
+    The ranks are halves, quarters, eighths and so on (van der Corput), so that a larger number
+    repeats the starts of a smaller one.
 
     Parameters
     ----------
     n_init : int
+        Number of starts.
 
     Returns
     -------
@@ -126,19 +130,19 @@ def first_ranks(n_init):
 
 
 def fit_jobs(jobs, learner, *, n_init, covariance_type, refine_steps):
-    """Mixtures of many sets, of each the likeliest of some starts.
+    """Fit mixtures to many sets, and keep for each the likeliest of several starts.
 
-    Full covariances are read off the columns as they are, and off what is left of them without
-    their correlations: the network, which draws components toward uncorrelated ones, is then wary
-    of what differs from the covariance of all.
+    For full covariances, every start reads the columns twice: as they are, and decorrelated. The
+    network draws components toward uncorrelated ones; after decorrelation it draws them toward the
+    covariance of all points.
 
     Parameters
     ----------
     jobs : list of Job
     learner : MixtureLearner
-        On the device and in the dtype.
+        On the device and in the dtype to use.
     n_init : int
-        Starts.
+        Number of starts.
     covariance_type : {"diag", "full", "spherical"}
     refine_steps : int
         See :func:`fit_once`.
@@ -146,7 +150,7 @@ def fit_jobs(jobs, learner, *, n_init, covariance_type, refine_steps):
     Returns
     -------
     list of GaussianMixture
-        scikit-learn's estimator with the parameters of each, in standardised units.
+        scikit-learn's estimator with the parameters of each mixture, in standardised units.
     """
     everything, tries = range(len(jobs)), [[] for _ in jobs]
     full = covariance_type == "full"
@@ -161,19 +165,21 @@ def fit_jobs(jobs, learner, *, n_init, covariance_type, refine_steps):
 
 
 def likeliest(fitted, n_points, full):
-    """The first of those that only rounding tells apart, so that one set is fitted as many are.
+    """Choose the likeliest mixture of a set.
 
-    Of few points in many columns one full covariance of nearly all of them is likelier than several
-    of some, and worse for other points. So each component that is missing of those the weights
-    stand for, the exponential of their entropy, costs what the parameters of one gain by chance
-    (Akaike, 1974): D (D + 3) / 2n nats a point.
+    Among mixtures that differ only by rounding the first wins, so that a set gets the same mixture
+    alone and in a batch. With few points in many columns, one full covariance of nearly all points
+    is likelier than several of fewer points, but worse for new points. So with full covariances
+    each missing component costs what the parameters of one gain by chance (Akaike, 1974):
+    D (D + 3) / 2n nats per point. The effective number of components is the exponential of the
+    entropy of the weights; the others are missing.
 
     Parameters
     ----------
     fitted : list of GaussianMixture
     n_points : int
     full : bool
-        Whether covariances are.
+        Whether covariances are full.
 
     Returns
     -------
@@ -195,32 +201,32 @@ def likeliest(fitted, n_points, full):
 
 
 def fit_once(jobs, learner, first, decorrelated, covariance_type, refine_steps):
-    """Mixtures of many sets by one forward pass for each group of sets of like size.
+    """Fit mixtures to many sets, with one forward pass per group of sets of similar size.
 
     Parameters
     ----------
     jobs : list of Job
     learner : MixtureLearner
-        On the device and in the dtype.
+        On the device and in the dtype to use.
     first : float
         See :meth:`sklearn_meta.mixture_learner.MixtureLearner.forward`.
     decorrelated : bool
-        Whether the network reads points without the correlations of their columns.
+        Whether to decorrelate the columns before the network reads the points.
     covariance_type : {"diag", "full", "spherical"}
     refine_steps : int
-        Steps of EM, in float64, that follow.
+        Number of EM steps that follow, in float64.
 
     Returns
     -------
     list of GaussianMixture
-        scikit-learn's estimator with the parameters of each, in standardised units.
+        scikit-learn's estimator with the parameters of each mixture, in standardised units.
     """
     fitted, like = [None] * len(jobs), next(learner.parameters())
     for group in groups_of_like_size(jobs, MAX_CELLS.get(like.device.type, MAX_CELLS["cuda"])):
         x, mask, varied, n_components = (
             array.to(like.device) for array in _padded([jobs[i] for i in group])
         )
-        if covariance_type == "spherical":  # what is constant has its share in the variance
+        if covariance_type == "spherical":  # constant columns count in the common variance
             varied = torch.ones_like(varied)
         with torch.inference_mode():
             kind = torch.tensor(COVARIANCE_TYPES.index(covariance_type))
@@ -232,7 +238,7 @@ def fit_once(jobs, learner, first, decorrelated, covariance_type, refine_steps):
             log_weights, means, covariances = (value.double() for value in mixture)
             if decorrelated:
                 means, covariances = means @ back, back[:, None] @ covariances @ back[:, None]
-            log_weights = log_weights.log_softmax(-1)  # sum to one in float64, too
+            log_weights = log_weights.log_softmax(-1)  # weights sum to one in float64, too
             mixture = Mixture(log_weights, means, covariances)
             floor = x.new_full(varied.shape, FLOOR)
             mixture = within_bounds(mixture, covariance_type, floor, varied)
@@ -246,11 +252,11 @@ def fit_once(jobs, learner, first, decorrelated, covariance_type, refine_steps):
 
 
 def may_be_decorrelated(job):
-    """Whether the columns of a set that vary are several, and have no spike.
+    """Whether a set has several columns that vary, and none of these has a spike.
 
-    A spike, a value that many points share, would be blurred by other columns until it looks like a
-    component: two neighbouring octiles are equal. Of fewer than 17 points, whose octiles are
-    neighbours themselves, that is not known.
+    A spike is a value that many points share: two neighbouring octiles are equal. Decorrelation
+    would blur it by other columns until it looks like a component. With fewer than 17 points the
+    octiles are neighbouring points, so spikes cannot be detected, and the answer is no.
 
     Parameters
     ----------
@@ -268,11 +274,11 @@ def may_be_decorrelated(job):
 
 
 def decorrelation(x, mask, varied):
-    """Matrices that make the covariance of points the identity, and those that lead back.
+    """Matrices that make the covariance of points the identity, and their inverses.
 
-    It is shrunk toward the identity as Ledoit and Wolf do, since few points have no variance at all
-    in most directions: the share of the identity is the estimated mean square error of the sample
-    covariance S over |S - I|^2, in squared Frobenius norms.
+    The covariance is first shrunk toward the identity as in Ledoit and Wolf, since few points have
+    no variance at all in most directions. The share of the identity is the estimated mean square
+    error of the sample covariance S divided by |S - I|^2, in squared Frobenius norms.
 
     Parameters
     ----------
@@ -280,7 +286,7 @@ def decorrelation(x, mask, varied):
         Each column has zero mean and unit variance over the points of its set. Zero at padding.
     mask : bool tensor of shape (B, N)
     varied : bool tensor of shape (B, D)
-        Columns to be read; the others stay as they are.
+        Columns to decorrelate; the others stay as they are.
 
     Returns
     -------
@@ -306,17 +312,17 @@ def decorrelation(x, mask, varied):
 
 
 def own_order(X):
-    """Places of standardised points in an order that is theirs, however they came.
+    """Positions that sort standardised points, whatever order they came in.
 
-    Where several are the farthest from the others the first of them begins a component. They are
-    told apart first by what is the same if a column changes its sign or its place.
+    A component starts from the point farthest from the others, and among several from the first of
+    them. The first sort keys do not change if a column changes its sign or its position.
     """
-    sizes = np.sort(np.round(np.abs(X), 9), axis=1)  # sums are rounded otherwise in another order
+    sizes = np.sort(np.round(np.abs(X), 9), axis=1)  # another order rounds sums differently
     return np.lexsort((*X.T, *sizes.T))
 
 
 def groups_of_like_size(jobs, max_cells):
-    """Positions of jobs in groups of equally many columns and components that pad little.
+    """Positions of jobs in groups that need little padding, with equal columns and components.
 
     Parameters
     ----------
@@ -342,19 +348,19 @@ def groups_of_like_size(jobs, max_cells):
 
 
 def _padded(jobs):
-    """Points (B, N, D), their mask (B, N), columns to be read (B, D), components wanted (B,)."""
+    """Points (B, N, D), their mask (B, N), columns to read (B, D), numbers of components (B,)."""
     x = np.zeros((len(jobs), max(len(job.X) for job in jobs), jobs[0].X.shape[1]))
     mask = np.zeros(x.shape[:2], dtype=bool)
     for b, job in enumerate(jobs):
         x[b, : len(job.X)], mask[b, : len(job.X)] = job.X, True
-    # Nothing can be read off a constant column, unless there is no other.
+    # Skip constant columns, unless there are no others.
     varied = np.stack([~job.units.constant | job.units.constant.all() for job in jobs])
     n_components = np.array([job.n_components for job in jobs])
     return [torch.from_numpy(array) for array in (x, mask, varied, n_components)]
 
 
 def _with_constant_columns(mixture, varied):
-    """The mixture with the least variance in columns that were not read; means are zero there."""
+    """Set the variance of columns that were not read to the minimum; means are zero there."""
     left_out = ~varied[:, None]
     if mixture.covariances.ndim == 4:
         diagonal = torch.eye(varied.shape[1], dtype=torch.bool, device=varied.device)
@@ -363,11 +369,11 @@ def _with_constant_columns(mixture, varied):
 
 
 def _as_scikit_learns(covariance_type, log_weights, means, covariances, factors, likelihood):
-    """Parameters as scikit-learn's estimator, which knows what can be asked of a mixture."""
+    """Store the parameters in scikit-learn's estimator, which has all methods of a mixture."""
     if covariance_type == "spherical":
         covariances, factors = covariances[:, 0], factors[:, 0]
     mixture = GaussianMixture(len(means), covariance_type=covariance_type)
-    # A component that EM left without points is next to impossible: zero has no logarithm.
+    # A component that EM left without points gets a tiny weight: zero has no logarithm.
     mixture.weights_ = np.exp(log_weights).clip(min=np.finfo(float).tiny)
     mixture.means_, mixture.covariances_ = means, covariances
     mixture.precisions_cholesky_ = factors

@@ -1,4 +1,4 @@
-"""The learner of mixtures: rounds of EM in which a network advises and a head computes."""
+"""The learner of mixtures: rounds of EM, in which a network advises and a head computes."""
 
 import torch
 from torch import nn
@@ -58,7 +58,7 @@ class MixtureLearner(nn.Module):
         self.backbone = MixtureTransformer(
             self.head.N_FEATURES, self.head.N_ADVICE, **(backbone_config or {})
         )
-        self.float()  # whatever torch's default is
+        self.float()  # whatever torch's default dtype is
 
     @property
     def config(self):
@@ -71,7 +71,7 @@ class MixtureLearner(nn.Module):
         }
 
     def forward(self, x, mask, columns, n_components, covariance_type, first=0.5):
-        """Mixtures of a batch of sets, after each round.
+        """Compute the mixtures of a batch of sets, after each round.
 
         Parameters
         ----------
@@ -86,7 +86,8 @@ class MixtureLearner(nn.Module):
         covariance_type : int, or int tensor of shape ()
             Position in ``sklearn_meta.tasks.mixtures.COVARIANCE_TYPES``.
         first : float in [0, 1], default=0.5
-            Where the first component starts, as a rank between middle and rim of the set.
+            Position of the first component at the start, as a rank between middle and rim of the
+            set.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The optimisers of meta-training, by name, and how their rate runs."""
+"""The optimisers of meta-training, by name, and their learning-rate schedules."""
 
 import importlib
 import math
@@ -7,7 +7,8 @@ import torch
 
 from .interrupts import deferred_interrupts
 
-#: Sides of a matrix from which its gradient has directions worth making equal.
+#: Minimum number of rows and of columns for Muon: the gradient of a smaller matrix has too few
+#: directions to be worth making equal.
 LEAST_SIDE = 8
 
 
@@ -39,7 +40,7 @@ class MuonAdamW(torch.optim.Optimizer):
         self._share()
 
     def _share(self):
-        """State and groups stand here, where schedules and checkpoints look for them."""
+        """Make both parts use this object's state and groups, as schedules and checkpoints do."""
         begin = 0
         for part in self._parts:
             end = begin + len(part.param_groups)
@@ -47,7 +48,7 @@ class MuonAdamW(torch.optim.Optimizer):
             begin = end
 
     def step(self, closure=None):
-        """One step of both; the loss if ``closure`` computes it."""
+        """Take one step with both parts; return the loss if ``closure`` computes it."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -57,29 +58,29 @@ class MuonAdamW(torch.optim.Optimizer):
         return loss
 
     def add_param_group(self, param_group):
-        """Not once it is made: which groups are whose is settled then.
+        """Add a group while the optimiser is being made; later the division is fixed.
 
         Raises
         ------
         ValueError
-            If the optimiser is there already.
+            If the optimiser is complete.
         """
         if hasattr(self, "_parts"):
             raise ValueError("MuonAdamW takes no further parameters: make one of all of them.")
         super().add_param_group(param_group)
 
     def __getstate__(self):
-        # Copied in one go, so that the parts go on to share state and groups.
+        # Copy the parts together with state and groups, so that they still share them.
         return {**super().__getstate__(), "_parts": self._parts}
 
     def load_state_dict(self, state_dict):
-        """Take up the state of an earlier run."""
+        """Load the state of an earlier run."""
         super().load_state_dict(state_dict)
         self._share()
 
 
 def _part(group, *, matrices):
-    """One group's settings with its matrices alone, or with all else."""
+    """Copy a group's settings, with only its matrices or only its other parameters."""
     chosen = [p for p in group["params"] if matrices == _is_matrix(p)]
     return {**group, "params": chosen}
 
@@ -88,8 +89,8 @@ def _is_matrix(parameter):
     return parameter.ndim == 2 and min(parameter.shape) >= LEAST_SIDE
 
 
-#: Class and settings of each name. Fused, AdamW reads its numbers once and not ten times, which
-#: word vectors and many small matrices notice.
+#: Class and settings of each name. Fused AdamW reads its numbers once rather than ten times, which
+#: speeds up word vectors and many small matrices.
 OPTIMIZERS = {
     "adagrad": (torch.optim.Adagrad, {}),
     "adamw": (torch.optim.AdamW, {"fused": True}),
@@ -99,24 +100,23 @@ OPTIMIZERS = {
 
 
 def import_compiler():
-    """What torch imports when it makes the first optimizer of a process, in one piece.
+    """Import what torch imports for the first optimizer of a process, deferring Ctrl-C until then.
 
-    It takes seconds, and modules that Ctrl-C has left half imported are broken until the end of the
-    process: the signal is heeded afterwards.
+    The import takes seconds. If Ctrl-C interrupted it, half-imported modules would be broken until
+    the end of the process.
     """
     with deferred_interrupts():
         importlib.import_module("torch._dynamo")
 
 
 def rates(learning_rate, factors):
-    """Parameters with rates of their own, as skorch takes them: patterns of names, settings.
+    """Parameter groups with their own rates, in skorch's form: pattern of names, settings.
 
     Parameters
     ----------
     learning_rate : float
     factors : dict
-        Pattern of the names of some parameters -> factor on the rate for them; the first that
-        matches a name holds.
+        Pattern of parameter names -> factor on their rate; the first pattern that matches applies.
 
     Returns
     -------
@@ -124,20 +124,20 @@ def rates(learning_rate, factors):
     """
     return [
         (prefix + pattern, {"lr": factor * learning_rate})
-        for prefix in ("", "module.")  # before a name where processes wrap the network
+        for prefix in ("", "module.")  # prefix of names if several processes wrap the network
         for pattern, factor in factors.items()
     ]
 
 
 def rate_at(step, n_steps, n_warmup, schedule="cosine"):
-    """Factor of the learning rate: linear warm-up, then as ``schedule`` says.
+    """Factor on the learning rate: linear warm-up, then as ``schedule`` says.
 
     Parameters
     ----------
     step : int
-        From 0 on.
+        Number of the step, from 0.
     n_steps, n_warmup : int
-        Of the whole run, and of its warm-up.
+        Number of steps of the whole run, and of its warm-up.
     schedule : {"cosine", "noam", "constant"}, default="cosine"
 
     Returns

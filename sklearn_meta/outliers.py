@@ -1,4 +1,4 @@
-"""Fit-free outlier detection: the odd ones out of a set of rows (section 4.4 of paper 001)."""
+"""Fit-free outlier detection: the odd rows of a set (section 4.4 of paper 001)."""
 
 from numbers import Integral, Real
 
@@ -14,10 +14,11 @@ from .table_validation import as_cells, encode, encode_observed, validated_table
 from .tables import OUTPUTS, TableEstimator
 from .tasks import TableEncoder, context_task
 
-#: What scores may differ by where rows are read at once or one by one, relatively.
+#: Bound on the relative difference between scores of rows read together and one by one.
 ROUNDING = 1e-4
-#: Log-odds for each unit that a row's farthest cell is beyond those of the set: with it one cell
-#: twelve deviations off among fifty columns is found, and clean heavy tails hardly ever are.
+#: Log-odds per unit by which a row's farthest cell exceeds those of the set. With this value a
+#: single cell twelve deviations off among fifty columns is found, and heavy tails without outliers
+#: are hardly ever flagged.
 PER_UNIT = 2.0
 
 
@@ -107,7 +108,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     _task = "outlier_detection"
     _default_head = "odd_at_scales"
     _default_weights = "default_outliers"
-    transductive = False  # not a parameter: rows to come are judged from the set alone
+    transductive = False  # not a parameter: new rows are judged from the set alone
     _parameter_constraints = {
         **{k: v for k, v in TableEstimator._parameter_constraints.items() if k != "transductive"},
         "head": [StrOptions(set(HEADS["outlier_detection"])), None],
@@ -207,7 +208,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         X = validated_table(self, X, ensure_min_samples=2)
         context, categorical = X, ()
         if len(X) > self.max_samples:
-            # Of all rows: those that are drawn may hold nothing but the numbers among text.
+            # Find categorical columns from all rows: of a text column, only numbers may be drawn.
             encoder = self._new_encoder().fit(X)
             categorical = encoder.categorical_
             observed = np.flatnonzero(~np.isnan(encode_observed(encoder, X)).all(axis=1))
@@ -296,7 +297,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         Raises
         ------
         ValueError
-            If a set is malformed: says which; or a parameter or the weights cannot be used.
+            If a set is malformed (the error says which), or a parameter or the weights cannot be
+            used.
         NotFittedError, OSError
             As in ``fit``.
         """
@@ -335,18 +337,18 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         ]
 
     def _new_encoder(self):
-        return TableEncoder()  # what is far from all else is what it looks for
+        return TableEncoder()  # without ``marks``: cells far from all others are what it looks for
 
     def _scores(self, X):
-        """Those of rows that were validated."""
+        """Scores of validated rows."""
         encoded = encode(self.encoder_, X)
         return _normality(self._read_rows(encoded, OUTPUTS), self._far_cells, encoded)
 
     def _offset(self, scores):
         if self.contamination == "auto":
             return 0.0
-        # Rows score the same but for rounding, depending on how many are read with them: of equal
-        # ones at the very threshold, some would be outliers.
+        # The score of a row varies by rounding with the number of rows read together. Without this
+        # margin, some of several equal rows at the threshold would be outliers and others not.
         offset = np.percentile(scores, 100 * self.contamination)
         return offset - ROUNDING * (1 + abs(offset))
 
@@ -363,13 +365,13 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         vars(self).pop("offset_", None)
 
     def __sklearn_is_fitted__(self):
-        # Set last: to score many rows may be interrupted. But for 0 it is for the scores of the
-        # weights of ``fit``, and other weights have none.
+        # ``fit`` sets the offset last, so an interrupted fit leaves none. Unless it is 0, an offset
+        # is for scores of the weights of ``fit``: if these are gone, the estimator is not fitted.
         offset = vars(self).get("offset_")
         return offset == 0 or (offset is not None and hasattr(self, "learner_"))
 
     def _most_unlabelled(self, y, n_label_columns):
-        return len(y)  # max_samples has bounded them
+        return len(y)  # already bounded by max_samples
 
     def _context_labels(self):
         return np.full(len(self.X_), -1), 1
@@ -384,5 +386,5 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
 
 
 def _normality(logits, far_cells, rows):
-    """Log-odds of encoded rows to be normal, of which the network has said those to be odd."""
+    """Log-odds of encoded rows to be normal, from the network's log-odds of being outliers."""
     return -logits.double().cpu().numpy() - PER_UNIT * far_cells.excess(rows)

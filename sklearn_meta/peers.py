@@ -1,4 +1,4 @@
-"""scikit-learn's own classifiers, ready for tables with categories and gaps, to compare with."""
+"""scikit-learn classifiers to compare with, ready for tables with categories and missing cells."""
 
 import numpy as np
 from sklearn.compose import make_column_transformer
@@ -39,7 +39,7 @@ def peers():
         return Transductive(make_pipeline(preparation(), *steps))
 
     def supervised(classifier):
-        return SelfTrainingClassifier(classifier, max_iter=0)  # fits the labelled rows, that is all
+        return SelfTrainingClassifier(classifier, max_iter=0)  # fits the labelled rows alone
 
     shrink = FunctionTransformer(_shrink).set_output(transform="default")
     return {
@@ -78,13 +78,13 @@ def preparation():
 
 
 def _numbers(X):
-    """Positions of the columns that our own estimators read as numbers; but not of booleans."""
-    from .tasks.column_types import columns_of, read_column  # with which torch comes
+    """Positions of the columns that our estimators read as numbers, except booleans."""
+    from .tasks.column_types import columns_of, read_column  # imports torch
 
     numbers = []
     for j, (values, dtype) in enumerate(columns_of(X)):
         booleans = values.dtype.kind == "b"
-        if values.dtype == object:  # or no cell is known
+        if values.dtype == object:  # a column without any known cell counts as booleans, too
             known = values[~is_missing(values)]
             booleans = all(isinstance(value, bool | np.bool_) for value in known)
         if len(values) and not booleans and read_column(values, dtype).dtype != object:
@@ -93,19 +93,19 @@ def _numbers(X):
 
 
 def _as_float(X):
-    """Numbers of a table; dates and durations in seconds."""
+    """Convert the columns of a table to float; dates and durations to seconds."""
     from .tasks.column_types import columns_of, to_float
 
     return np.column_stack([to_float(values) for values, _ in columns_of(X)])
 
 
 def _as_text(X):
-    """Names of categories, whatever they are; NaN where there is none."""
+    """Convert categories of any type to str; missing cells become NaN."""
     X = np.asarray(X, dtype=object)
     missing = is_missing(X.ravel()).reshape(X.shape)
     return np.where(missing, np.nan, np.vectorize(str, otypes=[object])(X))
 
 
 def _shrink(X):
-    """Distances between rows do not grow with the number of columns."""
+    """Scale rows so that their distances do not grow with the number of columns."""
     return X / np.sqrt(X.shape[1])

@@ -1,18 +1,19 @@
-"""Linear models of few rows of many columns, in as many dimensions as there are rows.
+"""Linear models of few rows with many columns, fitted in as many dimensions as there are rows.
 
-A model with a penalty on the length of its coefficients has them among the sums of the rows, so
-nothing is lost where rows are turned into the space that these span: G. Wahba's representer theorem
-(1990). L-BFGS takes the same steps there, too.
+With a penalty on their length, the coefficients of a model are a linear combination of the rows
+(G. Wahba's representer theorem, 1990). So nothing is lost if rows are rotated into the space that
+they span. L-BFGS takes the same steps there, too.
 """
 
 import numpy as np
 
-#: Rows at most for which it is worth while, and for each label: axes take the cube of their number.
+#: Maximum number of rows for which this is faster, overall and per label: the time for the axes is
+#: cubic in the number of rows.
 MOST_ROWS, A_LABEL = 2000, 350
 
 
 def rotated(X):
-    """Rows in the space that they span.
+    """Rotate rows into the space that they span.
 
     Parameters
     ----------
@@ -25,16 +26,16 @@ def rotated(X):
         ``axes @ X`` are the dimensions as unit vectors among the columns.
     """
     values, vectors = np.linalg.eigh((X @ X.T).toarray())
-    seen = values > values[-1] * 1e-12  # of equal rows the others are rounding
-    seen[-1] = True  # of rows that are all zero, too
+    seen = values > values[-1] * 1e-12  # the others are rounding, for example of equal rows
+    seen[-1] = True  # keep one dimension even if all rows are zero
     lengths = np.sqrt(values[seen].clip(np.finfo(float).tiny))
     return vectors[:, seen] * lengths, (vectors[:, seen] / lengths).T
 
 
 def fit_linear(model, X, y):
-    """Fit a logistic regression, where that is faster in the space that rows span.
+    """Fit a logistic regression, in the space that the rows span if that is faster.
 
-    That is with three labels or more, whose coefficients would be as many times the columns.
+    It is faster with three labels or more, where each label has a coefficient for every column.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ def fit_linear(model, X, y):
     Returns
     -------
     LogisticRegression
-        The model, fitted: it reads rows as ``X`` has them.
+        The fitted model, for rows with the columns of ``X``.
     """
     n_labels = len(np.unique(y))
     if n_labels < 3 or len(y) > min(MOST_ROWS, A_LABEL * n_labels):

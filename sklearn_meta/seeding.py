@@ -1,4 +1,4 @@
-"""Randomness that an int decides, whichever of this package's estimators are trained at a time."""
+"""Randomness that depends on an int alone, even if several estimators are trained at a time."""
 
 import contextlib
 import math
@@ -9,18 +9,19 @@ from torch.overrides import TorchFunctionMode
 
 from .locks import ForkedLock
 
-#: Torch's generator belongs to the process: two threads that seeded it at once would draw by turns.
+#: Torch's generator belongs to the process: without a lock, two threads that seed it at once would
+#: draw from it in turns.
 _GENERATOR = ForkedLock()
 
 
 @contextlib.contextmanager
 def seeded(seed):
-    """Torch's own generator, begun at a seed and left as it was; for one thread at a time.
+    """Seed torch's generator within a context and restore it afterwards; for one thread at a time.
 
     Parameters
     ----------
     seed : int or None
-        None leaves it to what runs inside.
+        If None, the generator is not seeded, only restored.
     """
     with _GENERATOR, torch.random.fork_rng(range(torch.cuda.device_count())):
         if seed is not None:
@@ -31,16 +32,16 @@ def seeded(seed):
 
 
 class undrawn(TorchFunctionMode):
-    """Context in which modules that are built keep what memory holds: a file replaces it.
+    """Context in which new modules stay uninitialised: weights from a file replace them.
 
-    Nothing is drawn from torch's generator then, which belongs to the process: another thread
-    that is training at the time would go on from other draws.
+    Nothing is drawn from torch's generator, which belongs to the process: a draw would change the
+    random numbers of another thread that is training.
 
     Parameters
     ----------
     most : int, default=None
-        Numbers that may be made, the same ones several times: where a module without end is asked
-        for, a ValueError ends it.
+        Maximum number of elements of all tensors that are made, counted once per call. More raise a
+        ValueError, so that a file cannot ask for a module of any size.
     """
 
     def __init__(self, most=None):
@@ -48,7 +49,7 @@ class undrawn(TorchFunctionMode):
         self.left = math.inf if most is None else most
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        """As it is called, but for what draws weights."""
+        """Call ``function``, unless it draws weights."""
         kwargs = kwargs or {}
         if function in _DRAW_WEIGHTS:
             return args[0] if args else kwargs["tensor"]

@@ -13,7 +13,7 @@ from .table_validation import encode, table_with_labels
 from .tables import OUTPUTS, TableEstimator
 from .tasks import context_task
 
-#: Rows of ``predict`` read together at most; and for each class, as in meta-training.
+#: Maximum number of rows of ``predict`` read together, and number per class, as in meta-training.
 MOST_TOGETHER, OF_EACH_CLASS = 1000, 20
 
 
@@ -209,7 +209,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         NotFittedError, ValueError, TypeError
             As in ``predict_proba``.
         """
-        most_probable = self.predict_proba(X).argmax(axis=1)  # says so if there was no fit
+        most_probable = self.predict_proba(X).argmax(axis=1)  # raises NotFittedError
         return self.classes_[most_probable]
 
     def predict_proba(self, X):
@@ -280,7 +280,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     @property
     def transduction_(self):
         """Labels of the rows given to ``fit``, given or predicted, (n_context,)."""
-        most_probable = self.label_distributions_.argmax(axis=1)  # says so if there was no fit
+        most_probable = self.label_distributions_.argmax(axis=1)  # raises NotFittedError
         return self.classes_[most_probable]
 
     def predict_proba_batch(self, tasks):
@@ -328,8 +328,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         ]
 
     def _get_fitted_attr_html(self, doc_link=""):
-        """What a notebook lists: the attributes that are stored, since two read all rows of fit."""
-        stored = BaseEstimator()  # which has no such properties
+        """List only stored attributes in a notebook: two properties would read all rows of fit."""
+        stored = BaseEstimator()  # without those properties
         vars(stored).update(vars(self))
         html = stored._get_fitted_attr_html(doc_link)
         html.estimator_class = type(self)
@@ -339,7 +339,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return self.y_, len(self.classes_)
 
     def _read_unlabelled(self, labelled):
-        """Outputs of the unlabelled rows of ``fit``, as of rows that ``predict`` is asked for."""
+        """Outputs of the unlabelled rows of ``fit``, read like rows of ``predict``."""
         if not self.transductive:
             return self._read_context_rows(OUTPUTS)[~labelled]
         encoded = encode(self.encoder_, self.X_)
@@ -352,12 +352,12 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         return own if self.chunk_size is None else self.chunk_size
 
     def _most_unlabelled(self, y, n_classes):
-        few = max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2)  # each chunk reads the labelled
+        few = max(OF_EACH_CLASS * n_classes, (y >= 0).sum() // 2)  # every chunk reads them
         return min(few, super()._most_unlabelled(y, n_classes))
 
     def _small_labels(self, y):
         is_vector = getattr(y, "ndim", 0) == 1
-        y = np.asarray(y) if is_vector else y  # pandas' has dtypes of its own
+        y = np.asarray(y) if is_vector else y  # a Series may have a pandas dtype
         if not is_vector or y.dtype.kind not in "iub":
             y = column_or_1d(as_labels(y), warn=True)
             labelled = y[~are_unlabelled(y)]

@@ -1,4 +1,4 @@
-"""What meta-training may be asked for, checked before anything is done."""
+"""Checks of the settings of meta-training, made before any work is done."""
 
 import math
 from numbers import Integral, Real
@@ -8,7 +8,7 @@ from sklearn.utils import check_scalar
 from .distributed import is_first_process
 from .folders import check_writable, checkpoint_file
 
-#: Kind and least value of each setting.
+#: Type and minimum of each numeric setting.
 _KINDS = {
     "max_steps": (Real, 1),
     "eval_every": (Real, 1),
@@ -20,7 +20,7 @@ _KINDS = {
     "n_workers": (Integral, 0),
     "n_pooled": (Integral, 1),
 }
-#: Of those that may also be None.
+#: The same of settings that may also be None.
 _OPTIONAL = {
     "patience": (Real, 1),
     "ema_decay": (Real, 0),
@@ -39,18 +39,18 @@ _CHOICES = {
 
 
 def check_settings(given):
-    """Refuse settings of :func:`sklearn_meta.training.meta_train` that are of another kind.
+    """Refuse invalid settings of :func:`sklearn_meta.training.meta_train`.
 
     Parameters
     ----------
     given : dict
-        Some or all of its arguments by name. Of ``validation_source`` only that it is not None
-        matters.
+        Some or all of its arguments by name. Of ``validation_source`` it only matters whether it is
+        None.
 
     Raises
     ------
     ValueError
-        In the words of :func:`sklearn.utils.check_scalar`.
+        If a setting is invalid; for numbers with the message of :func:`sklearn.utils.check_scalar`.
     OSError
         If the checkpoint's folder cannot be written.
     """
@@ -72,7 +72,7 @@ def check_settings(given):
 
 
 def _check_callback(one, given):
-    """Refuse what is no callback, or one that a meta-training cannot have."""
+    """Refuse what is not a callback, and callbacks that cannot work in meta-training."""
     callback = one[1] if isinstance(one, tuple) and len(one) == 2 else one
     if callback is not None and not hasattr(callback, "on_epoch_end"):
         raise ValueError(
@@ -81,12 +81,12 @@ def _check_callback(one, given):
         )
     kind = callback if isinstance(callback, type) else type(callback)
     kinds = [base.__name__ for base in kind.__mro__]
-    if "LoadInitState" in kinds:  # another run's history would stand in the place of this one's
+    if "LoadInitState" in kinds:  # another run's history would replace this one's
         raise ValueError(
             "callbacks must not hold LoadInitState: give the weights to begin with as "
             "backbone, or the same checkpoint_dir to go on with a run."
         )
-    if "LRScheduler" in kinds:  # the engine's own would set the rate again at the next step
+    if "LRScheduler" in kinds:  # meta_train's own scheduler would reset the rate at the next step
         raise ValueError(
             "callbacks must not hold LRScheduler: the rate of each step follows from "
             "learning_rate, which a cosine takes to zero."

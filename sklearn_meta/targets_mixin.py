@@ -1,4 +1,4 @@
-"""R² of targets as regressors take them in ``fit``, NumPy's dates among them."""
+"""R² for all targets that regressors accept in ``fit``, including NumPy dates."""
 
 from sklearn.base import RegressorMixin
 
@@ -6,7 +6,7 @@ from .tasks.column_types import targets_as_numbers
 
 
 class TargetsMixin(RegressorMixin):
-    """scikit-learn's mixin of regressors, to which a date that is missing is no number."""
+    """scikit-learn's mixin of regressors, with dates as numbers and missing dates as NaN."""
 
     def score(self, X, y, sample_weight=None):
         """R² of the predictions, as in :meth:`sklearn.base.RegressorMixin.score`.

@@ -15,12 +15,13 @@ from .sizes import check_integers
 from .wide import SharedLinear
 from .wide_tagging import SharedTags
 
-#: Of each task, what linear models share that stand beside the network.
+#: For each task, the class of the shared linear models that stand beside the network.
 WIDE = {"text_classification": SharedLinear, "text_tagging": SharedTags}
 TASKS = tuple(WIDE)
 
-#: Factors on the rate of a tagger's Meta-LSTM, and of P and B of what it generates: where all of
-#: P D(z) Q moves by whole steps of AdamW, a tagger learns more slowly than with an LSTM.
+#: Factors on the learning rate of a tagger's Meta-LSTM, and of P and B of the weights it generates.
+#: If all of P D(z) Q moves at the full rate of AdamW, a tagger learns more slowly than with an
+#: LSTM.
 GENERATING = {"backbones.*.shared.*": 0.3, "backbones.*.private.*[0-9].weight": 0.1}
 
 
@@ -98,7 +99,7 @@ class TextLearner(nn.Module):
             n_inputs += self.spelling.embedding_dim
             nn.init.normal_(self.spelling.weight, std=0.3)
         self.dropout = nn.Dropout(dropout)
-        # A tagger reads both ways.
+        # A tagger reads in both directions.
         directions = 2 if task == "text_tagging" else 1
         config = backbone_config or {}
         self.backbones = nn.ModuleList(
@@ -109,10 +110,10 @@ class TextLearner(nn.Module):
         self.tasks = {}
         for name, labels in (tasks or {}).items():
             self.add_task(name, labels)
-        self.float()  # whatever torch's default is
+        self.float()  # whatever torch's default dtype is
 
     def __deepcopy__(self, memo):
-        """A copy of the weights; vocabulary and card, which nothing changes, are not copied."""
+        """Copy the weights, but share the vocabulary and the card, which never change."""
         for part in (self.words, vars(self).get("card")):
             memo[id(part)] = part
         copied = memo[id(self)] = type(self).__new__(type(self))
@@ -121,12 +122,12 @@ class TextLearner(nn.Module):
 
     @property
     def head(self):
-        """The class of all tasks' heads, which has their ``loss``, ``score`` and ``score_name``."""
+        """Class of the tasks' heads, which has their ``loss``, ``score`` and ``score_name``."""
         return HEADS[self.task][self.names["head"]]
 
     @property
     def rate_factors(self):
-        """Factors on the rate of some parameters, by a pattern of their names."""
+        """Factors on the rate of some parameters, by pattern of their names."""
         of_generating = self.task == "text_tagging" and self.names["backbone"] == "meta_lstm"
         return GENERATING if of_generating else {}
 
@@ -147,13 +148,13 @@ class TextLearner(nn.Module):
         }
 
     def add_task(self, name, labels):
-        """Give one more task a private part and a head, of random weights.
+        """Add a task, with a private part and a head of random weights.
 
         Parameters
         ----------
         name : str
         labels : sequence
-            Its classes, or tags, JSON values.
+            Its classes, or tags, as JSON values.
 
         Raises
         ------
@@ -171,29 +172,29 @@ class TextLearner(nn.Module):
         n_outputs = sum(backbone.n_outputs for backbone in self.backbones)
         self.heads.append(self.head(n_outputs, len(labels)))
         self.to(self.embedding.weight.dtype)
-        self.tasks[name] = labels  # last: a task that is refused leaves nothing behind
+        self.tasks[name] = labels  # last, so that a refused task is not listed
 
     def forget_tasks(self):
-        """Keep what tasks share, and no task."""
+        """Remove all tasks, and keep what they share."""
         self.tasks, self.heads = {}, nn.ModuleList()
         for backbone in self.backbones:
             backbone.private = nn.ModuleList()
 
     def shared_parameters(self):
-        """What a new task leaves as it is: word vectors, and what the backbone shares."""
+        """Parameters that no new task changes: word vectors and the backbone's shared part."""
         modules = [self.embedding, self.spelling, *(b.shared for b in self.backbones)]
         return [p for module in modules if module is not None for p in module.parameters()]
 
     @contextmanager
     def knowing(self, numbers):
-        """Know some words alone for a while, numbered in this order.
+        """Restrict the vocabulary to some words within a context, renumbered in this order.
 
-        A step of an optimiser takes time for each vector, though no text has its word.
+        A step of an optimiser takes time for every vector, even if no text has the word.
 
         Parameters
         ----------
         numbers : ndarray of int
-            Of the words; the first is 0, of those that are not in the vocabulary.
+            Numbers of the words; the first is 0, for words outside the vocabulary.
         """
         words, embedding = self.words, self.embedding
         weight = embedding.weight
@@ -209,22 +210,22 @@ class TextLearner(nn.Module):
             self.words, self.embedding = words, embedding
 
     def vectors(self, numbers):
-        """Vectors (W, size) of words by their numbers, without padding."""
+        """Vectors (W, size) of words, given their numbers without padding."""
         if self.spelling is None:
             return self.embedding(numbers)
         return torch.cat([self.embedding(numbers[:, 0]), self.spelling(numbers[:, 1:])], 1)
 
     def forward(self, words, lengths, task):
-        """What the head of a task says of its texts.
+        """Compute the scores of a task's head for texts of the task.
 
         Parameters
         ----------
         words : int tensor of shape (B, T), or (B, T, 1 + n_features) where spelling is read
             Numbers of words, and of the features of their spelling; padding is not read.
         lengths : int tensor of shape (B,)
-            Words of each text, 1 or more, on the CPU.
+            Number of words of each text, 1 or more, on the CPU.
         task : int
-            Its place in ``tasks``.
+            Position of the task in ``tasks``.
 
         Returns
         -------
@@ -242,7 +243,7 @@ class TextLearner(nn.Module):
         return Told(padded, head, mask, penalty)
 
     def read(self, words, lengths, task):
-        """What the backbone says of words and texts.
+        """Compute the backbone's outputs for words and texts.
 
         Returns
         -------
@@ -250,7 +251,7 @@ class TextLearner(nn.Module):
         texts : tensor of shape (B, n_outputs)
             In the order of ``words``.
         order : int tensor of shape (B,)
-            Where each text stands in the packed data.
+            Position of each text in the packed data.
         penalty : tensor of shape ()
         """
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
@@ -268,17 +269,18 @@ class TextLearner(nn.Module):
 
 
 class Told(NamedTuple):
-    """What was said of a batch of texts of one task.
+    """Outputs for a batch of texts of one task.
 
     Parameters
     ----------
     scores : tensor of shape (B, C) or (B, T, C)
-        Of the labels of each text, or of each word.
+        Scores of the labels for each text, or for each word.
     head : Module
-        Of the task: a CRF knows which tags follow each other.
+        Head of the task; a CRF is needed to decode the tags.
     mask : bool tensor of shape (B, T) or None
-        Words that are not padding.
+        True at words, False at padding.
     penalty : tensor of shape ()
+        Penalty that the backbone adds to the loss.
     """
 
     scores: torch.Tensor

@@ -1,4 +1,4 @@
-"""Probabilities of many classes from contests of a few."""
+"""Probabilities of many classes from contests between a few."""
 
 import math
 
@@ -8,23 +8,23 @@ import torch
 def play(contest, classes, n_ways):
     """Log-odds of classes that meet in groups; the winners of the groups play on.
 
-    A loser's odds are those of its group's winner times the odds between both within the group:
-    Luce's choice axiom, which says that the odds of two do not depend on who else is there.
+    A loser's odds are its winner's odds times the odds between the two within the group. This is
+    Luce's choice axiom: the odds between two do not depend on who else is there.
 
     Parameters
     ----------
     contest : callable
-        Of classes (1, c), or (Q, c) others for each query: their log-probabilities (Q, c). c is
-        at most ``n_ways``.
+        Takes classes, (1, c) or different ones for each query (Q, c), with c at most ``n_ways``,
+        and returns their log-probabilities (Q, c).
     classes : int tensor of shape (1, C) or (Q, C)
-        In the order in which they are put into groups.
+        Classes, in the order in which they are put into groups.
     n_ways : int
         At least 2.
 
     Returns
     -------
     tensor of shape (Q, C)
-        Up to a constant of each query; the same order.
+        Log-odds in the order of ``classes``, up to a constant for each query.
     """
     if classes.shape[1] <= n_ways:
         return contest(classes)

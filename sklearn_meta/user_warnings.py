@@ -1,18 +1,18 @@
-"""Warnings that point at the line of whoever called the package."""
+"""Warnings that point at the user's line that called the package."""
 
 import sys
 import warnings
 
-#: Modules between the user's line and what is warned of.
+#: Modules that may stand between the user's line and the warning.
 _BETWEEN = {__name__.partition(".")[0], "joblib", "sklearn", "skorch", "torch"}
 _BETWEEN |= {"_collections_abc", "collections", "contextlib", "copy", "functools", "pickle"}
 
 
 def warn(message):
-    """Warn, as of the innermost line that is neither this package's nor of one that called it.
+    """Warn at the innermost line outside this package and the libraries that may have called it.
 
-    Which of these stand between differs from call to call, so that no ``stacklevel`` would do. In
-    a thread, where no line of the user may be left, it is the outermost.
+    How many frames lie between differs from call to call, so no fixed ``stacklevel`` would do. In a
+    thread, where no line of the user may be on the stack, the outermost frame is used.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """The wide part of text classifiers: linear models of words, pairs and triples of words.
 
-What a network shares between tasks is how words are composed; what single words and a few together
-say, a linear model of TF-IDF learns better from few texts. Both together are the "wide and deep"
-of H.-T. Cheng et al. (2016); the linear models share as in stacking (D. Wolpert, 1992), and what
-is shared weighs words as naive Bayes does (S. Wang and C. Manning, 2012).
+A network shares between tasks how words are composed. What single words, pairs and triples mean, a
+linear model of TF-IDF learns better from few texts. Both together are the "wide and deep" of H.-T.
+Cheng et al. (2016). The linear models share between tasks as in stacking (D. Wolpert, 1992), and
+the shared ones weight words as naive Bayes does (S. Wang and C. Manning, 2012).
 """
 
 import copy
@@ -26,47 +26,49 @@ from torch import nn
 from .rotated_rows import fit_linear, rotated
 from .tasks.texts import first_of_copies
 
-#: Words, pairs and triples that are read, the most frequent ones.
+#: Maximum number of words, pairs and triples; the most frequent ones are kept.
 MAX_NGRAMS = 100_000
 
-#: What each further word of an n-gram multiplies its inverse document frequency by. Of few texts
-#: most pairs and triples are in one alone, and as they are they make up four fifths of a text.
+#: Factor on the inverse document frequency of an n-gram for each word beyond the first. With few
+#: texts most pairs and triples occur in a single text, and without the factor they make up four
+#: fifths of a text's weight.
 LESS_TOGETHER = 0.5
 
-#: What scores of known tasks are multiplied by beside a text's words, whose length is one: as they
-#: are, a penalty hardly holds them.
+#: Factor on the scores of known tasks beside a text's words, which have length one: without it, a
+#: penalty on the coefficients hardly affects the scores.
 LESS_KNOWN = 0.4
 
-#: C of logistic regression of a task's own words, and where it reads scores or texts of many tasks.
+#: C of the logistic regression on a task's own words alone, and of models that read scores, or
+#: texts of many tasks.
 ALONE, BESIDE = 30, 10  # chosen on a validation split
 
-#: Labelled texts by which a model that reads scores is compared with one that does not, at most,
-#: and how likely the former is beforehand: who takes weights expects that they tell something.
+#: Maximum number of labelled texts on which a model that reads scores is compared with one that
+#: does not, and prior probability of the former: whoever uses weights expects them to be of use.
 N_COMPARED, EXPECTED = 400, 0.8
 
-#: Parts of the texts, each of which is scored by a model of the others.
+#: Number of folds of the texts, each scored by a model of the others.
 N_FOLDS = 5
 
-#: Labelled texts of a task at which its own model and those of known tasks weigh the same.
+#: Number of labelled texts at which a task's own model and known tasks weigh the same.
 AS_MANY = 20
 
-#: Least probability of a label, where models are compared: no single text shall decide.
+#: Minimum probability of a label when models are compared, so that no single text decides.
 FLOOR = 0.02
 
-#: The network's part in probabilities, and the texts of which it has half of that.
+#: The network's share of the probabilities, and number of texts at which it has half of that.
 NETWORK, FOR_HALF = 1 / 3, 1000
 
 
 def network_share(n_texts, known=0.0):
-    """The network's part in probabilities: from few texts it learns less than a linear model.
+    """The network's share of the probabilities: from few texts it learns less than a linear model.
 
     Parameters
     ----------
     n_texts : int
-        That it has learned from.
+        Number of texts that it was trained on.
     known : float in [0, 1], default=0.0
-        Probability that what it learned of other tasks before tells something of these texts'
-        labels: then it has its whole part.
+        Probability that what it learned from other tasks predicts the labels of these texts; at 1
+        it has its full share.
 
     Returns
     -------
@@ -76,7 +78,7 @@ def network_share(n_texts, known=0.0):
 
 
 def words_and_few_together(text):
-    """What a linear model reads of a text, a list of words."""
+    """Words, pairs and triples of a text (a list of words), which a linear model reads."""
     text = text or [""]
     pairs, triples = zip(text, text[1:]), zip(text, text[1:], text[2:])
     return [*text, *map(" ".join, pairs), *map(" ".join, triples)]
@@ -93,9 +95,9 @@ def _linear(C=BESIDE):
 
 
 class _NaiveBayesWeights(TransformerMixin, BaseEstimator):
-    """Features times how much they tell of two classes, the ratio r of naive Bayes.
+    """Scale features by how well they separate two classes, the log ratio r of naive Bayes.
 
-    Of few texts r is too rough to gain by it: what one task learns alone goes without.
+    From few texts r is too inaccurate to help, so the models of a single task do without it.
 
     References
     ----------
@@ -104,7 +106,7 @@ class _NaiveBayesWeights(TransformerMixin, BaseEstimator):
     """
 
     def fit(self, X, y):
-        # Their p and q: in how many texts of the class a feature is, and one more.
+        # The paper's p and q: one plus the number of texts of a class with the feature.
         self.ratio_ = np.diff(MultinomialNB().fit(X.sign(), y).feature_log_prob_, axis=0)[0]
         return self
 
@@ -113,22 +115,22 @@ class _NaiveBayesWeights(TransformerMixin, BaseEstimator):
 
 
 def _shared_linear():
-    """One of two labels, or one of each label against the others."""
+    """One model for two labels; otherwise one per label, against the others."""
     return OneVsRestClassifier(make_pipeline(_NaiveBayesWeights(), _linear()))
 
 
 class SharedModel(nn.Module):
-    """Weights that tasks share, of words or features that a ``_counts`` looks up."""
+    """Weights that tasks share, of the words or features that ``_counts`` looks up."""
 
-    #: Names of the lists that nothing changes, which copies share.
+    #: Names of lists that never change; copies share them.
     constants = ()
 
     def __getstate__(self):
-        """Without what was kept: it is made of the constants."""
+        """Leave out the cached ``_counts``, which is made from the constants."""
         return {k: v for k, v in super().__getstate__().items() if k != "_counts"}
 
     def __deepcopy__(self, memo):
-        """A copy of the weights; what nothing changes is not copied."""
+        """Copy the weights, but share the constants and ``_counts``."""
         for name in self.constants:
             memo[id(getattr(self, name))] = getattr(self, name)
         copied = memo[id(self)] = type(self).__new__(type(self))
@@ -138,14 +140,14 @@ class SharedModel(nn.Module):
 
 
 class SharedLinear(SharedModel):
-    """Logistic regression for each set of labels that tasks have, of all texts with them.
+    """One logistic regression per set of labels, trained on all texts of tasks with that set.
 
     Parameters
     ----------
     ngrams : sequence of str
-        Words, and pairs and triples of words with a space between them.
+        Words, and pairs and triples of words joined by spaces.
     labels : sequence of sequences
-        The sets, of which each has one score, or of three labels and more one a label.
+        The sets of labels. A set of two labels has one score, a larger one has one per label.
     """
 
     constants = ("ngrams",)
@@ -160,7 +162,7 @@ class SharedLinear(SharedModel):
 
     @property
     def _n_scores(self):
-        """Of each set of labels."""
+        """Number of scores of each set of labels."""
         return [len(of_set) if len(of_set) > 2 else 1 for of_set in self.labels]
 
     @property
@@ -170,11 +172,11 @@ class SharedLinear(SharedModel):
 
     @cached_property
     def _counts(self):
-        """Of n-grams in texts: kept, since to look 100,000 of them up takes longer than to read."""
+        """Counter of n-grams. Cached: building its vocabulary takes longer than reading texts."""
         return CountVectorizer(analyzer=words_and_few_together, vocabulary=self.ngrams)
 
     def scores(self, tokens):
-        """What the linear models say of texts.
+        """Scores of texts by the linear models.
 
         Parameters
         ----------
@@ -190,7 +192,7 @@ class SharedLinear(SharedModel):
         return weighed.transform(self._counts.transform(tokens)) @ coef.T + intercept
 
     def probabilities(self, scores):
-        """What the scores of some texts mean.
+        """Convert scores of texts to probabilities of labels.
 
         Parameters
         ----------
@@ -199,7 +201,7 @@ class SharedLinear(SharedModel):
         Returns
         -------
         list of ndarray of shape (n_texts, n_labels)
-            One for each set of labels.
+            One array per set of labels.
         """
         each = np.split(expit(scores), np.cumsum(self._n_scores)[:-1], axis=1)
         return [
@@ -208,19 +210,19 @@ class SharedLinear(SharedModel):
 
 
 def fit_shared(tasks, random_state=0):
-    """What linear models learn of several tasks, and what models that have not seen them say.
+    """Fit linear models to several tasks, and score each text by models that have not seen it.
 
     Parameters
     ----------
     tasks : dict
-        Name -> (tokens, y, labels): lists of words, numbers of labels, and the labels.
+        Name -> (tokens, y, labels): lists of words, label numbers, and the labels.
     random_state : int, default=0
-        Of the parts that are scored by models of the others.
+        Seed of the folds of cross-validation.
 
     Returns
     -------
     shared : SharedLinear or None
-        None if no set of labels has two texts of each.
+        None if no set of labels has two texts of each label.
     scores : dict
         Name -> ndarray of shape (n_texts, n_scores), or None.
     """
@@ -257,24 +259,24 @@ def fit_shared(tasks, random_state=0):
 
 
 class KnownTasks:
-    """How far models of known tasks tell the labels of a new one, and are heard beside its own.
+    """Weights of the models of known tasks beside a new task's own model.
 
-    Its labels may be those of known tasks: where there are such with the very same labels, these,
-    else any two for two labels, in either order. That is one half likely before a text is seen,
-    and that they have nothing to do with each other as likely. The labelled texts, of which the
-    known models tell the labels well or badly, make the posterior. Of n labelled texts, what known
-    tasks say then has AS_MANY / (n + AS_MANY) of the say, if they are relevant for certain.
+    The labels of the new task may mean the same as those of known tasks: of those with the very
+    same labels, or else, for two labels, of any with two labels, in either order. The prior
+    probability that they do is one half. How well the known models predict the labelled texts gives
+    the posterior. With n labelled texts, known tasks that are certainly relevant get the weight
+    AS_MANY / (n + AS_MANY).
 
     Parameters
     ----------
     shared : SharedLinear
-        Of the known tasks.
+        Models of the known tasks.
     labels : list
-        Of the new task.
+        Labels of the new task.
     y : sequence of int
-        Numbers of the labels of its texts.
+        Label numbers of its texts.
     scores : ndarray of shape (n_texts, n_scores)
-        What ``shared`` says of these.
+        Scores of these texts by ``shared``.
     """
 
     def __init__(self, shared, labels, y, scores):
@@ -290,13 +292,13 @@ class KnownTasks:
         self.shares = AS_MANY / (n + AS_MANY) * likely
 
     def beside(self, own, told):
-        """The mean of the own model's probabilities and those of known tasks.
+        """Weighted mean of the own model's probabilities and those of known tasks.
 
         Parameters
         ----------
         own : ndarray of shape (n_texts, n_labels)
         told : list of ndarray of shape (n_texts, n_known_labels)
-            Of :meth:`SharedLinear.probabilities`.
+            From :meth:`SharedLinear.probabilities`.
 
         Returns
         -------
@@ -307,25 +309,25 @@ class KnownTasks:
 
 
 class OwnLinear:
-    """Logistic regressions of one task: one of its own words, one of these and shared scores.
+    """Logistic regressions of one task: one on its words, one on its words and shared scores.
 
-    A pair of words has half of its inverse document frequency, a triple a quarter, and scores are
-    multiplied by LESS_KNOWN. Where scores tell nothing of the labels they are noise, so the model
-    that reads them has as much of the say as cross-validation speaks for it.
+    A pair of words gets half its inverse document frequency, a triple a quarter, and scores are
+    multiplied by LESS_KNOWN. Scores that do not predict the labels are noise, so cross-validation
+    decides how much weight the model that reads them has.
 
     Parameters
     ----------
     tokens : list of lists of str
     y : sequence of int
-        Numbers of the labels, all of them from 0 on.
+        Label numbers; every number from 0 on occurs.
     scores : ndarray of shape (n_texts, n_scores), default=None
-        Of models that have not seen these texts.
+        Scores by models that have not seen these texts.
 
     Attributes
     ----------
     relevance : float in [0, 1]
-        Posterior probability that scores tell something, to three digits; 0 without scores. Each
-        text speaks once: of a copy words alone tell the label, whether it is theirs or not.
+        Posterior probability that scores are of use, to three digits; 0 without scores. Copies of a
+        text count once: the words of a copy would reveal its label in cross-validation.
     """
 
     def __init__(self, tokens, y, scores=None):
@@ -334,13 +336,13 @@ class OwnLinear:
         further = [ngram.count(" ") for ngram in self.vectorizer.get_feature_names_out()]
         less = LESS_TOGETHER ** np.array(further)
         self.vectorizer.idf_ *= less
-        words = normalize(weighed @ diags_array(less))  # as it reads texts from now on
+        words = normalize(weighed @ diags_array(less))  # as ``transform`` does from now on
         beside = None if scores is None else _beside(words, scores)
         self.relevance = 0.0
         if beside is not None:
             first = first_of_copies(tokens, scores, y)
             self.relevance = _relevance(words[first], beside[first], np.asarray(y)[first])
-        # A model that has no say is not fitted: of many labels both take time and memory.
+        # Do not fit a model with weight zero: with many labels, each takes time and memory.
         if self.relevance < 1:
             self.alone = fit_linear(_linear(ALONE), words, y)
         if self.relevance > 0:
@@ -372,9 +374,9 @@ def _beside(words, scores):
 
 
 def _relevance(words, beside, y):
-    """How likely the labels are told by a model that reads scores, not by one of words alone.
+    """Posterior probability that a model with scores is right, rather than one of words alone.
 
-    It is EXPECTED beforehand; the evidence is what both say of texts they have not seen.
+    The prior is EXPECTED; the evidence is the likelihood of held-out texts under both models.
     """
     rows = np.random.default_rng(0).permutation(len(y))[:N_COMPARED]
     rows = rows[np.bincount(y[rows])[y[rows]] > 1]

@@ -1,11 +1,11 @@
 """The wide part of taggers: linear-chain CRFs of words, their spelling and their neighbours.
 
-Vectors and what composes them are learned from few sentences slowly; what single words, their ends
-and the words beside them say of a label, a linear model learns at once. Its scores are added to
-the network's, the "wide and deep" of H.-T. Cheng et al. (2016). A linear CRF was the usual tagger
-before networks (J. Lafferty et al., 2001). Tasks share one of all their sentences, from whose
-weights each task's own differ as little as may be (H. Daume III, 2007; C. Chelba and A. Acero,
-2004).
+A network needs many sentences to learn word vectors and their composition. What single words, their
+endings and neighbouring words say about a label, a linear model learns from few. Its scores are
+added to the network's, as in the "wide and deep" of H.-T. Cheng et al. (2016). A linear CRF was the
+usual tagger before networks (J. Lafferty et al., 2001). Tasks share one CRF of all their sentences,
+and a penalty keeps each task's own weights close to the shared ones (H. Daume III, 2007; C. Chelba
+and A. Acero, 2004).
 """
 
 from functools import cached_property
@@ -22,24 +22,25 @@ from .linear_crf import learn
 from .tasks.spelling import spelling_features
 from .wide import SharedModel
 
-#: Words before and behind that are read, and of these those whose spelling is read, too.
+#: Number of words read on either side, and of those whose spelling is read, too.
 WINDOW, SPELLED = 2, 1
 
-#: What is read of each word, whichever it is.
+#: Features that every word has.
 ALWAYS = ["always"]
 
-#: Features that are read, the most frequent ones.
+#: Maximum number of features; the most frequent ones are kept.
 MAX_FEATURES = 200_000
 
-#: Weight of the linear scores where the network's is one, of many sentences; and how many are few.
+#: Weight of the linear scores for many sentences, where the network's weight is one; and number of
+#: sentences that counts as few.
 LINEAR, FEW = 0.5, 400
 
-#: What a CRF has beside the scores of words.
+#: Parameters of a CRF other than the scores of words.
 OF_CRF = ("start", "transitions", "end")
 
 
 def features_of(sentence):
-    """What a linear model reads of each word.
+    """Features of each word for a linear model.
 
     Parameters
     ----------
@@ -48,8 +49,8 @@ def features_of(sentence):
     Returns
     -------
     list of lists of str
-        For each word, those up to ``WINDOW`` words away and the spelling of those up to
-        ``SPELLED`` away, and where they stand.
+        For each word, the words up to ``WINDOW`` away and the spelling of those up to ``SPELLED``
+        away, each with its relative position.
     """
     found = []
     for i in range(len(sentence)):
@@ -59,7 +60,7 @@ def features_of(sentence):
 
 
 def _features_at(word, away):
-    """What is read of a word that stands so many words behind the one that is told."""
+    """Features of a word that stands ``away`` words after the one that is tagged."""
     read = [f"{away}={word.lower()}"]
     if abs(away) <= SPELLED:
         read += [f"{away} {feature}" for feature in spelling_features(word)]
@@ -67,12 +68,12 @@ def _features_at(word, away):
 
 
 def linear_weight(n_sentences):
-    """Weight of the linear scores: from few sentences a network learns less than they do.
+    """Weight of the linear scores; higher for few sentences, from which a network learns less.
 
     Parameters
     ----------
     n_sentences : int
-        That both have learned from.
+        Number of sentences that both were trained on.
 
     Returns
     -------
@@ -82,21 +83,21 @@ def linear_weight(n_sentences):
 
 
 class SharedTags(SharedModel):
-    """A linear CRF for the labels of several tasks, of all their sentences.
+    """A linear CRF for the labels of several tasks, trained on all their sentences.
 
     Parameters
     ----------
     features : sequence of str
     labels : sequence of str or int
-        Of all tasks; those of the same name are one.
+        Labels of all tasks; labels with the same name are one.
     n_weights : int
-        How many pairs of a feature and a label have a weight.
+        Number of pairs of a feature and a label that have a weight.
 
     Raises
     ------
     ValueError
-        If a feature or a label is there twice, or weights that are loaded are of pairs that are
-        not there.
+        If there are no features or labels, one occurs twice, or loaded weights are for pairs that
+        do not exist.
     """
 
     constants = ("features", "labels")
@@ -117,19 +118,19 @@ class SharedTags(SharedModel):
 
     @cached_property
     def _counts(self):
-        """Of the features: kept, since to look all of them up takes longer than to read."""
+        """Counter of features. Cached: building its vocabulary takes longer than reading."""
         return _vectorizer(vocabulary=self.features)
 
     @classmethod
     def of_weights(cls, features, labels, coef, crf):
-        """Those of given weights.
+        """Create it from given weights.
 
         Parameters
         ----------
         features, labels : sequence
         coef : csr_array of shape (n_features, n_labels)
         crf : LinearChainCRF or SharedTags
-            Of which the weights of labels that follow each other are taken.
+            Provides ``start``, ``transitions`` and ``end``.
 
         Returns
         -------
@@ -145,7 +146,7 @@ class SharedTags(SharedModel):
 
     @property
     def coef(self):
-        """Weights, a copy, csr_array of shape (n_features, n_labels)."""
+        """Copy of the weights as a csr_array of shape (n_features, n_labels)."""
         parts = (self.weights.double(), self.places, self.starts)
         shape = len(self.features), len(self.labels)
         return csr_array(tuple(part.cpu().numpy() for part in parts), shape=shape, copy=True)
@@ -157,7 +158,7 @@ class SharedTags(SharedModel):
         return {"features": self.features, "labels": self.labels, "n_weights": n_weights}
 
     def of_labels(self, labels):
-        """What is known of the labels of one task.
+        """CRF for the labels of one task.
 
         Parameters
         ----------
@@ -166,7 +167,7 @@ class SharedTags(SharedModel):
         Returns
         -------
         LinearTags or None
-            None if no label is known. Those that are not have scores of zero.
+            None if no label is known. Unknown labels have scores of zero.
         """
         places = {label: i for i, label in enumerate(self.labels)}
         known = [i for i, label in enumerate(labels) if label in places]
@@ -174,7 +175,7 @@ class SharedTags(SharedModel):
             return None
         there = [places[labels[i]] for i in known]
         start, transitions, end = (getattr(self, name).cpu().double().numpy() for name in OF_CRF)
-        # Row i of it has a one where label i of these is.
+        # Row i has a one at the task's label that is label i of the shared ones.
         pick = np.zeros((len(self.labels), len(labels)))
         pick[there, known] = 1.0
         of_crf = start @ pick, pick.T @ transitions @ pick, end @ pick
@@ -182,17 +183,17 @@ class SharedTags(SharedModel):
 
 
 class LinearTags:
-    """A linear-chain CRF whose scores of a word are sums of the weights of what is read of it.
+    """A linear-chain CRF in which the scores of a word are sums of the weights of its features.
 
     Parameters
     ----------
     vectorizer : CountVectorizer
-        Of the features of a word.
+        Counter of the features of a word.
     coef : sparse array of shape (n_features, n_tags)
     crf : LinearChainCRF
         In double precision.
     begun : LinearTags, default=None
-        To whose scores and CRF these weights are added.
+        CRF whose scores are added to these; ``crf`` already includes its parameters.
     """
 
     def __init__(self, vectorizer, coef, crf, begun=None):
@@ -216,7 +217,7 @@ class LinearTags:
         numbers, near = {}, range(-WINDOW, WINDOW + 1)
         number = [numbers.setdefault(w, len(numbers)) for words in sentences for w in words]
         number = np.array(number, dtype=int)
-        # Texts have far fewer different words than words: each is looked up once for each place.
+        # Texts have far fewer distinct words than words: look each up once per relative position.
         read = [ALWAYS, *(_features_at(word, away) for away in near for word in numbers)]
         always, *at_place = np.split(self._sums(read), 1 + len(numbers) * np.arange(len(near)))
         scores = np.repeat(always, len(number), axis=0)
@@ -226,21 +227,21 @@ class LinearTags:
         return np.split(scores, ends[:-1])
 
     def _sums(self, read):
-        """Of the weights of some lists of features, (n_lists, n_tags)."""
+        """Sum of the weights of each list of features, (n_lists, n_tags)."""
         sums = (self.vectorizer.transform(read) @ self.coef).toarray()
         return sums if self.begun is None else sums + self.begun._sums(read)
 
 
 def fit_own(sentences, tags, n_tags, begun=None):
-    """The linear CRF of one task, as :func:`sklearn_meta.linear_crf.learn` has it.
+    """Fit the linear CRF of one task by :func:`sklearn_meta.linear_crf.learn`.
 
-    The penalty is on all weights, or on what they differ by from those that it begins with.
+    The penalty is on all weights, or on their differences from those of ``begun``.
 
     Parameters
     ----------
     sentences : list of lists of str
     tags : list of int arrays
-        Of each word.
+        Tag of each word.
     n_tags : int
     begun : LinearTags, default=None
 
@@ -254,12 +255,12 @@ def fit_own(sentences, tags, n_tags, begun=None):
 
 
 def fit_shared_tags(tasks):
-    """The linear CRF of all sentences of several tasks, each of its own labels.
+    """Fit one linear CRF to all sentences of several tasks, each with its own labels.
 
     Parameters
     ----------
     tasks : dict
-        Name -> (sentences, tags, labels): lists of words, numbers of labels, and the labels.
+        Name -> (sentences, tags, labels): lists of words, label numbers, and the labels.
 
     Returns
     -------
@@ -284,10 +285,10 @@ def _read(sentences):
 
 
 def _fitted(parts, n_tags, begun=None):
-    """A vectorizer of features, their weights (n_features, n_tags), and a CRF beside them.
+    """Fit a vectorizer of features, their weights (n_features, n_tags), and a CRF.
 
-    Each part is of sentences, the numbers of their tags among its own, the places of these among
-    all, and scores that are added, or None.
+    Each part holds sentences, their tags as numbers among the part's own tags, the positions of
+    these among all tags, and scores to add, or None.
     """
     ordered = []
     for sentences, tags, places, offsets in parts:
@@ -315,7 +316,7 @@ def _crf(*parameters):
 
 
 def _check_places(shared, _):
-    """Refuse weights of pairs that are not there: reading them would read beside the memory."""
+    """Refuse weights for pairs that do not exist: using them would read out of bounds."""
     starts, places = shared.starts, shared.places
     whole = starts[0] == 0 and starts[-1] == len(places) and bool((starts.diff() >= 0).all())
     if not whole or ((places < 0) | (places >= len(shared.labels))).any():
@@ -325,7 +326,7 @@ def _check_places(shared, _):
 
 
 def decoded(crf, scores):
-    """The best tags of each sentence by its words' scores (T, C), a list of int arrays."""
+    """Best tags of each sentence from the scores (T, C) of its words, a list of int arrays."""
     scores = list(scores)
     order = sorted(range(len(scores)), key=lambda i: len(scores[i]))
     told = {}
@@ -334,7 +335,7 @@ def decoded(crf, scores):
         lengths = torch.tensor([len(row) for row in of_batch])
         mask = torch.arange(max(lengths.max(), 1)) < lengths[:, None]
         padded = pad_sequence(of_batch, batch_first=True)
-        if not padded.shape[1]:  # of no words at all
+        if not padded.shape[1]:  # no words at all
             padded = padded.new_zeros(len(lengths), 1, crf.n_tags)
         tags = crf.decode(padded, mask).numpy()
         told.update((i, row[row >= 0]) for i, row in zip(order[batch], tags))
