@@ -195,7 +195,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         NotFittedError, ValueError, TypeError
             As in ``predict_proba``.
         """
-        most_probable = self.predict_proba(X).argmax(1)  # raises NotFittedError
+        most_probable = self.predict_proba(X).argmax(1)  # raises NotFittedError before fit
         return self.classes_[most_probable]
 
     @torch.inference_mode()

@@ -52,7 +52,7 @@ class Learner(nn.Module):
         self.task = task
         if backbone == "maml":  # its gradient steps need to know what labels are
             backbone_config = {"inner": task, **(backbone_config or {})}
-        if backbone == "vsa" and head in ("gp_attributes", "gp_warped"):  # the last channel
+        if backbone == "vsa" and head in ("gp_attributes", "gp_warped"):  # a last channel
             backbone_config = {"attributes": True, **(backbone_config or {})}
         self.backbone = _build("backbone", backbone, backbone_config, BACKBONES)
         self.head = _build(f"{task} head", head, head_config, HEADS[task])

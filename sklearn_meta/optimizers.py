@@ -58,7 +58,9 @@ class MuonAdamW(torch.optim.Optimizer):
         return loss
 
     def add_param_group(self, param_group):
-        """Add a group while the optimiser is being made; later the division is fixed.
+        """Add a group while the optimiser is being made; refuse one later.
+
+        Which parameters Muon gets, and which AdamW, is then settled.
 
         Raises
         ------

@@ -209,7 +209,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         NotFittedError, ValueError, TypeError
             As in ``predict_proba``.
         """
-        most_probable = self.predict_proba(X).argmax(axis=1)  # raises NotFittedError
+        most_probable = self.predict_proba(X).argmax(axis=1)  # raises NotFittedError before fit
         return self.classes_[most_probable]
 
     def predict_proba(self, X):
@@ -280,7 +280,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     @property
     def transduction_(self):
         """Labels of the rows given to ``fit``, given or predicted, (n_context,)."""
-        most_probable = self.label_distributions_.argmax(axis=1)  # raises NotFittedError
+        most_probable = self.label_distributions_.argmax(axis=1)  # raises NotFittedError before fit
         return self.classes_[most_probable]
 
     def predict_proba_batch(self, tasks):

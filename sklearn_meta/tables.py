@@ -312,7 +312,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return found
 
     def _cells_at_once(self):
-        """Bound on the cells of a forward pass: few for a CPU's cache, many to fill a GPU."""
+        """Bound on the cells of a forward pass: a CPU's cache must hold them, a GPU be filled."""
         return 8e3 if self._device() == "cpu" else 2e5
 
     def _forward_each(self, tasks):

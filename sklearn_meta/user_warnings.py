@@ -3,7 +3,7 @@
 import sys
 import warnings
 
-#: Modules that may stand between the user's line and the warning.
+#: Packages and modules that may stand between the user's line and the warning.
 _BETWEEN = {__name__.partition(".")[0], "joblib", "sklearn", "skorch", "torch"}
 _BETWEEN |= {"_collections_abc", "collections", "contextlib", "copy", "functools", "pickle"}
 
