@@ -246,6 +246,7 @@ def test_columns_make_room_for_several_targets():
     sampler = RegressionSampler((5,), 15, max_cells=20 * 10, **PLAIN)
     task = sampler.draw(numbered(60, 12, n_targets=4), np.random.default_rng(0))
     assert task.X.shape == (20, 10 - 4)
+    assert sampler.strata(sampler.collate([task])[0]) == [5]  # rows, whatever the targets
 
 
 def test_each_target_is_negated_for_itself_and_a_constant_one_is_zero():

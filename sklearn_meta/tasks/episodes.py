@@ -107,9 +107,8 @@ class RowSampler:
 
     @staticmethod
     def strata(inputs):
-        """Labelled rows of each task per class (or per target), rounded; a list of int."""
-        labelled = ~inputs["labels"].isnan().all(-1)
-        return (labelled.sum(1) / inputs["classes"].sum(1)).round().int().tolist()
+        """Number of labelled rows of each task, a list of int."""
+        return _n_labelled(inputs).tolist()
 
     def _n_unlabelled(self, rng):
         low, high = self.n_unlabelled
@@ -250,6 +249,11 @@ class EpisodeSampler(RowSampler):
 
     check_dataset = staticmethod(check_codes)
 
+    @staticmethod
+    def strata(inputs):
+        """Number of labelled rows per class of each task, rounded; a list of int."""
+        return (_n_labelled(inputs) / inputs["classes"].sum(1)).round().int().tolist()
+
     def draw(self, dataset, rng):
         """Draw one task from one dataset.
 
@@ -326,3 +330,8 @@ def cut_into_classes(dataset, rng):
     if half.all():  # all rows but one have the least value
         half = target > target.min()
     return dataset._replace(y=half.astype(np.int64))
+
+
+def _n_labelled(inputs):
+    """Number of labelled rows of each task of a batch, (B,)."""
+    return (~inputs["labels"].isnan().all(-1)).sum(1)
