@@ -233,6 +233,7 @@ def targets_as_numbers(y):
         If there are other dates, such as objects.
     """
     y = in_numpy(y)
-    if np.asarray(y).dtype.kind == "O":
-        refuse_dates(y, "y")
+    values = np.asarray(y)
+    if values.dtype.kind == "O":
+        refuse_dates(values, "y")
     return dates_as_numbers(y)
