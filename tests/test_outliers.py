@@ -359,8 +359,10 @@ def test_head_by_hand():
 def test_distances_at_scales_by_hand():
     """Against the definition, row by row; the network's say is taken for granted."""
     torch.manual_seed(0)
-    head = OddAtScales(n_scales=3, n_hidden=4).double()
+    head = OddAtScales(**OddAtScales(share=0.3, n_scales=3, n_hidden=4).config).double()
     z = torch.randn(1, 9, 2, 3, dtype=torch.float64)
+    z[0, 8] *= 300  # so far that the network is shown less
+    assert head.network[-1].in_features == 4
     readable = torch.arange(9)[None] < 7  # rows 7 and 8 are asked for, and not of the set
     kept = head.adapt(z, None, None, readable)
     rows = z[0].flatten(1).numpy()
@@ -369,22 +371,42 @@ def test_distances_at_scales_by_hand():
     far = np.log(((rows - rows[:7].mean(0)) ** 2).sum(1) + head.floor)
     near, beside = np.empty((9, 3)), np.empty((9, 3))
     for k, h in enumerate(head.log_scales.detach().exp().numpy()):
-        kernel = np.exp(-square[:, :7] / unit / (2 * h))
-        kernel[np.arange(7), np.arange(7)] = 0
+        kernel = -square[:, :7] / unit / (2 * h)
+        kernel[np.arange(7), np.arange(7)] = -np.inf
         count = 6  # of the set, itself or any one
-        near[:, k] = np.log(-2 * h * np.log(kernel.sum(1) / count) + head.floor)
-        beside[:, k] = near[:, k] - kernel @ near[:7, k] / kernel.sum(1)
+        total = np.logaddexp.reduce(kernel, axis=1)
+        near[:, k] = np.log(-2 * h * (total - np.log(count)) + head.floor)
+        beside[:, k] = near[:, k] - np.exp(kernel - total[:, None]) @ near[:7, k]
     features = np.column_stack([near, beside, far])
     features -= features[:7].mean(0)
     deviation = np.sqrt((features[:7] ** 2).mean(0) + 1e-4)
-    given = [features, features / deviation, np.tile(np.log(deviation), (9, 1))]
+    assert features.max() > 10
+    given = [features.clip(-10, 10), (features / deviation).clip(-10, 10)]
+    given.append(np.tile(np.log(deviation), (9, 1)))
     given.append(np.full((9, 1), np.log(7) - 4))
     found = []
     head.network.register_forward_pre_hook(lambda module, inputs: found.append(inputs[0]))
     logits = head(z, kept)
     assert_allclose(found[0][0].detach(), np.column_stack(given), atol=1e-10)
-    first = OddOneOut().double()
+    first = OddOneOut(share=0.3).double()
     assert_allclose(logits.detach(), first(z, first.adapt(z, None, None, readable)).detach())
+
+
+def test_distances_at_scales_are_in_full_precision_under_autocast():
+    z, readable = torch.randn(1, 20, 4, 2).bfloat16(), torch.arange(20)[None] < 15
+    head = LEARNERS["odd_at_scales"].head
+    expected = head.joint(z.float(), None, None, readable)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_array_equal(head.joint(z, None, None, readable), expected)
+
+
+@pytest.mark.parametrize(
+    ("rows", "n_rows"), [([1.0, 2, 3], 0), ([1.0, 2, 3], 1), ([0.0, 0, 1, 0.01], 3)]
+)
+def test_distances_at_scales_are_finite_of_few_rows(rows, n_rows):
+    """Of rows without a cell none or one may remain; a new row may be nearer than any is here."""
+    z, readable = torch.tensor(rows)[None, :, None, None], torch.arange(len(rows))[None] < n_rows
+    assert OddAtScales().joint(z, None, None, readable).isfinite().all()
 
 
 def test_what_is_in_the_middle_and_alone_is_told_by_the_head():

@@ -80,6 +80,7 @@ LEAST = [
     (partial(ResidualImageEncoder, 256), 0, "shift"),
     (HEADS["regression"]["gp"], 1, "n_kernels"),
     (HEADS["regression"]["gp_attributes"], 1, "n_kernels"),
+    (HEADS["outlier_detection"]["odd_at_scales"], 1, "n_scales n_hidden"),
     (HEADS["online_classification"]["onehot"], 1, "n_classes"),
     (HEADS["online_classification"]["string"], 1, "n_letters n_symbols"),
     (FewShotLearner, 1, "n_inputs n_shots"),
