@@ -355,7 +355,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     def _task_of(self, X):
         X = as_cells(X)
         if not hasattr(X, "iloc"):
-            X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=2)
+            X = check_array(X, dtype=None, ensure_all_finite=False)
         check_array(np.zeros(X.shape), ensure_min_samples=2)
         encoded = encode_observed(self._new_encoder().fit(X), X)
         return context_task(encoded, np.full(len(X), -1), 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from test_outliers import double, small_learner
 
@@ -73,7 +74,7 @@ def test_new_rows_far_beyond_the_set():
     model = AmortizedOutlierDetector().fit(X_GOOD)
     scores = [model.score_samples(np.full((1, 3), far))[0] for far in (0.0, 5.0, 1e3, 1e300)]
     assert np.isfinite(scores).all()
-    assert scores[0] > 0 > max(scores[1:])
+    assert scores[0] > 0 > scores[1] and (np.diff(scores) < -1).all()
 
 
 def test_one_column_and_two_rows():
@@ -87,6 +88,9 @@ def test_lists_text_and_objects():
     assert np.isfinite(detector().fit(frame).score_samples(frame)).all()
     found = detector().fit(X_GOOD.tolist()).score_samples(X_GOOD.tolist())
     assert_allclose(found, detector().fit(X_GOOD).score_samples(X_GOOD))
+    gap = [[1.5, "a"], [2.5, "b"], [-1.0, np.nan], [0.0, "a"]]  # no category "nan"
+    (found,) = double().score_samples_batch([gap])
+    assert_allclose(found, double().fit(gap).score_samples(gap))
 
 
 def test_a_category_that_the_set_does_not_have_is_a_missing_cell():
@@ -116,6 +120,11 @@ def test_bad_rows(X, message):
         detector().fit(X)
     with pytest.raises(ValueError, match=f"Set 1: .*{message}"):
         detector().fit_predict_batch([X_GOOD, X])
+
+
+def test_a_sparse_set_is_told_by_its_place():
+    with pytest.raises(ValueError, match="Set 1: Sparse data was passed"):
+        detector().fit_predict_batch([X_GOOD, csr_array(X_GOOD)])
 
 
 def test_other_columns_than_in_fit():
