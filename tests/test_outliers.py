@@ -540,13 +540,61 @@ def test_altered_rows(way, monkeypatch):
     assert_array_equal(rows, usual[:20])  # not in place
 
 
+@pytest.mark.parametrize("way", ALTERATIONS)
+def test_units_of_columns_are_those_of_altered_rows(way, monkeypatch):
+    monkeypatch.setattr("sklearn_meta.tasks.alterations.ALTERATIONS", {way: ALTERATIONS[way]})
+    usual = np.random.default_rng(0).lognormal(size=(60, 4))
+    usual[::7, 0] = np.nan
+    usual[:, 3] = np.nan  # of which nothing is known
+    scale, shift = [0.01, 1, 300, 1], [5, -20, 0, 0]
+    for seed in range(6):
+        altered = alter(usual[:9], usual, np.random.default_rng(seed))
+        other = usual * scale + shift
+        other = alter(other[:9], other, np.random.default_rng(seed))
+        assert_allclose(other, altered * scale + shift, rtol=1e-6)
+
+
+def test_how_far_altered_rows_are():
+    """In deviations of their columns."""
+    rng = np.random.default_rng(0)
+    usual = rng.standard_normal((200, 5))
+    usual = (usual - usual.mean(0)) / usual.std(0)
+    rows = usual[:50]
+    given, whole = (rows, usual, np.zeros(5), np.ones(5)), []
+    for _ in range(40):
+        off = np.abs(ALTERATIONS["spikes"](rng, *given) - rows)
+        whole.append((off > 0).all())
+        assert (off > 0).any(1).all() and off.max() < 8 and off[off > 0].min() > 1.5
+        exchanged = ALTERATIONS["exchange"](rng, *given)
+        assert all(np.isin(found, cells).all() for found, cells in zip(exchanged.T, usual.T))
+        assert (ALTERATIONS["scatter"](rng, *given) / np.abs(usual).max(0)).max() < 1.5
+        cluster = ALTERATIONS["cluster"](rng, *given)
+        assert 0.5 < np.sqrt((cluster.mean(0) ** 2).mean()) < 4.2 and cluster.std(0).max() < 1.2
+        ratio = ALTERATIONS["inflate"](rng, *given) / rows
+        assert_allclose(ratio, ratio[0, 0])
+        assert 1.5 < ratio[0, 0] < 5
+        assert 0.25 < (ALTERATIONS["blur"](rng, *given) - rows).std() < 3.5
+    assert 0.1 < np.mean(whole) < 0.6  # often all cells
+
+
+def test_columns_of_few_values_keep_them(monkeypatch):
+    ways = {of: lambda rng, rows, *usual, of=of: rows + of for of in (0.6, 1.4)}
+    monkeypatch.setattr("sklearn_meta.tasks.alterations.ALTERATIONS", ways)
+    rng = np.random.default_rng(0)
+    usual = np.column_stack([np.arange(110.0) % n for n in (10, 11)])
+    found = [alter(usual[:2], usual, rng).tolist() for _ in range(20)]
+    assert [[1, 0.6], [2, 1.6]] in found and [[1, 1.4], [2, 2.4]] in found  # each way is taken
+
+
 @pytest.mark.parametrize("way", ["gaps", "gap"])
 def test_rows_in_gaps_are_within_and_alone(way, monkeypatch):
     monkeypatch.setattr("sklearn_meta.tasks.alterations.ALTERATIONS", {way: ALTERATIONS[way]})
     rng = np.random.default_rng(0)
     angle = rng.uniform(0, 2 * np.pi, 200)
     ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.03 * rng.standard_normal((200, 2))
-    altered = np.concatenate([alter(ring[:10], ring[10:], rng) for _ in range(50)])
+    sets = [alter(ring[:10], ring[10:], rng) for _ in range(50)]
+    assert (np.std(sets, axis=1).mean() > 0.25) == (way == "gaps")  # or together
+    altered = np.concatenate(sets)
     # In the hole, or the corners of the box; where the ring is are hardly any.
     assert (np.abs(np.hypot(*altered.T) - 1) > 0.06).mean() > 0.95 and np.abs(altered).max() < 2
     one_cluster = np.repeat([[0.0, 1.0]], 9, axis=0)  # without a gap

@@ -38,7 +38,7 @@ def alter(rows, usual, rng):
         if 0 < len(values) <= _FEW_VALUES:
             nearest = np.abs(altered[:, j, None] - values).argmin(1)
             altered[:, j] = values[nearest]
-    return np.where(np.isnan(rows), np.nan, altered).astype(rows.dtype)
+    return np.where(np.isnan(rows), np.nan, altered)
 
 
 def _exchange(rng, rows, usual, mean, spread):
