@@ -371,7 +371,7 @@ def test_few_shot_names_the_class_that_is_too_small():
         next(FewShotSplit(n_shots=4).split(y, y))
     train, test = next(FewShotSplit(n_shots=3).split(y, y))
     assert len(train) == 6 and len(test) == 28
-    numbers = np.arange(300) // 3  # a regression's, taken for classes
+    numbers = pd.Series(np.arange(300) // 3, dtype="Int64")  # a regression's, taken for classes
     with pytest.raises(ValueError, match=r"class 0 has 3, 1 has 3, .* 4 has 3, \.\.\.: lower"):
         next(FewShotSplit(n_shots=3).split(numbers, numbers))
 
@@ -403,6 +403,10 @@ class TestBadLabels:
         with pytest.raises(ValueError, match="NaN or None: mark rows without a label by -1"):
             next(cv.split(y, y))
 
+    def test_masked_labels(self, cv):
+        with pytest.raises(ValueError, match="NaN or None: mark rows without a label by -1"):
+            next(cv.split(np.empty((5, 1)), np.ma.masked_equal([0, 0, 1, 1, 7], 7)))
+
     def test_lengths_differ(self, cv):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             next(cv.split(np.empty((4, 1)), [0, 0, 1]))
@@ -410,6 +414,8 @@ class TestBadLabels:
     def test_targets_of_regression(self, cv):
         with pytest.raises(ValueError, match="continuous"):
             next(cv.split(np.empty((4, 1)), [0.5, 1.5, 2.5, 3.5]))
+        with pytest.raises(ValueError, match="a regression target"):
+            next(cv.split(np.empty((5, 1)), np.array([0, 0, 1, 1, 1.5], dtype=object)))
 
     def test_integers_held_as_objects_are_classes(self, cv):
         y = np.array([0, 0, 1, 1, -1], dtype=object)
@@ -811,11 +817,12 @@ def test_more_folds_than_a_class_has_labels_are_refused():
         assert len(list(SemiSupervisedSplit(3).split(y, y))) == 3
 
 
-def test_classes_that_are_text_are_told_how_they_are_split():
-    y = np.array(["good", "bad", "-1"] * 4, dtype=object)
-    with pytest.raises(
-        ValueError, match="string to float.* Classes are split by SemiSupervisedSpl"
-    ):
+@pytest.mark.parametrize(
+    ("dtype", "fault"), [(object, "string to float"), (str, "not compatible with arrays of")]
+)
+def test_classes_that_are_text_are_told_how_they_are_split(dtype, fault):
+    y = np.array(["good", "bad", "-1"] * 4, dtype=dtype)
+    with pytest.raises(ValueError, match=f"(?s){fault}.* Classes are split by SemiSupervisedSpl"):
         next(SemiSupervisedKFold(2).split(y, y))
 
 
