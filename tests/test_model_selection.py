@@ -657,6 +657,35 @@ def test_rows_without_a_label_are_scored_with_a_warning(mark, advice, wine):
     with warnings.catch_warnings(action="error"):
         ours.score(X_query, names[y_query])
         ours.set_params(unlabelled=None).score(X_query, hidden)
+    weight = np.arange(len(y_query)) % 2
+    right = ours.predict(X_query) == names[y_query]
+    assert not right.all()
+    found = ours.score(X_query, names[y_query], weight)
+    assert found == pytest.approx(np.average(right, weights=weight))
+
+
+def test_labels_keep_their_kind():
+    X, ours = np.arange(6.0)[:, None], Transductive(knn_spreading())
+    whole = pd.Series([0, 0, 1, 1, -1, -1], dtype="Int64")
+    assert ours.fit(X, whole).classes_.dtype.kind == "i"
+    with pytest.raises(ValueError, match="Input contains NaN"):
+        ours.fit(X, ["a", "a", "b", "b", np.nan, -1])  # of which numpy would make text
+
+
+class Guess(BaseEstimator):
+    """Of no type, as a class that does not inherit scikit-learn's mixins is."""
+
+    def fit(self, X, y):
+        return self
+
+    def predict(self, X):
+        return np.ones(len(X), dtype=int)
+
+
+def test_an_estimator_of_no_type_may_be_wrapped():
+    X = np.arange(4.0)[:, None]
+    found = Transductive(Guess()).fit(X, ["a", "b", "b", -1]).predict(X)
+    assert_array_equal(found, ["b"] * 4)
 
 
 def test_what_is_no_table_is_refused_by_name(wine):
@@ -694,6 +723,7 @@ def test_rows_are_refused_at_fit_where_the_wrapped_estimator_would(wine):
     dense = Transductive(MetaSemiSupervisedClassifier())
     with pytest.raises(TypeError, match="Sparse data was passed"):
         dense.fit(sp.csr_array(X), y)
+    assert dense.fit(np.array([["a"], ["b"]], dtype=object), [0, 1]).X_[1, 0] == "b"
     X, X_query = (np.where(rows > rows.mean(0), rows, np.nan) for rows in (X, X_query))
     with pytest.raises(ValueError, match="Input X contains NaN"):
         Transductive(LabelSpreading()).fit(X, y)
@@ -716,8 +746,9 @@ def test_tags_follow_the_wrapped_estimator(wine):
     X, y, X_query, _ = wine
     X_query = np.where(X_query > X_query.mean(axis=0) * 2, np.nan, X_query)
     assert np.isnan(X_query).any()
-    with pytest.raises(ValueError, match="NaN"):
-        Transductive(LabelSpreading()).fit(X, y).predict(X_query)
+    for rows in (X_query, pd.DataFrame(X_query)):
+        with pytest.raises(ValueError, match="(?s)contains NaN.*Transductive does not accept"):
+            Transductive(LabelSpreading()).fit(X, y).predict(rows)
     imputing = make_pipeline(SimpleImputer(), *[step for _, step in knn_spreading().steps])
     found = Transductive(imputing).fit(X, y).predict(X_query)
     assert len(found) == len(X_query)
