@@ -1,6 +1,6 @@
 """The encoding of tables: what is a number, what a category, and what is missing stays missing."""
 
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
 import numpy as np
@@ -134,8 +134,43 @@ def test_dates_of_fit_are_no_numbers_later(column):
     assert np.isnan(TableEncoder().fit(days).transform(missing)).all()
 
 
+def test_a_mark_behind_a_column_of_text_is_that_of_its_own_column():
+    numbers = np.where(np.arange(60) % 6 == 0, -9999.0, np.arange(60.0))
+    table = pd.DataFrame({"kind": ["a", "b"] * 30, "size": numbers})
+    with pytest.warns(UserWarning, match=r"-9999 in columns \['size'\]"):
+        encoder = TableEncoder(marks=True).fit(table)
+    expected = np.where(numbers < 0, nan, numbers)
+    np.testing.assert_array_equal(encoder.transform(table)[:, 1], expected)
+
+
+@pytest.mark.filterwarnings("error")
+def test_columns_that_are_said_to_be_categorical_are_no_numbers_gone_wrong():
+    prices = pd.DataFrame({"price": [f"${i}" for i in range(30)]})
+    assert TableEncoder().fit(prices, categorical=[0]).categorical_ == [0]
+
+
+def test_one_time_in_two_zones_is_one_number():
+    two = timezone(timedelta(hours=2))
+    noon = [datetime(2020, 5, 1, 12, tzinfo=UTC), datetime(2020, 5, 1, 14, tzinfo=two)]
+    seconds = TableEncoder().fit_transform(pd.DataFrame({"at": pd.Series(noon, dtype=object)}))
+    np.testing.assert_array_equal(seconds, noon[0].timestamp())
+
+
+def test_gaps_in_a_list_of_text_and_numbers_in_text_are_told():
+    rows = [["a", "1"], ["b", "2"], [np.nan, "3"]]
+    np.testing.assert_array_equal(TableEncoder().fit_transform(rows), [[0, 1], [1, 2], [np.nan, 3]])
+    mixed = np.array([["1"], [2], [None]], dtype=object)
+    assert TableEncoder().fit(mixed).numerals_ == [0]
+
+
 @pytest.mark.parametrize(
-    "later", [pd.to_timedelta([1, 2], unit="D"), [time(3), time(4)], [timedelta(3), None]]
+    "later",
+    [
+        pd.to_timedelta([1, 2], unit="D"),
+        [time(3), time(4)],
+        [timedelta(3), None],
+        pd.Series([np.timedelta64(3, "D"), None], dtype=object),
+    ],
 )
 def test_dates_of_fit_are_no_durations_later(later):
     dates = pd.DataFrame({"d": pd.date_range("2020", periods=4)})
@@ -146,6 +181,8 @@ def test_dates_of_fit_are_no_durations_later(later):
         TableEncoder().fit(durations).transform(dates)
     encoder = TableEncoder().fit(dates)
     del encoder.durations_  # as it was pickled before there were such
+    assert encoder.transform(durations).shape == (2, 1)
+    del encoder.times_, encoder.marks, encoder.marks_
     assert encoder.transform(durations).shape == (2, 1)
 
 
@@ -182,7 +219,9 @@ def test_periods_and_times_of_day_are_numbers_of_seconds():
     np.testing.assert_array_equal(encode(stacked)[:, 0], [*encoded[:, 0], encoded[0, 0]])
 
 
-@pytest.mark.parametrize("cells", [[[1, 2], [3]], [{"a": 1}, {}], [{1}, {2}]])
+@pytest.mark.parametrize(
+    "cells", [[[1, 2], [3]], [{"a": 1}, {}], [{1}, {2}], [np.ones(2), np.ones(3)]]
+)
 def test_a_cell_of_many_values_is_refused(cells):
     column = pd.Series(cells, dtype=object)
     with pytest.raises(ValueError, match="one number or one category a row"):
