@@ -350,7 +350,7 @@ def test_lists_are_arrays_of_points():
 def test_labels_without_rows_are_no_picture():
     X, y = load_iris(return_X_y=True)
     classifier = MetaSemiSupervisedClassifier("prior").fit(X[::10], y[::10])
-    with pytest.raises(ValueError, match="give X, too"):
+    with pytest.raises(ValueError, match="pass X, too"):
         EmbeddingDisplay.from_estimator(classifier, None, y)
 
 
@@ -377,7 +377,7 @@ def test_without_matplotlib_it_is_said_how_to_install_it(name, monkeypatch):
         display.plot()
 
 
-@pytest.mark.filterwarnings("ignore:Far from all other values")
+@pytest.mark.filterwarnings("ignore:These values lie far from all others")
 def test_a_mark_of_gaps_among_new_rows_is_a_number_as_it_is_to_predict():
     X, y = load_iris(return_X_y=True)
     new = X[1::10].copy()

@@ -241,8 +241,8 @@ def test_widths_are_drawn_whole_and_over_their_own_coverage():
 @pytest.mark.parametrize(
     ("y", "mean", "std", "levels", "message"),
     [
-        ([1, 2], [1, 2], [1], None, r"one shape, got \(2,\) and \(1,\)"),
-        ([1, 2], [[1], [2]], [1, 2], None, "one shape"),
+        ([1, 2], [1, 2], [1], None, r"the same shape, got \(2,\) and \(1,\)"),
+        ([1, 2], [[1], [2]], [1, 2], None, "the same shape"),
         ([], [], [], None, "At least one row"),
         ([np.nan, 1], [1, 2], [1, 1], None, "must be finite"),
         ([0, 1], [1, 2], [1, np.inf], None, "must be finite"),
@@ -261,12 +261,13 @@ def test_regressors_without_standard_deviations_are_refused():
     X, y = load_diabetes(return_X_y=True)
     show = IntervalCalibrationDisplay.from_estimator
     with pytest.raises(
-        TypeError, match="predict of LinearRegression gives none .* fails with return_std"
+        TypeError,
+        match="predict of LinearRegression does not return quantiles .* fails with return_std",
     ):
         show(LinearRegression().fit(X, y), X, y)
     with pytest.raises(NotFittedError):
         show(MetaGPRegressor(), X, y)
-    with pytest.raises(ValueError, match="one shape"):
+    with pytest.raises(ValueError, match="the same shape"):
         show(BayesianRidge().fit(X, y), X, y[:, None])
 
 
@@ -343,7 +344,7 @@ def test_a_log_may_stay_a_frame(regressor):
         assert_array_equal(display.train_loss, expected.train_loss)
         assert_array_equal(display.scores[5], expected.scores[5])
     for history in ({"train_loss": 1.0}, [1.0, 2.0]):
-        with pytest.raises(ValueError, match="must be a dict for each epoch, or a frame"):
+        with pytest.raises(ValueError, match="must hold a dict per epoch, or be a frame"):
             MetaLearningCurveDisplay.from_history(history)
 
 

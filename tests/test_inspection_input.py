@@ -131,13 +131,13 @@ def test_grid_points_are_no_rows_whichever_mode_a_search_chooses(moons, step):
 @pytest.mark.parametrize("wrap", [lambda frozen: frozen, Transductive, make_pipeline])
 def test_what_is_frozen_cannot_be_fitted_to_show_an_effect(moons, wrap):
     frozen = wrap(FrozenEstimator(semi_supervised().fit(*moons)))
-    with pytest.raises(TypeError, match="FrozenEstimator never is: give its estimator"):
+    with pytest.raises(TypeError, match="FrozenEstimator cannot be fitted: pass the estimator"):
         show_effect(frozen, *moons)
 
 
 def test_of_a_search_that_is_frozen_no_clone_is_fitted_either(moons):
     search = GridSearchCV(semi_supervised(), {}, cv=[([0, 1, 2, 3], [4, 5])]).fit(*moons)
-    with pytest.raises(TypeError, match="FrozenEstimator never is: give its estimator"):
+    with pytest.raises(TypeError, match="FrozenEstimator cannot be fitted: pass the estimator"):
         show_effect(FrozenEstimator(search), *moons)
 
 
@@ -243,7 +243,7 @@ def test_grids_that_cannot_be_shown(moons, grid_resolution, error, message):
 def test_texts_of_pandas_are_strings(dtype):
     texts, numbers = pd.Series(["a", "b"] * 6, dtype=dtype), np.arange(12) % 2
     for pair in ((texts, numbers), (numbers, texts), (texts, numbers.astype(object))):
-        with pytest.raises(ValueError, match="only one are strings"):
+        with pytest.raises(ValueError, match="Only one of y_true and y_pred holds strings"):
             show_instances(*pair)
     assert_array_equal(show_instances(texts, np.array(["a", "b"] * 6)).accuracy, np.ones(6))
 
@@ -283,7 +283,7 @@ def test_a_frame_of_one_target_is_a_target():
     regressor = BayesianRidge().fit(X, y)
     show = IntervalCalibrationDisplay.from_estimator
     assert_array_equal(show(regressor, X, y.to_frame()).observed, show(regressor, X, y).observed)
-    with pytest.raises(ValueError, match=r"one shape, got \(442, 2\) and \(442,\)"):
+    with pytest.raises(ValueError, match=r"the same shape, got \(442, 2\) and \(442,\)"):
         show(regressor, X, pd.concat([y, y], axis=1))
 
 

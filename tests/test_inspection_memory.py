@@ -174,9 +174,9 @@ def test_accuracies_are_drawn_side_by_side_and_again():
     [
         ([], [], {}, "At least one row"),
         ([[], []], [[], []], {}, "At least one row"),
-        ([[1, 2]], [[1, 2], [1, 2]], {}, "1 true episodes and 2 predicted"),
+        ([[1, 2]], [[1, 2], [1, 2]], {}, "y_true has 1 episodes, but y_pred has 2"),
         ([1, 2], [1], {}, "inconsistent numbers of samples"),
-        (["1", "2"], [1, 2], {}, "only one are strings"),
+        (["1", "2"], [1, 2], {}, "Only one of y_true and y_pred holds strings"),
         ([1, 2], [1, 2], {"max_instance": 0}, "max_instance == 0, must be >= 1"),
     ],
 )
@@ -201,7 +201,7 @@ def test_an_array_of_one_column_is_one_episode():
 
 def test_one_episode_is_a_list_of_one():
     X, y = np.zeros((3, 1)), [0, 1, 0]
-    with pytest.raises(ValueError, match=r"pairs \(X, y\): give \[\(X, y\)\] if there is one"):
+    with pytest.raises(ValueError, match=r"pairs \(X, y\): give \[\(X, y\)\] for a single pair"):
         InstanceAccuracyDisplay.from_estimator(MANNClassifier(), (X, y))
 
 

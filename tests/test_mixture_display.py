@@ -126,7 +126,7 @@ def test_bad_features(points, features):
 def test_bad_estimators_and_points(points):
     with pytest.raises(NotFittedError):
         MixtureDisplay.from_estimator(double(2), points)
-    with pytest.raises(TypeError, match="must be a mixture of Gaussians, got KMeans"):
+    with pytest.raises(TypeError, match="must be a Gaussian mixture, got KMeans"):
         MixtureDisplay.from_estimator(KMeans(2).fit(points), points)
     with pytest.raises(ValueError, match="X has 2 features"):
         MixtureDisplay.from_estimator(double(2).fit(points), points[:, :2])

@@ -253,7 +253,7 @@ def test_dates_are_split_as_the_numbers_they_are(kind):
 
 
 def test_folds_of_a_regression_need_targets():
-    with pytest.raises(ValueError, match="needs y: targets, NaN where there is none"):
+    with pytest.raises(ValueError, match="needs y: targets, with NaN for rows without one"):
         list(SemiSupervisedKFold().split(np.zeros((6, 1)), None))
 
 
@@ -263,7 +263,7 @@ def test_folds_of_a_regression_need_targets():
     ids=["numbers", "floats", "column", "nullable"],
 )
 def test_folds_of_a_regression_warn_of_classes_without_a_label(y):
-    with pytest.warns(UserWarning, match="split classes, of which -1 is none, by SemiSup"):
+    with pytest.warns(UserWarning, match="if y holds classes and -1 means no label, use SemiSup"):
         folds = list(SemiSupervisedKFold(3).split(np.zeros((len(y), 1)), y))
     assert sum(len(test) for _, test in folds) == len(y)  # which they are not refused
 
@@ -400,11 +400,11 @@ class TestBadLabels:
     @pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
     def test_missing_labels(self, cv, nothing):
         y = np.array(["a", "a", "b", "b", nothing], dtype=object)
-        with pytest.raises(ValueError, match="NaN or None: mark rows without a label by -1"):
+        with pytest.raises(ValueError, match="NaN or None: mark rows without a label with -1"):
             next(cv.split(y, y))
 
     def test_masked_labels(self, cv):
-        with pytest.raises(ValueError, match="NaN or None: mark rows without a label by -1"):
+        with pytest.raises(ValueError, match="NaN or None: mark rows without a label with -1"):
             next(cv.split(np.empty((5, 1)), np.ma.masked_equal([0, 0, 1, 1, 7], 7)))
 
     def test_lengths_differ(self, cv):
@@ -569,7 +569,7 @@ def test_clusters_and_outliers_are_no_classes(other, wrap):
 def test_what_is_frozen_has_answers_for_rows_of_another_fit(wrap, wine):
     X, y, X_query, _ = wine
     fitted = LabelSpreading("knn").fit(np.vstack([X_query, X]), np.r_[[-1] * len(X_query), y])
-    with pytest.raises(TypeError, match="FrozenEstimator never is: give its estimator"):
+    with pytest.raises(TypeError, match="FrozenEstimator cannot be fitted: pass the estimator"):
         Transductive(wrap(fitted)).fit(X, y)
 
 
@@ -642,7 +642,8 @@ def test_arrays_after_a_data_frame_and_the_other_way_round(wine):
 
 
 @pytest.mark.parametrize(
-    "mark, advice", [(-1, "or cross-validate with cv=Semi"), ("?", "or mark them by -1 and cross-")]
+    "mark, advice",
+    [(-1, "or cross-validate with cv=Semi"), ("?", "or mark them with -1 and cross-")],
 )
 def test_rows_without_a_label_are_scored_with_a_warning(mark, advice, wine):
     X, y, X_query, y_query = wine
@@ -853,7 +854,7 @@ def test_more_folds_than_a_class_has_labels_are_refused():
 )
 def test_classes_that_are_text_are_told_how_they_are_split(dtype, fault):
     y = np.array(["good", "bad", "-1"] * 4, dtype=dtype)
-    with pytest.raises(ValueError, match=f"(?s){fault}.* Classes are split by SemiSupervisedSpl"):
+    with pytest.raises(ValueError, match=f"(?s){fault}.* For classes, use SemiSupervisedSpl"):
         next(SemiSupervisedKFold(2).split(y, y))
 
 

@@ -125,12 +125,12 @@ class EmbeddingDisplay:
 
         if not isinstance(estimator, MetaSemiSupervisedClassifier):
             raise TypeError(
-                f"The estimator must be a MetaSemiSupervisedClassifier, got {estimator!r}. Of a "
-                "pipeline, give the last step, and X as the steps before it transform it."
+                f"The estimator must be a MetaSemiSupervisedClassifier, got {estimator!r}. For a "
+                "pipeline, pass its last step, and X transformed by the steps before it."
             )
         check_is_fitted(estimator)
         if X is None and y is not None:
-            raise ValueError("y are labels of the rows of X: give X, too.")
+            raise ValueError("y holds labels of the rows of X: pass X, too.")
         n_context = len(estimator.y_)
         rows, z, target = _embed(estimator, X)
         if y is not None:

@@ -142,7 +142,7 @@ class InstanceAccuracyDisplay:
             )
         episodes = list(episodes)
         if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in episodes):
-            raise ValueError("episodes must hold pairs (X, y): give [(X, y)] if there is one.")
+            raise ValueError("episodes must hold pairs (X, y): give [(X, y)] for a single pair.")
         y_true, y_pred = [], []
         for X, y in episodes:
             y_true.append(y)
@@ -181,7 +181,7 @@ class InstanceAccuracyDisplay:
         check_scalar(max_instance, "max_instance", Integral, min_val=1)
         y_true, y_pred = _episodes(y_true, "y_true"), _episodes(y_pred, "y_pred")
         if len(y_true) != len(y_pred):
-            raise ValueError(f"There are {len(y_true)} true episodes and {len(y_pred)} predicted.")
+            raise ValueError(f"y_true has {len(y_true)} episodes, but y_pred has {len(y_pred)}.")
         tallies = [_tally(*pair, max_instance) for pair in zip(y_true, y_pred)]
         rows, right = np.array(tallies).reshape(-1, 2, max_instance).swapaxes(0, 1)
         counts = rows.sum(axis=0)
@@ -270,7 +270,9 @@ def _tally(y_true, y_pred, max_instance):
     # Check the values, not the dtype: pandas stores strings as objects.
     texts = [[isinstance(label, str) for label in y] for y in (y_true, y_pred)]
     if any(all(one) and one and not any(other) for one, other in (texts, texts[::-1])):
-        raise ValueError("Of true and predicted labels only one are strings: none would be right.")
+        raise ValueError(
+            "Only one of y_true and y_pred holds strings, so no prediction would be right."
+        )
     numbers = instance_numbers(y_true) - 1
     kept = numbers < max_instance
     right = (y_true == y_pred)[kept]

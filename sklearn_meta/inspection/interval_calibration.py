@@ -131,8 +131,8 @@ class IntervalCalibrationDisplay:
         except TypeError as error:
             raise TypeError(
                 "Intervals need quantiles, (n_quantiles, n_rows), or standard deviations, but "
-                f"predict of {type(estimator).__name__} gives none with quantiles=, and fails with "
-                f"return_std=True ({error}). Use from_predictions."
+                f"predict of {type(estimator).__name__} does not return quantiles for quantiles=, "
+                f"and fails with return_std=True ({error}). Use from_predictions."
             ) from error
         return cls.from_predictions(y, mean, std, levels=levels, name=name, ax=ax, **kwargs)
 
@@ -163,7 +163,9 @@ class IntervalCalibrationDisplay:
         mean, std = (np.asarray(values, dtype=float) for values in (mean, std))
         nominal = _sorted_levels(levels)
         if mean.shape != std.shape:
-            raise ValueError(f"mean and std must have one shape, got {mean.shape} and {std.shape}.")
+            raise ValueError(
+                f"mean and std must have the same shape, got {mean.shape} and {std.shape}."
+            )
         if (std < 0).any():
             raise ValueError("A standard deviation is negative.")
         reach = norm.ppf((1 + nominal) / 2).reshape(-1, *[1] * mean.ndim) * std
@@ -180,14 +182,14 @@ class IntervalCalibrationDisplay:
         y_true = np.asarray(targets_as_numbers(y_true), dtype=float)
         if y_true.shape != low.shape[1:]:
             raise ValueError(
-                "y_true and what is predicted must have one shape, got "
-                f"{y_true.shape} and {low.shape[1:]}."
+                f"y_true and the predictions must have the same shape, got {y_true.shape} and "
+                f"{low.shape[1:]}."
             )
         if not y_true.size:
             raise ValueError("At least one row is needed.")
         if not all(np.isfinite(values).all() for values in (y_true, low, high)):
             raise ValueError(
-                "y_true and what is predicted must be finite: leave unlabelled rows out."
+                "y_true and the predictions must be finite: leave unlabelled rows out."
             )
         inside, width = (low <= y_true) & (y_true <= high), high - low
         observed, width = (part.reshape(len(nominal), -1).mean(axis=1) for part in (inside, width))

@@ -147,13 +147,13 @@ class MetaLearningCurveDisplay:
             raise ValueError("The history holds no epoch: nothing was trained.")
         if not all(hasattr(epoch, "get") for epoch in epochs):
             raise ValueError(
-                "The history must be a dict for each epoch, or a frame with a row for each, got "
+                "The history must hold a dict per epoch, or be a frame with a row per epoch, got "
                 f"{type(history).__name__}."
             )
         if not any("train_loss" in epoch for epoch in epochs):
             raise ValueError(
                 "No epoch of the history has a train_loss: give history_ of an estimator, or what "
-                "CSVLog wrote, with its line of names."
+                "CSVLog wrote, with its header line."
             )
 
         def column(name):

@@ -116,8 +116,8 @@ class MemoryDisplay:
 
         if not isinstance(estimator, OnlineEstimator):
             raise TypeError(
-                f"The estimator must be a MANNClassifier or a MANNRegressor, got {estimator!r}. Of "
-                "a pipeline, give the last step, and X as the steps before it transform it."
+                f"The estimator must be a MANNClassifier or a MANNRegressor, got {estimator!r}. "
+                "For a pipeline, pass its last step, and X transformed by the steps before it."
             )
         estimator._validate_params()  # n_estimators bounds the member below
         check_scalar(member, "member", Integral, min_val=0, max_val=estimator.n_estimators - 1)

@@ -94,8 +94,8 @@ class MixtureDisplay:
         check_is_fitted(estimator)
         if not all(hasattr(estimator, name) for name in ("means_", "covariances_", "weights_")):
             raise TypeError(
-                f"The estimator must be a mixture of Gaussians, got {estimator!r}. Of a pipeline, "
-                "give the last step, and X as the steps before it transform it."
+                f"The estimator must be a Gaussian mixture, got {estimator!r}. For a pipeline, "
+                "pass its last step, and X transformed by the steps before it."
             )
         labels = estimator.predict(X)
         names = getattr(estimator, "feature_names_in_", None)

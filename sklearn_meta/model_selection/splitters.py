@@ -25,8 +25,8 @@ def are_labelled(y, unlabelled=-1):
     y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))
     if cells.dtype.kind not in "iubUS" and any(map(is_missing_value, cells)):
         raise ValueError(
-            f"y contains NaN or None: mark rows without a label by {unlabelled!r}, or, if y holds "
-            "targets of a regression, split by SemiSupervisedKFold."
+            f"y contains NaN or None: mark rows without a label with {unlabelled!r}, or, if y "
+            "holds regression targets, split with SemiSupervisedKFold."
         )
     whole = unlabelled is None or cells.dtype.kind in "mM"  # a duration of -1 is a label
     labelled = np.full(len(y), True) if whole else np.asarray(cells != unlabelled)
@@ -36,7 +36,7 @@ def are_labelled(y, unlabelled=-1):
 def encode_labels(y, unlabelled=-1):
     """Return the sorted classes, and each row's code among them: -1 for a row without a label."""
     if y is None:
-        raise ValueError(f"y is needed: labels, {unlabelled!r} where there is none.")
+        raise ValueError(f"y is needed: labels, with {unlabelled!r} for rows without one.")
     labelled = are_labelled(y, unlabelled)
     if not labelled.any():
         raise ValueError(f"y has no labelled row: every one of its {len(y)} values is {unlabelled}")
@@ -125,7 +125,7 @@ class SemiSupervisedSplit(StratifiedKFold):
         labelled = np.flatnonzero(codes != -1)
         if (most := np.bincount(codes[labelled]).max()) < self.n_splits:
             raise ValueError(
-                f"n_splits={self.n_splits} folds want a class of as many labelled rows, and the "
+                f"n_splits={self.n_splits} folds need a class with as many labelled rows, but the "
                 f"largest has {most}: lower n_splits of {type(self).__name__}, or label more rows."
             )
         groups = None if groups is None else labelled  # super warns that groups are ignored
@@ -203,7 +203,9 @@ class SemiSupervisedKFold(KFold):
             numbers from -1 up, and no NaN.
         """
         if y is None:
-            raise ValueError("SemiSupervisedKFold.split needs y: targets, NaN where there is none.")
+            raise ValueError(
+                "SemiSupervisedKFold.split needs y: targets, with NaN for rows without one."
+            )
         check_consistent_length(X, y)
         y = np.asarray(dates_as_numbers(in_numpy(y)))
         if y.dtype == object:  # scikit-learn refuses None and pandas.NA
@@ -214,7 +216,7 @@ class SemiSupervisedKFold(KFold):
                 y, ensure_2d=False, dtype="numeric", ensure_all_finite="allow-nan", input_name="y"
             )
         except ValueError as error:
-            classes = " Classes are split by SemiSupervisedSplit." if y.dtype.kind in "OU" else ""
+            classes = " For classes, use SemiSupervisedSplit." if y.dtype.kind in "OU" else ""
             raise ValueError(f"{error}{classes}") from error
         except TypeError as error:  # pandas' periods, and dates with a time zone
             raise ValueError(f"y must be numbers, such as seconds of dates: {error}.") from error
@@ -223,8 +225,8 @@ class SemiSupervisedKFold(KFold):
             raise ValueError(f"y has no row with a target: every one of its {len(y)} rows is NaN")
         if _may_be_classes(y):
             warn(
-                "Every row has a target, and -1 is one of them: mark rows without a target by NaN, "
-                "and split classes, of which -1 is none, by SemiSupervisedSplit.",
+                "Every row has a target, and -1 is one of them: mark rows without a target with "
+                "NaN, or, if y holds classes and -1 means no label, use SemiSupervisedSplit.",
             )
         labelled = np.flatnonzero(~without)
         groups = None if groups is None else labelled  # super warns that groups are ignored

@@ -282,7 +282,7 @@ def refuse_mark_as_class(model):
 def refuse_frozen(model):
     """Raise if a classifier is frozen: its clones are not fitted, but predict by another fit."""
     if isinstance(innermost(model), FrozenEstimator):
-        raise TypeError("Clones are fitted, which a FrozenEstimator never is: give its estimator.")
+        raise TypeError("A FrozenEstimator cannot be fitted: pass the estimator that it holds.")
 
 
 def innermost(model):
