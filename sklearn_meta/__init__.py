@@ -49,8 +49,8 @@ def __getattr__(name):
             value = globals()[name] = getattr(import_module(_HOMES[name]), name)
         except AttributeError as error:  # from a library: Python would report ``name`` as unknown
             raise ImportError(
-                f"{name} cannot be imported, since a library that it needs fails: {error}. "
-                "Versions that do not belong together may do that: reinstall sklearn_meta."
+                f"{name} cannot be imported, because a library that it needs fails: {error}. The "
+                "installed versions may not fit together: reinstall sklearn_meta."
             ) from error
     return value
 

@@ -95,7 +95,7 @@ def _parser():
 def _parse(parser, argv):
     args, unknown = parser.parse_known_args(argv)
     if unknown:  # report them with the usage of the command, unlike argparse itself
-        together = "" if any(word.startswith("-") for word in unknown) else "; names stand together"
+        together = "" if any(word.startswith("-") for word in unknown) else "; put names together"
         args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{together}")
     return args
 

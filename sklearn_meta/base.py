@@ -227,8 +227,8 @@ class MetaEstimator(BaseEstimator):
         self._validate_params()
         if self._names_an_architecture() and not hasattr(self, "learner_"):
             raise NotFittedError(
-                "Nothing was meta-trained that could be saved: call meta_fit first. What fit alone "
-                "has learned is kept by pickle or joblib.dump."
+                "There are no meta-trained weights to save: call meta_fit first. To save what "
+                "fit alone has learned, use pickle or joblib.dump."
             )
         return save_pretrained(self._learner(), folder, **card)
 
@@ -339,9 +339,9 @@ class MetaEstimator(BaseEstimator):
         if self._head() is not None and self._head() != learner.names["head"]:
             name = self._head_parameter
             raise ValueError(
-                f"{name}={self._head()!r} asked for, but backbone={as_text(backbone)} was "
-                f"meta-trained with {name}={learner.names['head']!r}. Leave {name}=None, or "
-                f"meta_fit an architecture, such as backbone={next(iter(self._architectures))!r}."
+                f"{name}={self._head()!r} does not fit backbone={as_text(backbone)}, meta-trained "
+                f"with {name}={learner.names['head']!r}. Leave {name}=None, or call meta_fit on an "
+                f"architecture, such as backbone={next(iter(self._architectures))!r}."
             )
         return learner
 
@@ -395,6 +395,6 @@ class MetaEstimator(BaseEstimator):
             self.learner_ = load_learner(self._weights_name())
             if self.learner_.card["sha256"] != sha256:
                 warn(
-                    f"The estimator was pickled with other weights {self.backbone!r} than are "
-                    "installed here: its answers may differ.",
+                    f"The weights {self.backbone!r} installed here are not those the estimator "
+                    "was pickled with: its predictions may differ.",
                 )

@@ -49,12 +49,12 @@ def warn_of_numbers(name, different, most):
     others = sorted(cell for cell in different if not _LIKE_NUMBERS.fullmatch(cell))
     if 2 * len(others) >= len(different):
         return
-    example = f", but for {shown(others[0])}" if others else f", such as {shown(min(different))}"
+    example = f", unlike {shown(others[0])}" if others else f", such as {shown(min(different))}"
     warn(
-        f"Column {name!r} holds text, most of which looks like numbers or dates{example}. Each is "
-        "a category of its own, of which hardly anything can be learned: if it is none, convert it "
-        "before, as pandas.to_numeric(..., errors='coerce') and pandas.to_datetime do; if it is, "
-        "give it the dtype category.",
+        f"Column {name!r} holds text, most of which looks like numbers or dates{example}. Each "
+        "value is a category of its own, from which hardly anything can be learned. If the "
+        "values are not categories, convert them first with pandas.to_numeric(..., "
+        "errors='coerce') or pandas.to_datetime; if they are, give the column dtype category.",
     )
 
 
@@ -69,8 +69,9 @@ def warn_of_marks(told, table=None):
     )
     told_of = "" if table is None else f"Dataset {table!r}: "
     warn(
-        f"{told_of}Far from all other values, these are read as missing cells: {listed}. Make them "
-        "NaN; what is no gap, but a case of its own, may have a column that says so.",
+        f"{told_of}These values lie far from all others and are read as missing cells: {listed}. "
+        "Replace them with NaN. If such a value means a case of its own, add a column that marks "
+        "it.",
     )
 
 
@@ -213,12 +214,12 @@ def are_unlabelled(y):
 def warn_of_unlabelled(n_rows, mark=-1):
     """Warn if ``n_rows`` of the rows to be scored have no label, only ``mark``."""
     if n_rows:
-        first = "" if mark == -1 else "mark them by -1 and "
+        first = "" if mark == -1 else "mark them with -1 and "
         warn(
             f"{n_rows} of the rows to be scored have no label ({mark}), and each counts as a "
-            f"mistake: leave them out, or {first}cross-validate with cv=SemiSupervisedSplit() of "
-            "sklearn_meta.model_selection. Scores of train sets, as learning_curve takes them, "
-            "are of such rows by any splitter.",
+            f"mistake: leave them out, or {first}cross-validate with cv=SemiSupervisedSplit() "
+            "from sklearn_meta.model_selection. Train scores, such as those of learning_curve, "
+            "include such rows with any splitter.",
         )
 
 

@@ -163,7 +163,7 @@ class Checkpoint(Callback):
             except SafetensorError as error:
                 raise OSError(
                     f"{self.path} cannot be written ({error}): make room on the disk, and run the "
-                    "same again to go on from the checkpoint before."
+                    "same again to resume from the last checkpoint."
                 ) from error
             finally:
                 partial.unlink(missing_ok=True)
@@ -180,18 +180,18 @@ class Checkpoint(Callback):
             with safe_open(self.path, "pt", device=device) as file:
                 header = file.metadata() or {}
                 if missing := {"schedule", "history", "best_loss"} - header.keys():
-                    raise SafetensorError(f"it says nothing of {', '.join(sorted(missing))}")
+                    raise SafetensorError(f"it lacks {', '.join(sorted(missing))}")
                 if tensors is not None:
                     tensors |= {name: file.get_tensor(name) for name in file.keys()}
                     told = header.pop("sha256", None)  # None if an earlier version wrote the file
                     if told not in (None, _digest(tensors, header)):
                         raise SafetensorError("its sha256 differs")
                     if strange := {name.split(".")[0] for name in tensors} - _GROUPS:
-                        raise SafetensorError(f"it holds {min(strange)!r}, which none has")
+                        raise SafetensorError(f"it holds {min(strange)!r}, which is unknown")
             if type(json.loads(header["schedule"])) is not dict:
-                raise SafetensorError("it tells no settings")
+                raise SafetensorError("it holds no settings")
             if type(json.loads(header["history"])) is not list:
-                raise SafetensorError("it tells no history")
+                raise SafetensorError("it holds no history")
         except (SafetensorError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{self.path} is damaged ({error}): remove it, or give another checkpoint_dir."

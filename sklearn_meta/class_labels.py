@@ -21,12 +21,12 @@ def as_labels(y):
     if values.dtype.kind in "iub":
         return values
     if is_missing(values.ravel()).any():
-        raise ValueError("Input y contains NaN or None: mark rows without a label by -1.")
+        raise ValueError("Input y contains NaN or None: mark rows without a label with -1.")
     if values.dtype.kind in "mM":
         return values
     kinds = {isinstance(value, str) for value in values.flat if value != -1}
     if len(kinds) > 1:
-        raise ValueError("Labels are strings and numbers: they must be of one kind, but for -1.")
+        raise ValueError("Labels must be all strings or all numbers, apart from -1, got both.")
     if True in kinds:  # numpy might convert the mark -1 to the text "-1.0"
         text = np.where(values == -1, "-1", values)
         return text if hasattr(y, "dtype") else text.astype(str)
@@ -50,14 +50,14 @@ def labels_to_save(y):
     """Array of labels that a card of weights can store; raise if one is missing."""
     y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)
     if is_missing(y).any():
-        raise ValueError("Input y contains NaN or None: every text has a label.")
+        raise ValueError("Input y contains NaN or None: every text needs a label.")
     of_times = any(isinstance(label, np.timedelta64) for label in y)  # they are Integral, too
     kinds = (str, Real, np.bool_)
     if of_times or not any(all(isinstance(label, kind) for label in y) for kind in kinds):
         kinds = sorted({type(label).__name__ for label in y})
         raise ValueError(
-            "Labels must be all strings or all numbers, which weights can be saved with, got "
-            f"{' and '.join(kinds)}: give y.astype(str)."
+            "Labels must be all strings or all numbers, so that weights can store them, got "
+            f"{' and '.join(kinds)}: pass y.astype(str)."
         )
     check_classes(y)
     return y

@@ -120,7 +120,7 @@ class Evaluation(NamedTuple):
             cells = "".join(f"{'-' if s is None else f'{s:.3f}':>10}" for s in scores)
             text.append(f"{name:{width}}{cells}{line['n_datasets']:>8}")
         if self.failures or not summary:
-            text += ["", f"{len(self.failures)} failures, which describe_failures() tells"]
+            text += ["", f"{len(self.failures)} failures, see describe_failures()"]
         return "\n".join(text)
 
     def describe_failures(self):
@@ -211,22 +211,22 @@ def evaluate(
     """
     if not isinstance(collection, Mapping):
         raise ValueError(
-            f"collection is a mapping of names to (X, y), got {type(collection).__name__}: name "
-            "each table, as in {'iris': (X, y)}."
+            f"collection must be a mapping of names to (X, y), got {type(collection).__name__}: "
+            f"name each table, as in {{'iris': (X, y)}}."
         )
     if not isinstance(estimators, Mapping):
         raise ValueError(
-            "estimators is a mapping of names to estimators, got "
+            "estimators must be a mapping of names to estimators, got "
             f"{type(estimators).__name__}: name each of them."
         )
     for name, estimator in estimators.items():
         kind = get_tags(estimator).estimator_type
         if kind not in ("classifier", None):  # a mixture's components would be scored as classes
-            raise ValueError(f"Estimator {name!r} is a {kind}: classifiers are compared here.")
+            raise ValueError(f"Estimator {name!r} is a {kind}: only classifiers can be compared.")
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(
-                f"Estimator {name!r} has no predict_proba, of which the log loss is made: wrap it "
-                "in sklearn.calibration.CalibratedClassifierCV, or leave it out."
+                f"Estimator {name!r} has no predict_proba, which the log loss needs: wrap it in "
+                "sklearn.calibration.CalibratedClassifierCV, or leave it out."
             )
     check_scalar(n_episodes, "n_episodes", Integral, min_val=1)
     n_shots = dict.fromkeys(n_shots) if np.iterable(n_shots) else (n_shots,)
@@ -237,7 +237,7 @@ def evaluate(
         if seen := _tables_seen(estimator) & tables:
             warn(
                 f"{name} was meta-trained on {len(seen)} of these tables, or others of the same "
-                f"names, such as {min(seen)!r}: of these its scores tell nothing of new ones."
+                f"names, such as {min(seen)!r}: its scores on them say nothing about new tables."
             )
     splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
     records, failures = [], []
@@ -319,8 +319,8 @@ def _labelled_rows(table):
         hint = ""
         if marked.any():
             hint = (
-                " Rows of label -1 are left out: where it is a class say so by "
-                "(X, y, {'task': 'classification'})."
+                " Rows with label -1 are left out: if -1 is a class, give (X, y, "
+                "{'task': 'classification'})."
             )
         raise ValueError(f"it has {len(np.unique(y))} class, and at least 2 are needed.{hint}")
     # Estimators would treat -1 as unlabelled and fractions as targets: pass codes instead.
@@ -354,7 +354,9 @@ def _score(estimators, where, X, y, X_unlabelled, y_unlabelled):
             with _without_convergence_warnings():
                 proba = clone(estimator).fit(X, y).predict_proba(X_unlabelled)
             if np.shape(proba) != (len(codes), len(classes)) or not np.isfinite(proba).all():
-                raise ValueError("predict_proba gave NaN, or another shape than rows x classes.")
+                raise ValueError(
+                    "predict_proba gave NaN, or a shape other than (n_rows, n_classes)."
+                )
         except Exception as error:  # whatever a third-party estimator raises is its failure
             failures.append(_failure(where | {"estimator": name}, error))
             continue

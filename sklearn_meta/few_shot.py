@@ -112,7 +112,8 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     _architectures = FEW_SHOT_BACKBONES
     _learner_class = FewShotLearner
     _draws_none_of = (
-        "episodes of its network's shape, without {}: give a FewShotLearner of another shape."
+        "episodes of the shape that its network reads: leave {} out, or pass a FewShotLearner of "
+        "another shape as backbone."
     )
 
     def __init__(

@@ -57,7 +57,7 @@ class FewShotLearner(nn.Module):
         super().__init__()
         if task != self.task or backbone not in FEW_SHOT_BACKBONES:
             raise ValueError(
-                f"A learner of {self.task} has a backbone of {list(FEW_SHOT_BACKBONES)}, got "
+                f"A learner for {self.task} needs a backbone from {list(FEW_SHOT_BACKBONES)}, got "
                 f"{backbone!r} for {task}."
             )
         if inputs not in ("tables", "vectors", "images"):
@@ -70,7 +70,7 @@ class FewShotLearner(nn.Module):
         check_integers(2, n_ways=n_ways)
         fitting = "last_position" if backbone == "snail" else "label_attention"
         if head not in (None, fitting):
-            raise ValueError(f"The head of {backbone!r} is {fitting!r}, got {head!r}.")
+            raise ValueError(f"backbone={backbone!r} needs head={fitting!r}, got {head!r}.")
         head = fitting
         self.names = {"backbone": backbone, "head": head}
         self.inputs = inputs

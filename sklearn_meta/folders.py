@@ -52,11 +52,11 @@ def check_writable(path, name, make=False):
             pass
     except OSError as error:
         raise OSError(
-            f"{name}: {path.parent} cannot be written ({error}). Give another, or make it a "
-            "folder that you may write to."
+            f"{name}: {path.parent} cannot be written ({error}). Choose another folder, or make "
+            "this one writable."
         ) from error
     if path.exists() and not path.is_file():
-        raise OSError(f"{name}: {path} is no file. Move it, or give another place.")
+        raise OSError(f"{name}: {path} is not a file. Move it, or choose another place.")
 
 
 @contextmanager

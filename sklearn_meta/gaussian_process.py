@@ -189,7 +189,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             not called; or X has other columns than in ``fit``, an infinite cell, or is sparse.
         """
         if bool(return_std) + bool(return_cov) + (quantiles is not None) > 1:
-            raise ValueError("Ask for one of return_std, return_cov and quantiles at most.")
+            raise ValueError("Use at most one of return_std, return_cov and quantiles.")
         if return_cov:
             return self._mean_and_covariance(X)
         if quantiles is not None:
@@ -224,9 +224,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         """
         if n_unlabelled := without_gaps(y := as_cells(y))[1].sum():
             raise ValueError(
-                f"{n_unlabelled} of the targets to be scored are missing (NaN): leave them out, or "
+                f"{n_unlabelled} targets to be scored are missing (NaN): leave them out, or "
                 "cross-validate with cv=SemiSupervisedKFold() of sklearn_meta.model_selection. "
-                "Train sets, which learning_curve scores, too, have such rows by any splitter."
+                "Train scores, as in learning_curve, include such rows with any splitter."
             )
         return super().score(X, y, sample_weight)
 
@@ -257,7 +257,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         shape = (_num_samples(X), *self.y_.shape[1:])
         if y.shape != shape:
             raise ValueError(
-                f"y must have a row for each of X, and targets as in fit: {shape}, got {y.shape}."
+                f"y must have a row per row of X, and targets as in fit: {shape}, got {y.shape}."
             )
         mean, scale = self._scale
         with np.errstate(over="ignore"):  # targets may be in quite another unit
@@ -334,8 +334,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         y = np.where(unlabelled, np.nan, y.astype(np.float64))
         if y.ndim not in (1, 2) or not len(y) or np.isinf(y).any():
             raise ValueError(
-                "targets must be finite numbers, NaN for a row without one: a vector or a matrix, "
-                "and not empty."
+                "targets must be finite numbers, or NaN for a row without a target, in a "
+                "non-empty vector or matrix."
             )
         mean, scale = target_scale(labelled_targets(y))
         return ((mean, scale), y.ndim), (y - mean) / scale, n_targets(y)
@@ -363,8 +363,8 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
             cov = cov * self._scale[1] * self._scale[1]
         if not np.isfinite(cov).all():
             raise ValueError(
-                "The covariance is beyond float64 in the unit of y: divide y by its scale, or "
-                "ask for return_std."
+                "The covariance is too large for float64 in the unit of y: divide y by its "
+                "scale, or use return_std."
             )
         mean, _ = self._in_units(output, self._scale, self.y_.ndim)
         return mean, cov if self.y_.ndim == 2 else cov[..., 0]

@@ -61,15 +61,15 @@ class Learner(nn.Module):
             config = getattr(self.backbone, "config", {"attributes": True})
             if not config.get("attributes"):
                 raise ValueError(
-                    f"The head {head!r} needs a backbone that hands on the attributes, such "
-                    "as 'vsa' with attributes=True ('vsa_pair' hands them to 'prototypes_gp'); "
-                    "head='gp' goes with every backbone."
+                    f"The head {head!r} needs a backbone that passes the attributes on, such as "
+                    "'vsa' with attributes=True ('vsa_pair' passes them to 'prototypes_gp'); "
+                    "head='gp' works with every backbone."
                 )
         if isinstance(self.head, PrototypesGP):
             if not isinstance(self.backbone, VSAPair):
                 raise ValueError(
-                    "The head 'prototypes_gp' needs two readings, backbone='vsa_pair'; "
-                    "head='prototypes' goes with every backbone."
+                    "The head 'prototypes_gp' needs backbone='vsa_pair', which reads rows twice; "
+                    "head='prototypes' works with every backbone."
                 )
             self.head.widths = self.backbone.widths
 
@@ -113,9 +113,8 @@ class Learner(nn.Module):
         found = self.backbone(*task)
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise ValueError(
-                "A backbone returns a pair: embeddings (B, N, M, H), and the memory that it is "
-                f"given with later rows; {type(self.backbone).__name__} returned a "
-                f"{type(found).__name__}."
+                "A backbone must return a pair, the embeddings (B, N, M, H) and the memory for "
+                f"later rows; {type(self.backbone).__name__} returned a {type(found).__name__}."
             )
         return found
 
@@ -181,11 +180,13 @@ def _check_head(head, task):
     needed = ("adapt", "joint", "loss", "score", "score_name")
     if missing := [name for name in needed if not hasattr(head, name)]:
         raise ValueError(
-            f"{type(head).__name__} is no head: it lacks {', '.join(missing)}. "
-            "Derive it from ClassificationHead or RegressionHead of sklearn_meta.heads.base."
+            f"{type(head).__name__} is not a head: it lacks {', '.join(missing)}. Derive it from "
+            "ClassificationHead or RegressionHead of sklearn_meta.heads.base."
         )
     if (own := getattr(head, "task", task)) != task:
-        raise ValueError(f"{type(head).__name__} is a head for {own}, and the learner for {task}.")
+        raise ValueError(
+            f"{type(head).__name__} is a head for {own}, but the learner is for {task}."
+        )
 
 
 def build_learner(config):

@@ -57,8 +57,8 @@ class MemoryLearner(nn.Module):
         heads = HEADS[task]
         if backbone != "mann" or head not in heads:
             raise ValueError(
-                f"A learner of {task!r} is 'mann' with a head of {list(heads)}, got {backbone!r} "
-                f"and {head!r}."
+                f"A learner for {task!r} needs backbone='mann' and a head from {list(heads)}, got "
+                f"{backbone!r} and {head!r}."
             )
         if inputs not in ("tables", "vectors", "pixels"):
             raise ValueError(f"inputs must be 'tables', 'vectors' or 'pixels', got {inputs!r}.")

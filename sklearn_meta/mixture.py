@@ -371,5 +371,5 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         if not isinstance(backbone, nn.Module):
             return MixtureLearner()
         if not isinstance(backbone, MixtureLearner):
-            raise ValueError(f"backbone is a {type(backbone).__name__}: give a MixtureLearner.")
+            raise ValueError(f"backbone must be a MixtureLearner, got a {type(backbone).__name__}.")
         return backbone

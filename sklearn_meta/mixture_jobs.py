@@ -76,8 +76,8 @@ class Units(NamedTuple):
             scale = np.full_like(scale, largest * (np.sqrt((scale**2).mean()) or 1))
         if scale.min() < 1e-150 or scale.max() > 1e150:
             raise ValueError(
-                "The variances of X are beyond float64 in its units: divide each column by its "
-                "scale, as sklearn.preprocessing.StandardScaler does."
+                "The variances of X are too small or too large for float64: divide each column "
+                "by its scale, as sklearn.preprocessing.StandardScaler does."
             )
         return cls(middle + mean * half, scale, constant)
 

@@ -52,7 +52,8 @@ class MixtureLearner(nn.Module):
         super().__init__()
         if {"backbone": backbone, "head": head} != self.names or task != self.task:
             raise ValueError(
-                f"A learner of {self.task!r} is {self.names}, got {backbone!r}, {head!r}, {task!r}."
+                f"A learner for {self.task!r} needs {self.names}, got {backbone!r}, {head!r}, "
+                f"{task!r}."
             )
         self.head = LearnedMoments(**(head_config or {}))
         self.backbone = MixtureTransformer(

@@ -68,7 +68,7 @@ class MuonAdamW(torch.optim.Optimizer):
             If the optimiser is complete.
         """
         if hasattr(self, "_parts"):
-            raise ValueError("MuonAdamW takes no further parameters: make one of all of them.")
+            raise ValueError("MuonAdamW cannot add parameters later: create one with all of them.")
         super().add_param_group(param_group)
 
     def __getstate__(self):

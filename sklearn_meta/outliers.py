@@ -168,8 +168,8 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         """
         if settings.get("n_shots") is not None:
             raise ValueError(
-                "n_shots counts labelled rows, and outlier detection has none: give n_unlabelled, "
-                "the rows of a set."
+                "n_shots counts labelled rows, and outlier detection has none: set n_unlabelled, "
+                "the number of rows of a set."
             )
         super().meta_fit(datasets, **settings)
         if self.contamination != "auto":

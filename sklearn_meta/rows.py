@@ -62,8 +62,8 @@ class RowEstimator(MetaEstimator):
             return backbone
         if isinstance(backbone, nn.Module):
             raise ValueError(
-                f"backbone is a {type(backbone).__name__}: give a {self._learner_class.__name__}, "
-                "which holds one."
+                f"backbone must be a {self._learner_class.__name__}, which holds the network, got "
+                f"a {type(backbone).__name__}."
             )
         return self._of_architecture(backbone)
 
@@ -94,7 +94,8 @@ class RowEstimator(MetaEstimator):
         width = getattr(vectors, "width", learner.n_inputs)
         if width != learner.n_inputs:
             raise ValueError(
-                f"vectors makes rows of {width} values, and the network reads {learner.n_inputs}."
+                f"vectors makes rows of {width} values, but the network is expecting "
+                f"{learner.n_inputs}."
             )
 
         def read(datasets):
@@ -158,9 +159,9 @@ class RowEstimator(MetaEstimator):
         encoded = encode(self.encoder_, X)
         if not reset and (unseen := self.encoder_.unseen_categories(X)):
             warn(
-                f"Columns {unseen} hold categories that the rows of the first call had not: they "
-                "are read as missing cells. Show rows with every category at first, or give the "
-                "columns a dtype category that declares them."
+                f"Columns {unseen} hold categories that were not in the first call: they are read "
+                "as missing cells. Include every category in the first call, or give the columns "
+                "a dtype category that declares them."
             )
         return encoded, y
 
@@ -178,9 +179,9 @@ class RowEstimator(MetaEstimator):
         """Return vectors or pixels unchanged; raise if the network cannot read them."""
         if X.shape[1] != self.learner_.n_inputs:
             raise ValueError(
-                f"X has {X.shape[1]} features, and backbone={as_text(self.backbone)} reads vectors "
-                f"of {self.learner_.n_inputs}: bring rows to that length, or choose weights for "
-                "tables, which read any number of columns."
+                f"X has {X.shape[1]} features, but backbone={as_text(self.backbone)} is expecting "
+                f"{self.learner_.n_inputs} features: bring rows to that length, or choose weights "
+                "for tables, which read any number of columns."
             )
         if np.abs(X).max(initial=0) > np.finfo(np.float32).max:
             raise ValueError("Input X contains infinity or a value too large for float32.")
@@ -211,16 +212,16 @@ def _check_pixels(X, n_channels):
     if _are_pixels(X):
         if _are_faint(X):
             raise ValueError(
-                f"Pixels are in [0, 1], and the brightest of all is {X.max():g}: have they been "
-                "divided by 255 twice?"
+                f"Pixels must be in [0, 1], and the largest here is only {X.max():g}: have they "
+                "been divided by 255 twice?"
             )
         return
     got = f"Pixels must be in [0, 1], got {X.min():g} to {X.max():g}"
     if n_channels == 1:
         raise ValueError(f"{got}: divide by 255, if they are bytes.")
     raise ValueError(
-        f"{got}: of bytes that come pixel by pixel, as files have them, Pictures(side, "
-        f"{n_channels})(X) of sklearn_meta.tasks makes what the network reads, channel after "
+        f"{got}: if they are bytes stored pixel by pixel, as in image files, convert them with "
+        f"Pictures(side, {n_channels})(X) from sklearn_meta.tasks, which orders them channel by "
         "channel."
     )
 
@@ -240,10 +241,10 @@ def _check_pictures(dataset, learner):
     is_rows = drawn.dtype.kind == "f" and drawn.shape[1:] == (learner.n_inputs,)
     if not (is_rows and _are_pixels(drawn)) or _are_faint(drawn):
         raise ValueError(
-            f"The network reads pixels in [0, 1], {learner.n_inputs} a row, and datasets hold "
+            f"The network reads rows of {learner.n_inputs} pixels in [0, 1], but datasets hold "
             f"{drawn.dtype} of shape {drawn.shape[1:]}, {drawn.min():g} to {drawn.max():g}. A "
-            "classifier may be given vectors, such as Pictures(side), or Drawings(side) of "
-            "drawings, which render and augment them."
+            "classifier can render and augment them: pass vectors=Pictures(side), or for "
+            "drawings vectors=Drawings(side)."
         )
 
 
@@ -255,15 +256,16 @@ def _check_rendered(dataset, vectors, learner):
     shape = (len(some), learner.n_inputs)
     if rendered.shape != shape or rendered.dtype.kind not in "fiub":
         raise ValueError(
-            f"vectors must make float32 of shape {shape} of {len(some)} rows, and made "
-            f"{rendered.dtype} of {rendered.shape} of those of {dataset.name!r}."
+            f"vectors must return float32 of shape {shape} for {len(some)} rows, but returned "
+            f"{rendered.dtype} of shape {rendered.shape} for those of {dataset.name!r}."
         )
     if learner.inputs not in PICTURES:
         return
     if not _are_pixels(rendered) or _are_faint(rendered):
         raise ValueError(
-            f"The network reads pixels in [0, 1], and vectors makes {rendered.min():g} to "
-            f"{rendered.max():g} of {dataset.name!r}: bytes are 0 to 255, and to be divided by 255."
+            f"The network reads pixels in [0, 1], but vectors returned {rendered.min():g} to "
+            f"{rendered.max():g} for {dataset.name!r}: bytes must be 0 to 255, and divided by 255 "
+            "once."
         )
 
 

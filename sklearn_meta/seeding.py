@@ -57,7 +57,7 @@ class undrawn(TorchFunctionMode):
         if isinstance(made, torch.Tensor):
             self.left -= made.numel()
             if self.left < 0:
-                raise ValueError("it has many times the numbers that the file holds.")
+                raise ValueError("it needs many times more numbers than the file holds.")
         return made
 
 

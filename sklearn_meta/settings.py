@@ -76,44 +76,44 @@ def _check_callback(one, given):
     callback = one[1] if isinstance(one, tuple) and len(one) == 2 else one
     if callback is not None and not hasattr(callback, "on_epoch_end"):
         raise ValueError(
-            f"callbacks must be skorch callbacks, such as EarlyStopping(), or pairs of a name "
-            f"and one, got {one!r}."
+            "callbacks must be skorch callbacks, such as EarlyStopping(), or pairs (name, "
+            f"callback), got {one!r}."
         )
     kind = callback if isinstance(callback, type) else type(callback)
     kinds = [base.__name__ for base in kind.__mro__]
     if "LoadInitState" in kinds:  # another run's history would replace this one's
         raise ValueError(
-            "callbacks must not hold LoadInitState: give the weights to begin with as "
-            "backbone, or the same checkpoint_dir to go on with a run."
+            "callbacks must not contain LoadInitState: pass the initial weights as backbone, or "
+            "the same checkpoint_dir to resume a run."
         )
     if "LRScheduler" in kinds:  # meta_train's own scheduler would reset the rate at the next step
         raise ValueError(
-            "callbacks must not hold LRScheduler: the rate of each step follows from "
-            "learning_rate, which a cosine takes to zero."
+            "callbacks must not contain LRScheduler: the learning rate already follows a cosine "
+            "from learning_rate to zero."
         )
     if "EpochScoring" in kinds:
         own_function = callable(getattr(callback, "scoring", None))
         if not own_function or callback.use_caching:
             raise ValueError(
-                "EpochScoring cannot predict batches of tasks, which are of many shapes: "
-                "losses and scores are in net.history. Of a function of net, dataset and "
-                "targets it wants use_caching=False."
+                "EpochScoring cannot predict batches of tasks, whose shapes differ: losses and "
+                "scores are in net.history. With a function of net, dataset and targets as "
+                "scoring, set use_caching=False."
             )
     callback = callback() if callback is kind else callback
     monitor = str(getattr(callback, "monitor", ""))
     is_validated = given.get("validation_source") is not None
     if not is_validated and monitor.startswith("valid_"):
         raise ValueError(
-            f"{type(callback).__name__} watches {monitor!r}, and nothing is validated: give "
-            "validation_datasets (of texts validation_tasks), or monitor='train_loss'."
+            f"{type(callback).__name__} monitors {monitor!r}, but nothing is validated: give "
+            "validation_datasets (for texts, validation_tasks), or monitor='train_loss'."
         )
     keeps_best = is_validated and given.get("keep", "best") == "best"
     may_go_on = given.get("checkpoint_dir") is not None
     if getattr(callback, "load_best", False) and may_go_on and not keeps_best:
         raise ValueError(
-            f"{type(callback).__name__} must have load_best=False where there is a checkpoint_dir: "
-            "it would not know these weights. The engine itself keeps those of the lowest loss of "
-            "validation_datasets (of texts, of validation_tasks with patience)."
+            f"{type(callback).__name__} must have load_best=False with a checkpoint_dir: a resumed "
+            "run would not know its best weights. meta_fit itself keeps those with the lowest "
+            "loss on validation_datasets (for texts, on validation_tasks with patience)."
         )
 
 

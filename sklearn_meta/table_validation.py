@@ -18,11 +18,12 @@ def check_labels(y):
     labels = column_or_1d(in_numpy(text_as_objects(y)))
     if is_missing(labels).any():
         raise ValueError(
-            "Input y contains NaN or None, and each row wants a label: leave rows without one out, "
-            "or mark them by -1 for MetaSemiSupervisedClassifier, which reads them, too."
+            "Input y contains NaN or None, but each row needs a label: leave unlabelled rows "
+            "out, or mark them with -1 and use MetaSemiSupervisedClassifier, which reads them, "
+            "too."
         )
     if len({isinstance(label, str) for label in labels.tolist()}) > 1:
-        raise ValueError("Labels are strings and numbers: they must be all of one kind.")
+        raise ValueError("Labels must be all strings or all numbers, got both.")
 
 
 def check_dense(y):
@@ -51,8 +52,8 @@ def labelled_targets(y):
     torn = unlabelled.any(1) & ~unlabelled.all(1)
     if torn.any():
         raise ValueError(
-            f"Row {torn.argmax()} of y has some of its targets only: give all of them, or NaN "
-            "for all to leave the row unlabelled."
+            f"Row {torn.argmax()} of y has only some of its targets: give all of them, or NaN for "
+            "all to leave the row unlabelled."
         )
     if unlabelled.all():
         raise ValueError("No row is labelled: y holds nothing but NaN. Label some rows.")
@@ -173,15 +174,15 @@ def warn_of_strangers(encoder, X):
     for name, seen, cells in encoder.categories_of(X):
         if len(cells) > 1 and seen.isdisjoint(cells):
             warn(
-                f"Column {name!r} holds no category that fit has seen (such as {shown(cells[0])}): "
-                "all of it is read as missing. Spell categories as in fit, or show fit more of "
-                "them.",
+                f"Column {name!r} holds only categories that fit has not seen (such as "
+                f"{shown(cells[0])}): the whole column is read as missing. Spell categories as in "
+                "fit, or fit on rows with more of them.",
             )
     for name, cell in encoder.text_among_numbers(X):
         warn(
-            f"Column {name!r} was text of numbers alone in fit and holds other text now, such as "
-            f"{shown(cell)}, which is read as missing. If it is of categories, give it dtype "
-            "category, before rows are divided.",
+            f"Column {name!r} held only numbers as text in fit and now holds other text, such as "
+            f"{shown(cell)}, which is read as missing. If its values are categories, convert it "
+            "to dtype category before splitting the rows.",
         )
 
 

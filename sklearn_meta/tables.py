@@ -132,11 +132,12 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         most = self._most_unlabelled(labels, n_label_columns)
         if (n_rows := len(labels) - max(n_unlabelled - most, 0)) > MANY_ROWS:
             warn(
-                f"{n_rows} rows of fit are read together, in memory that is quadratic and, by the "
-                "default weights, time that is cubic in them: 4000 labelled ones take 2 GiB and "
-                "half a minute, or of a regression 4 GiB, and 10000 some 10 or 20 GiB and minutes. "
-                "Give a sample, as sklearn.utils.resample(X, y, replace=False, n_samples=2000) "
-                "draws it, or take an estimator of scikit-learn, which is as accurate there.",
+                f"{n_rows} rows of fit are read together: memory grows with their square and, "
+                "with the default weights, time with their cube. 4000 labelled rows take 2 GiB "
+                "(4 GiB for regression) and half a minute, 10000 some 10 GiB (20 GiB) and "
+                "minutes. Fit on a sample, such as sklearn.utils.resample(X, y, replace=False, "
+                "n_samples=2000), or use an estimator of scikit-learn, which is as accurate with "
+                "that many rows.",
             )
 
     def _new_encoder(self):
@@ -292,7 +293,8 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
             try:
                 if not isinstance(triple, tuple | list) or len(triple) != 3:
                     raise ValueError(
-                        "give a list of triples (X_labelled, y_labelled, X_unlabelled), one a task."
+                        "give a list of triples (X_labelled, y_labelled, X_unlabelled), one per "
+                        "task."
                     )
                 triple = [in_numpy(part) for part in triple]
                 labels, task = self._small_task(*triple)

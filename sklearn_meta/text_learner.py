@@ -82,8 +82,8 @@ class TextLearner(nn.Module):
             raise ValueError(f"Unknown task {task!r}: choose from {list(TASKS)}.")
         if backbone not in TEXT_BACKBONES or head not in HEADS[task]:
             raise ValueError(
-                f"A learner of {task} has a backbone of {list(TEXT_BACKBONES)} and a head of "
-                f"{list(HEADS[task])}, got {backbone!r} and {head!r}."
+                f"A learner for {task} needs a backbone from {list(TEXT_BACKBONES)} and a head "
+                f"from {list(HEADS[task])}, got {backbone!r} and {head!r}."
             )
         check_integers(n_inputs=n_inputs)
         self.names = {"backbone": backbone, "head": head}
@@ -166,7 +166,7 @@ class TextLearner(nn.Module):
             raise ValueError(f"There is a task {name!r} already: give another name.")
         labels = list(labels)
         if not labels:
-            raise ValueError(f"Task {name!r} has no labels: give one at least.")
+            raise ValueError(f"Task {name!r} has no labels: give at least one.")
         for backbone in self.backbones:
             backbone.add_task()
         n_outputs = sum(backbone.n_outputs for backbone in self.backbones)

@@ -286,8 +286,8 @@ def meta_train(
             checkpoint.end(stops)
         if not divergence.has_come:  # divergence has warned already
             warn(
-                f"Meta-training was ended by an interrupt or a callback after {n_done} of "
-                f"{n_epochs} times {eval_every} steps."
+                f"An interrupt or a callback ended meta-training after {n_done} of {n_epochs} "
+                f"times {eval_every} steps."
             )
     if validation and keep == "best" and checkpoint.best is None:
         warn(
@@ -296,9 +296,9 @@ def meta_train(
         )
     if keep == "best" and checkpoint.best_is_start:
         warn(
-            f"No validation loss was lower than {checkpoint.best_loss:.4f}, that of the weights "
-            "training began with, which are kept: give more tables, lower learning_rate, or use "
-            "them as they are.",
+            f"No validation loss was lower than {checkpoint.best_loss:.4f}, that of the initial "
+            "weights, which are kept: give more tables, lower learning_rate, or use these weights "
+            "as they are.",
         )
     kept = checkpoint.best if keep == "best" else None
     learner.load_state_dict(kept or average.learner.state_dict())

@@ -107,7 +107,7 @@ class SharedTags(SharedModel):
         self.features, self.labels = list(features), list(labels)
         for what, names in (("features", self.features), ("labels", self.labels)):
             if not names or len({(type(name), str(name)) for name in names}) < len(names):
-                raise ValueError(f"A shared linear CRF needs {what}, each of them once.")
+                raise ValueError(f"A shared linear CRF needs {what}, without duplicates.")
         self.register_buffer("starts", torch.zeros(len(self.features) + 1, dtype=torch.int32))
         self.register_buffer("places", torch.zeros(n_weights, dtype=torch.int32))
         self.register_buffer("weights", torch.zeros(n_weights))
@@ -321,7 +321,7 @@ def _check_places(shared, _):
     whole = starts[0] == 0 and starts[-1] == len(places) and bool((starts.diff() >= 0).all())
     if not whole or ((places < 0) | (places >= len(shared.labels))).any():
         raise ValueError(
-            "The weights of the shared linear CRF are of features or labels beyond it."
+            "The weights of the shared linear CRF refer to features or labels that it lacks."
         )
 
 

@@ -306,10 +306,14 @@ def test_a_run_that_a_callback_ended_stays_ended(tmp_path):
         learner, history = t.train(tmp_path, callbacks=[callback, steps])
         return weights_digest(learner), len(history), steps.steps
 
-    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
+    with pytest.warns(
+        UserWarning, match="interrupt or a callback ended meta-training after 2 of 5"
+    ):
         first = train()
     assert first[1:] == (2, 4)
-    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
+    with pytest.warns(
+        UserWarning, match="interrupt or a callback ended meta-training after 2 of 5"
+    ):
         assert train() == (*first[:2], 0)
     assert train(patience=5)[1:] == (5, 6)  # other callbacks: it goes on
     assert train(patience=5)[1:] == (5, 0)
@@ -432,7 +436,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(tmp_path, place
     (tmp_path / "file").write_text("")
     (tmp_path / "folder" / CHECKPOINT).mkdir(parents=True)
     steps = t.At(t.crash)
-    with pytest.raises(OSError, match="checkpoint_dir: .*(cannot be written|is no file)"):
+    with pytest.raises(OSError, match="checkpoint_dir: .*(cannot be written|is not a file)"):
         t.train(tmp_path / place, callbacks=[steps])
     assert steps.steps == 0
 
@@ -440,7 +444,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_training(tmp_path, place
 def test_a_log_that_cannot_be_written_is_told_before_training(tmp_path):
     for path in (tmp_path / "nowhere" / "log.csv", tmp_path):
         steps = t.At(t.crash)
-        with pytest.raises(OSError, match="CSVLog: .*(cannot be written|is no file)"):
+        with pytest.raises(OSError, match="CSVLog: .*(cannot be written|is not a file)"):
             t.train(callbacks=[CSVLog(path), steps])
         assert steps.steps == 0
 
@@ -465,7 +469,7 @@ def test_a_log_on_a_full_disk_costs_no_training(tmp_path, monkeypatch):
 @pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
 def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata):
     save_file({"a": torch.ones(2)}, tmp_path / CHECKPOINT, metadata)
-    with pytest.raises(ValueError, match="is damaged .*says nothing of .*schedule.*remove it"):
+    with pytest.raises(ValueError, match="is damaged .*it lacks .*schedule.*remove it"):
         t.train(tmp_path)
 
 

@@ -347,10 +347,10 @@ def test_a_category_of_a_float_of_single_precision_is_found_again():
 @pytest.mark.parametrize(
     "cell, but",
     [
-        ("{:.1f}", "but for '[?]'"),
-        ("${:,.2f}", "but for '[?]'"),
-        ("{:.1f} %", "but for '[?]'"),
-        ("2024-01-05T{:05.2f}", "but for '[?]'"),
+        ("{:.1f}", "unlike '[?]'"),
+        ("${:,.2f}", "unlike '[?]'"),
+        ("{:.1f} %", "unlike '[?]'"),
+        ("2024-01-05T{:05.2f}", "unlike '[?]'"),
     ],
 )
 def test_text_that_was_meant_for_numbers_is_told(cell, but):

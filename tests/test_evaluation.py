@@ -245,7 +245,7 @@ def test_labels_that_no_array_of_numbers_holds_are_a_failure():
     [
         ("raise", "RuntimeError: no luck today"),
         ("nan", "ValueError: predict_proba gave NaN"),
-        ("short", "ValueError: predict_proba gave NaN, or another shape"),
+        ("short", "ValueError: predict_proba gave NaN, or a shape other"),
     ],
 )
 def test_a_peer_that_raises_does_not_stop_the_others(how, reason):
@@ -268,9 +268,9 @@ def test_wrong_arguments_are_errors():
         evaluate(NEAREST, {"iris": IRIS}, n_shots=(1, 0))
     with pytest.raises(ValueError, match="n_unlabelled"):
         evaluate(NEAREST, {"iris": IRIS}, n_unlabelled=0)
-    with pytest.raises(ValueError, match="collection is a mapping of names to"):
+    with pytest.raises(ValueError, match="collection must be a mapping of names to"):
         evaluate(NEAREST, [IRIS])
-    with pytest.raises(ValueError, match="estimators is a mapping of names to"):
+    with pytest.raises(ValueError, match="estimators must be a mapping of names to"):
         evaluate([*NEAREST.values()], {"iris": IRIS})
     with pytest.raises(ValueError, match="n_shots.*Got 1.5"):
         evaluate(NEAREST, {"iris": IRIS}, n_shots=1.5)
@@ -346,7 +346,7 @@ def test_text_of_a_number_is_a_class_unless_it_is_the_mark():
 def test_rows_that_are_left_out_are_told_where_a_class_is_missing():
     X, y = load_iris(return_X_y=True)
     signs = np.where(y > 0, 1, -1)
-    with pytest.warns(UserWarning, match="1 class, and.* -1 are left out: where it is a class say"):
+    with pytest.warns(UserWarning, match="1 class, and.* -1 are left out: if -1 is a class, give"):
         evaluate({"1-NN": peers()["1-NN"]}, {"iris": (X, signs)}, n_shots=1)
     with pytest.warns(UserWarning, match=r"1 class, and at least 2 are needed\.$"):
         evaluate({"1-NN": peers()["1-NN"]}, {"iris": (X, signs * 0)}, n_shots=1)

@@ -532,7 +532,7 @@ def test_bad_queries_and_settings():
         classifier().predict(X)
     with pytest.raises(ValueError, match="expecting 4 features"):
         classifier().fit(X, y).predict(X[:, :3])
-    with pytest.raises(ValueError, match="4 features.*reads vectors of 784"):  # wrong image size
+    with pytest.raises(ValueError, match="4 features.*is expecting 784"):  # wrong image size
         learner = small_learner(inputs="images", n_inputs=784)
         FewShotTransformerClassifier(learner).fit(X, y)
     with pytest.raises(ValueError, match=r"Pixels must be in \[0, 1\].*divide by 255"):
@@ -542,11 +542,11 @@ def test_bad_queries_and_settings():
         classifier(inputs="vectors").fit(np.full((2, 6), 1e39), [0, 1])
     with pytest.raises(ValueError, match="Every cell of X is missing"):
         classifier().fit(np.full((2, 6), np.nan), [0, 1])
-    with pytest.raises(ValueError, match="without n_shots"):
+    with pytest.raises(ValueError, match="leave n_shots out"):
         classifier().meta_fit([(X, y)], n_shots=(1,))
-    with pytest.raises(ValueError, match="rows of 784 values, and the network reads 6"):
+    with pytest.raises(ValueError, match="rows of 784 values, but the network is expecting 6"):
         classifier(inputs="vectors").meta_fit([(X, y)], vectors=Vectors(784))
-    with pytest.raises(ValueError, match="give a FewShotLearner"):
+    with pytest.raises(ValueError, match="backbone must be a FewShotLearner"):
         FewShotTransformerClassifier(torch.nn.Linear(4, 4)).fit(X, y)
     with pytest.raises(ValueError, match="n_estimators"):
         classifier(n_estimators=0).fit(X, y)
@@ -581,26 +581,31 @@ def test_images_are_meta_trained_on_what_renders_them():
     source = ImageClasses(images, [0, 0, 1, 1, 2, 2], ["a", "b", "c"])
     settings = {"n_inputs": 3 * 28 * 28, "encoder_config": {"n_channels": 3}}
     learner = FewShotLearner(inputs="images", **settings)
-    with pytest.raises(ValueError, match=r"reads pixels.*uint8.*vectors, such as Pictures\(side"):
+    with pytest.raises(
+        ValueError, match=r"reads rows of 2352 pixels.*uint8.*vectors=Pictures\(side"
+    ):
         FewShotTransformerClassifier(learner).meta_fit(source, max_steps=1)
 
 
 @pytest.mark.parametrize(
     "made, message",
     [
-        (lambda X, classes, rng: X[:, :100] / 255, r"shape \(12, 784\).*float64 of \(12, 100\)"),
-        (lambda X, classes, rng: np.full(X.shape, "a"), "and made <U1 of"),
+        (
+            lambda X, classes, rng: X[:, :100] / 255,
+            r"shape \(12, 784\).*float64 of shape \(12, 100\)",
+        ),
+        (lambda X, classes, rng: np.full(X.shape, "a"), "but returned <U1 of"),
         (
             lambda X, classes, rng: X,
-            "in .0, 1., and vectors makes 0 to 255 of 'mine': bytes",
+            "in .0, 1., but vectors returned 0 to 255 for 'mine': bytes must be 0 to 255",
         ),
         (
             lambda X, classes, rng: X / 255 / 255,
-            "makes 0 to 0.00392157 of 'mine': bytes are",
+            "returned 0 to 0.00392157 for 'mine': bytes must",
         ),
         ("drawings", "vectors must be a callable, such as Drawings.28., or None, got 'drawings'"),
         (Drawings, "vectors must be a callable"),
-        (Drawings(27), "makes rows of 729 values, and the network reads 784"),
+        (Drawings(27), "makes rows of 729 values, but the network is expecting 784"),
     ],
 )
 @pytest.mark.parametrize(
@@ -623,7 +628,7 @@ def test_ink_of_one_is_told(shape):
     images = np.random.default_rng(0).integers(2, size=(12, 784), dtype=np.uint8)
     vectors = shape(28) if shape is Drawings else shape(28, 1)
     few = FewShotTransformerClassifier("omniglot_few_shot")
-    with pytest.raises(ValueError, match="vectors makes 0 to 0.00.*bytes are 0 to 255"):
+    with pytest.raises(ValueError, match="vectors returned 0 to 0.00.*bytes must be 0 to 255"):
         few.meta_fit([Dataset("mine", images, np.arange(12) % 3)], vectors=vectors, max_steps=1)
 
 
@@ -693,5 +698,5 @@ def test_validation_images_are_checked_too():
     X[0, 0] = 1 + 1e-7  # as interpolation rounds
     few = FewShotTransformerClassifier("omniglot_few_shot", n_estimators=1)
     few.fit(X, y).predict(X)
-    with pytest.raises(ValueError, match="reads pixels.*0.0.* to 255"):
+    with pytest.raises(ValueError, match="reads rows of .* pixels.*0.0.* to 255"):
         few.meta_fit([(X, y)], validation_datasets=[(X * 255, y)], max_steps=1, verbose=False)

@@ -402,7 +402,7 @@ def test_scores_and_losses_leave_out_queries_that_are_none():
     ("config", "message"),
     [
         ({"backbone": "vsa"}, "few_shot_transformer"),
-        ({"head": "last_position"}, "'few_shot_transformer' is 'label_attention'"),
+        ({"head": "last_position"}, "backbone='few_shot_transformer' needs head='label_attention'"),
         ({"n_ways": 1}, "n_ways must be an integer of 2 or more, got 1"),
         ({"inputs": "sounds"}, "'tables', 'vectors' or 'images'"),
         ({"image_encoder": "vit"}, "convolutional.*residual.*'vit'"),

@@ -111,14 +111,14 @@ def test_single_precision_has_the_same_marks():
 def test_the_warning_names_the_columns_that_hold_them():
     table = pd.DataFrame(X[:40], columns=[f"c{i}" for i in range(13)])
     table.loc[[3, 5], "c4"] = -9999
-    with pytest.warns(UserWarning, match=r"missing cells: -9999 in columns \['c4'\]\. Make"):
+    with pytest.warns(UserWarning, match=r"missing cells: -9999 in columns \['c4'\]\. Replace"):
         MetaSemiSupervisedClassifier("prototypes").fit(table, Y[:40])
-    with pytest.warns(UserWarning, match=r"missing cells: -9999 in columns \['c4'\]\. Make"):
+    with pytest.warns(UserWarning, match=r"missing cells: -9999 in columns \['c4'\]\. Replace"):
         MetaSemiSupervisedClassifier("prototypes").predict_batch([(table, Y[:40], X[40:])])
 
 
 @pytest.mark.parametrize("transductive", [True, False])
-@pytest.mark.filterwarnings("ignore:Far from all other values")
+@pytest.mark.filterwarnings("ignore:These values lie far from all others")
 def test_other_rows_do_not_change_what_marks_gaps(transductive):
     table, gaps = marked(-9999.0)
     classifier = MetaSemiSupervisedClassifier("prototypes", transductive=transductive)
@@ -173,7 +173,7 @@ def test_the_answer_is_that_of_gaps(estimator, transductive):
     assert np.mean(np.round(found) == Y[40:]) > 0.8  # taken for numbers, 0.4
 
 
-@pytest.mark.filterwarnings("ignore:Far from all other values")
+@pytest.mark.filterwarnings("ignore:These values lie far from all others")
 @pytest.mark.parametrize("transductive", [True, False])
 def test_in_a_batch_of_tasks(transductive):
     table, gaps = marked(-9999.0)
@@ -194,12 +194,14 @@ def test_an_outlier_detector_takes_them_for_outliers():
 def test_tables_of_meta_training_have_gaps_where_numbers_mark_them():
     """Standardised with them, a column would be one of two values to all that read the table."""
     told, gaps = marked(-9999.0)
-    with pytest.warns(UserWarning, match="Dataset 'wine': Far from .* -9999 in columns"):
+    with pytest.warns(
+        UserWarning, match="Dataset 'wine': These values lie far from .* -9999 in columns"
+    ):
         dataset = as_dataset(told, Y, "wine")
     np.testing.assert_array_equal(dataset.X, as_dataset(gaps, Y).X)
 
 
-@pytest.mark.filterwarnings("ignore:Far from all other values")
+@pytest.mark.filterwarnings("ignore:These values lie far from all others")
 @pytest.mark.parametrize("in_a_batch", [False, True])
 def test_beside_categories_the_answer_is_that_of_gaps(in_a_batch):
     """Of which rows that are asked for may have others, so that both are read anew."""

@@ -209,7 +209,7 @@ def test_classifier_with_another_head(backbone, head):
         assert_array_equal(classifier.transduction_[few >= 0], few[few >= 0])
         backwards = classifier.predict_proba(X[::-1])[::-1]
         assert_allclose(backwards, proba, atol=1e-9)
-    with pytest.raises(ValueError, match="(?s)head='prototypes' asked for, but .* with head='"):
+    with pytest.raises(ValueError, match="(?s)head='prototypes' does not fit .* with head='"):
         MetaSemiSupervisedClassifier(classifier.learner_, head="prototypes").fit(X, few)
 
 
@@ -309,7 +309,7 @@ def test_evaluate_says_what_to_do_with_weights_of_regression(here, capsys):
         assert main(["evaluate", "tables", "--weights", weights, "--peers", "none"]) == 1
         captured = capsys.readouterr()
         assert captured.out == "" and captured.err.count("\n") == 1
-        assert f"'{weights}' are for regression, and this command scores those" in captured.err
+        assert f"'{weights}' are for regression, but this command needs weights" in captured.err
         assert (
             "for classification, such as ['default', 'meta_lp', 'prior', 'prototypes']"
             in captured.err

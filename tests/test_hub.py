@@ -176,11 +176,13 @@ def test_what_cannot_be_shared_or_loaded_says_so(folder, tmp_path):
     module = MetaSemiSupervisedClassifier(VSA(**CONFIG))
     with pytest.raises(ValueError, match="Only a learner built from names"):
         module.save_pretrained(tmp_path / "module")
-    with pytest.raises(ValueError, match="Nothing was meta-trained .*: call meta_fit first"):
+    with pytest.raises(ValueError, match="There are no meta-trained .*: call meta_fit first"):
         MetaSemiSupervisedClassifier("vsa").save_pretrained(tmp_path / "vsa")
     with pytest.raises(OSError):
         save_pretrained(small_learner(), folder / "model.json" / "below_a_file")
-    with pytest.raises(ValueError, match="(?s)head='gp' asked for.*meta-trained with head='proto"):
+    with pytest.raises(
+        ValueError, match="(?s)head='gp' does not fit.*meta-trained with head='proto"
+    ):
         MetaSemiSupervisedClassifier.from_pretrained(folder, head="gp")
     with pytest.raises(ValueError, match="No weights 'vsa'"):
         MetaSemiSupervisedClassifier.from_pretrained("vsa")
@@ -219,7 +221,7 @@ def test_ids_are_told_from_paths(name, expected):
 
 @pytest.mark.parametrize("name", ["hub:", "hub:a", "hub:a/b/c", "hub:../b", "hub:a/b@"])
 def test_the_prefix_before_something_else_is_an_error(name):
-    with pytest.raises(ValueError, match="is no hub id: it must be 'hub:owner/name'"):
+    with pytest.raises(ValueError, match="is not a hub id: it must be 'hub:owner/name'"):
         load_learner(name)
 
 
@@ -244,7 +246,9 @@ def test_a_path_that_exists_wins_and_the_prefix_means_the_hub(tmp_path, monkeypa
     with pytest.raises(ValueError, match="No weights 'owner'.*folder with a model.safetensors"):
         load_learner("owner")
     for name in ("owner/name", "default", "hub:owner/name@v1"):
-        with pytest.raises(ValueError, match=f"for a hub repository named without one.*{name}"):
+        with pytest.raises(
+            ValueError, match=f"needs a hub repository named without a revision.*{name}"
+        ):
             load_learner(name, revision="v1")
 
 
@@ -425,7 +429,7 @@ def test_what_the_hub_does_not_have_is_said(hub, client, tmp_path):
     hub.repositories["a/empty"] = Repository()
     with pytest.raises(ValueError, match="'a/empty' has no branch, tag or commit 'main'"):
         client(load_learner, "a/empty", **options)
-    with pytest.raises(ValueError, match="hub:a--b/c is no hub id"):
+    with pytest.raises(ValueError, match="hub:a--b/c is not a hub id"):
         client(load_learner, "hub:a--b/c", **options)
     with pytest.raises(ValueError, match="No repository 'someone/else'.*hf repo create"):
         client(save_pretrained, small_learner(), "hub:someone/else")
@@ -447,7 +451,7 @@ def test_without_an_answer_the_cache_serves(hub, client, tmp_path):
     assert is_learner(client(load_learner, NAME, cache_dir=tmp_path), 1)
     hub.requests.clear()
     assert is_learner(client(load_learner, NAME, cache_dir=tmp_path, local_files_only=True), 1)
-    with pytest.raises(OSError, match=f"hub:{NAME}@v1 is not in the cache.*may not be asked"):
+    with pytest.raises(OSError, match=f"hub:{NAME}@v1 is not in the cache.*may not be contacted"):
         client(load_learner, f"{NAME}@v1", cache_dir=tmp_path, local_files_only=True)
     assert not hub.requests
 
@@ -459,7 +463,7 @@ def test_a_mistyped_path_is_told_at_once_where_there_is_no_hub(tmp_path):
         client = Client(HF_ENDPOINT=nowhere, HF_HOME=str(tmp_path))
         try:
             start = time.monotonic()
-            with pytest.raises(OSError, match="weights/mine.*the hub fails.*Nor is there a path"):
+            with pytest.raises(OSError, match="weights/mine.*the hub fails.*There is no path"):
                 client(load_learner, "weights/mine", cache_dir=tmp_path)
         finally:
             client.pool.shutdown()
@@ -481,7 +485,7 @@ def test_offline_mode_takes_the_cache_and_asks_nobody(hub, client, tmp_path):
             estimator = offline(fitted, warm, cache_dir=tmp_path / "warm")
             assert is_learner(estimator.learner_, 1) and estimator.backbone == name
         for cold in (f"{NAME}@v1", "someone/else"):
-            with pytest.raises(OSError, match=f"{cold} is not in the cache.*may not be asked"):
+            with pytest.raises(OSError, match=f"{cold} is not in the cache.*may not be contacted"):
                 offline(load_learner, cold, cache_dir=tmp_path / "warm")
         with pytest.raises(OSError, match="not in the cache.*Fetch it once with a connection"):
             offline(load_learner, NAME, cache_dir=tmp_path / "cold")

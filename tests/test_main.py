@@ -184,7 +184,7 @@ def test_names_may_have_spaces_between_them(here, capsys):
     [
         (
             ("meta-fit", "tables", "--estimator", "MetaLSTMTagger", "--output", "x.safetensors"),
-            "MetaLSTMTagger learns from texts, and collections are of tables",
+            "MetaLSTMTagger learns from texts, but collections hold tables",
         ),
         (("evaluate", "tables", "--n-shots", "0"), "--n-shots must be 1 or more, got 0"),
         (
@@ -303,22 +303,22 @@ def test_an_output_that_cannot_be_written_is_told_before_training(capsys):
 @pytest.mark.parametrize(
     "text, code, message",
     [
-        ("{", 1, "neither JSON nor"),
+        ("{", 1, "is not valid JSON, or TOML"),
         ("[1]", 1, "settings by name, got a list"),
-        ('{"max_stepz": 3}', 2, "not known: --max-stepz=3"),
-        ('{"learning rate": 0.5}', 2, "not known: --learning rate=0.5"),
-        ('{"collection": "prior", "note": "my run"}', 2, "not known: --note=my run"),
-        ('{"training": {"max_steps": 3}}', 2, "not known: --training={'max_steps': 3}"),
-        ('{"recipe": "other.json"}', 2, "not known: --recipe=other.json"),
+        ('{"max_stepz": 3}', 2, "has unknown settings: --max-stepz=3"),
+        ('{"learning rate": 0.5}', 2, "has unknown settings: --learning rate=0.5"),
+        ('{"collection": "prior", "note": "my run"}', 2, "has unknown settings: --note=my run"),
+        ('{"training": {"max_steps": 3}}', 2, "has unknown settings: --training={'max_steps': 3}"),
+        ('{"recipe": "other.json"}', 2, "has unknown settings: --recipe=other.json"),
         (
             '{"collection": ["tables", "prior"], "checkpoint_dir": true}',
             2,
             "--checkpoint-dir: expected one argument",
         ),
-        ('{"help": true}', 2, "not known: --help=True"),
+        ('{"help": true}', 2, "has unknown settings: --help=True"),
         ('{"max_steps": 0.5}', 2, "--max-steps"),
         ('{"exclude": ["a,b"]}', 2, "an item of exclude holds a comma"),
-        ("[" * 100_000, 1, "neither JSON nor"),
+        ("[" * 100_000, 1, "is not valid JSON, or TOML"),
         (None, 1, "No such file"),
     ],
 )
@@ -381,7 +381,7 @@ def test_a_recipe_is_not_overwritten_by_the_card(capsys):
     with pytest.raises(SystemExit):
         call("meta-fit", "--recipe", "mine.json", "--output", "mine.safetensors")
     assert (
-        "mine.json is in the way of the card of weights, and is none itself"
+        "mine.json is not a card of weights, and would be replaced by one"
         in capsys.readouterr().err
     )
     assert Path("mine.json").read_text() == text
@@ -390,7 +390,7 @@ def test_a_recipe_is_not_overwritten_by_the_card(capsys):
 def test_a_recipe_that_is_no_text_is_named(tmp_path, capsys):
     (tmp_path / "recipe.json").write_bytes(b"\xff")
     assert call("meta-fit", "--recipe", tmp_path / "recipe.json") == 1
-    assert "recipe.json is neither JSON nor" in capsys.readouterr().err
+    assert "recipe.json is not valid JSON, or TOML" in capsys.readouterr().err
 
 
 def test_whole_numbers_and_empty_lists_of_a_recipe(capsys):
@@ -405,10 +405,10 @@ def test_whole_numbers_and_empty_lists_of_a_recipe(capsys):
 @pytest.mark.parametrize(
     "more, message",
     [
-        (("--retarget", 2), "--retarget is a probability, got 2"),
-        (("--retarget", 0.5), "--retarget is of tables"),
-        (("--exclude", "iris"), "--exclude is of tables"),
-        (("--n-rows", "5,10"), "--n-rows is of tables"),
+        (("--retarget", 2), "--retarget must be a probability from 0 to 1, got 2"),
+        (("--retarget", 0.5), "--retarget applies to named tables"),
+        (("--exclude", "iris"), "--exclude applies to named tables"),
+        (("--n-rows", "5,10"), "--n-rows applies to named tables"),
     ],
 )
 def test_what_would_do_nothing_is_refused(capsys, more, message):
@@ -459,7 +459,7 @@ def test_evaluate_tells_what_failed(here, capsys):
     captured = capsys.readouterr()
     assert "failed: bad: " in captured.err and "bad" not in captured.out
     assert captured.out.count("tiny.safetensors ") == 2 and "1-NN" not in captured.out
-    assert captured.out.endswith("\n1 failures, told on stderr\n")
+    assert captured.out.endswith("\n1 failures, listed on stderr\n")
 
 
 def test_evaluate_tells_of_tables_that_weights_were_trained_on(here, capsys):
@@ -672,13 +672,13 @@ def test_what_cannot_be_fetched_is_tried_once(openml_options, capsys):
         (["meta-fit", "tables#part=1"], "split=NAME or task=NAME"),
         (["meta-fit", "prior", "--max-steps", "0"], "a positive number is needed"),
         (["meta-fit", "prior", "--max", "5"], "unrecognized arguments: --max 5\n"),
-        (["meta-fit", "prior", "--seed", "1", "tables"], "tables; names stand together"),
+        (["meta-fit", "prior", "--seed", "1", "tables"], "tables; put names together"),
         (meta_fit_prior("a.safetensors", "--n-unlabelled", "1,2,3"), "--n-unlabelled takes"),
         (["evaluate"], "collection"),
-        (["evaluate", "prior"], "prior has no end and no names"),
+        (["evaluate", "prior"], "prior is endless and its tables have no names"),
         (["evaluate", "tables", "--n-shots", "1,x"], "such as 1,3,5 are needed, got '1,x'"),
         (["evaluate", "tables", "--n-rows", "9,2"], "smallest and largest"),
-        (["evaluate", "tables", "--peers", "2-NN"], "no peers ['2-NN']: choose from Label"),
+        (["evaluate", "tables", "--peers", "2-NN"], "unknown peers ['2-NN']: choose from Label"),
         (["fetch"], "a suite or --tasks is needed"),
         # What is left of a variable that is not set would name the current folder.
         (["meta-fit", "", "--output", "a.safetensors"], "collection: a name is needed, got ''"),
@@ -705,7 +705,10 @@ def test_weights_are_not_called_as_a_peer_is(here, capsys):
     sklearn_meta.MetaSemiSupervisedClassifier("tiny.safetensors").save_pretrained("1-NN")
     with pytest.raises(SystemExit):
         call("evaluate", "tables", "--weights", "1-NN", "--peers", "1-NN")
-    assert "of one name, ['1-NN']: rename the weights" in capsys.readouterr().err
+    assert (
+        "weights and peers have the same names, ['1-NN']: rename the weights"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

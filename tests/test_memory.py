@@ -398,7 +398,7 @@ def test_tables_of_categories_and_gaps():
 
 def test_vectors_of_another_length():
     X, y = blobs(n_columns=5)
-    message = r"5 features, and backbone=.* reads vectors of 6: bring rows to that length"
+    message = r"5 features, but backbone=.* is expecting 6 features: bring rows to that length"
     with pytest.raises(ValueError, match=message):
         classifier(inputs="vectors").fit(X, y)
     X, y = blobs(n_columns=6)
@@ -433,7 +433,7 @@ def test_continuous_labels_and_other_tasks_are_refused():
         classifier().fit(X, y + 0.5)
     with pytest.raises(ValueError, match="online_regression, and MANNClassifier is for"):
         MANNClassifier(small_learner("gaussian")).fit(X, y)
-    with pytest.raises(ValueError, match="label_encoding='string' asked for, but"):
+    with pytest.raises(ValueError, match="label_encoding='string' does not fit backbone"):
         classifier(label_encoding="string").fit(X, y)
     with pytest.raises(NotFittedError, match="names an architecture without weights"):
         MANNClassifier("mann").fit(X, y)

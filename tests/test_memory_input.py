@@ -111,7 +111,9 @@ def test_labels_of_two_types_that_have_none_in_common():
         estimator.partial_fit(X[:40], days + np.timedelta64(3, "h"))
 
 
-@pytest.mark.parametrize("more, message", [(np.nan, "NaN or None"), (3, "strings and numbers")])
+@pytest.mark.parametrize(
+    "more, message", [(np.nan, "NaN or None"), (3, "all strings or all numbers, got both")]
+)
 def test_declared_text_beside_others_is_not_made_text(more, message):
     with pytest.raises(ValueError, match=message):
         classifier().partial_fit(X[:40], NAMES[:40], classes=[*np.unique(NAMES), more])
@@ -132,8 +134,8 @@ def test_a_label_that_is_missing():
         (["a", np.nan] * 3, "Input y contains NaN or None"),
         (["a", None] * 3, "Input y contains NaN or None"),
         (pd.Series(["a", pd.NA] * 3, dtype="string"), "Input y contains NaN or None"),
-        (["a", 1] * 3, "strings and numbers"),
-        (np.array(["a", 1] * 3, dtype=object), "strings and numbers"),
+        (["a", 1] * 3, "all strings or all numbers, got both"),
+        (np.array(["a", 1] * 3, dtype=object), "all strings or all numbers, got both"),
     ],
 )
 def test_a_list_of_text_and_others_is_not_made_text(make, labels, message):
@@ -263,9 +265,11 @@ def test_pixels_are_no_bytes_in_meta_training_either(kind):
     mixed = Mixture([good, Mixture([good, bad])]), Mixture([bad, good])
     pairs = [(bad, None), (good, bad), (good + bad, None), (bad + good, None)]
     for datasets in (*pairs, *((mixture, None) for mixture in mixed)):
-        with pytest.raises(ValueError, match="reads pixels in .* vectors, such as Pictures"):
+        with pytest.raises(ValueError, match="reads rows of 400 pixels in .* vectors=Pictures"):
             network.meta_fit(datasets[0], validation_datasets=datasets[1], **settings)
-    with pytest.raises(ValueError, match="reads pixels in .* 0.0039"):  # divided by 255 twice
+    with pytest.raises(
+        ValueError, match="reads rows of 400 pixels in .* 0.0039"
+    ):  # divided by 255 twice
         network.meta_fit([(PIXELS / 255, np.arange(10) % 5.0)], **settings)
     assert network.meta_fit(good, **settings).history_
     assert network.meta_fit(Mixture([good, bad], [1, 0]), **settings).history_  # which none reads
@@ -312,7 +316,7 @@ def test_sequences_of_one_length():
 
 
 def test_vectors_are_of_the_length_that_the_network_reads():
-    with pytest.raises(ValueError, match="rows of 400 values, and the network reads 32"):
+    with pytest.raises(ValueError, match="rows of 400 values, but the network is expecting 32"):
         MANNClassifier("mann").meta_fit(TablePrior(), vectors=Drawings(), max_steps=1)
 
 
@@ -326,9 +330,11 @@ def test_targets_that_are_none_are_refused(gaps):
 
 
 def test_modules_of_another_kind_are_named():
-    with pytest.raises(ValueError, match="backbone is a GRU: give a MemoryLearner"):
+    with pytest.raises(
+        ValueError, match="backbone must be a MemoryLearner, which holds the network, got a GRU"
+    ):
         MANNClassifier(torch.nn.GRU(2, 2)).fit(np.eye(4), [0, 1, 0, 1])
-    with pytest.raises(ValueError, match="backbone is a GRU: give a MixtureLearner"):
+    with pytest.raises(ValueError, match="backbone must be a MixtureLearner, got a GRU"):
         AmortizedGMM(2, backbone=torch.nn.GRU(2, 2)).fit(np.eye(4))
 
 
@@ -359,9 +365,9 @@ def test_categories_that_come_late_in_a_stream_are_told(kind):
         stream.partial_fit(table.assign(shop="z"), [0, 1, 0, 1])
     assert warned[0].filename == __file__
     assert len(warned) == 1
-    with pytest.warns(UserWarning, match="every category at first"):
+    with pytest.warns(UserWarning, match="every category in the first call"):
         stream.predict_online(table.assign(shop="z"), [0, 1, 0, 1])
-    with pytest.warns(UserWarning, match="'shop' holds no category that fit has seen"):
+    with pytest.warns(UserWarning, match="'shop' holds only categories that fit has not seen"):
         stream.predict(table.assign(shop="z"))
 
 

@@ -258,7 +258,7 @@ def test_config_builds_it_again():
     learner.double().load_state_dict(LEARNER.state_dict())
     assert isinstance(learner, MixtureLearner)
     assert copy.deepcopy(learner).config == LEARNER.config
-    with pytest.raises(ValueError, match="A learner of 'mixture' is .*, got .*'gp', 'mixture'"):
+    with pytest.raises(ValueError, match="A learner for 'mixture' needs .*, got .*'gp', 'mixture'"):
         build_learner({**LEARNER.config, "head": "gp"})
 
 

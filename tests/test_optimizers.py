@@ -112,7 +112,9 @@ def test_copies_go_on_alike(copied):
 
 def test_no_parameters_come_later():
     optimizer = MuonAdamW(network().parameters())
-    with pytest.raises(ValueError, match="no further parameters: make one of all of them"):
+    with pytest.raises(
+        ValueError, match="cannot add parameters later: create one with all of them"
+    ):
         optimizer.add_param_group({"params": network().parameters()})
 
 

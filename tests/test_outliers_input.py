@@ -181,7 +181,7 @@ def test_what_meta_fit_cannot_use():
         AmortizedOutlierDetector("vsa").fit(X_GOOD)
     with pytest.raises(ValueError, match="learns from labelled rows, and outlier detection"):
         AmortizedOutlierDetector("maml").meta_fit([(X_GOOD, np.arange(20) % 2)])
-    with pytest.raises(ValueError, match="n_shots counts labelled rows.*give n_unlabelled"):
+    with pytest.raises(ValueError, match="n_shots counts labelled rows.*set n_unlabelled"):
         detector().meta_fit([(X_GOOD, np.arange(20) % 2)], n_shots=(1,))
     with pytest.raises(ValueError, match="n_unlabelled must be 2 or more, got 1: one row"):
         detector().meta_fit([(X_GOOD, np.arange(20) % 2)], n_unlabelled=1)

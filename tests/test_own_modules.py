@@ -100,14 +100,18 @@ class ZAlone(Columns):
 
 
 def test_a_backbone_that_returns_something_else_is_told_what_it_should():
-    with pytest.raises(ValueError, match="returns a pair: .*ZAlone returned a Tensor"):
+    with pytest.raises(ValueError, match="must return a pair, .*ZAlone returned a Tensor"):
         MetaSemiSupervisedClassifier(ZAlone()).meta_fit([CLASSES], **QUICK)
 
 
 def test_what_is_no_head_of_the_task_is_refused():
-    with pytest.raises(ValueError, match="Linear is no head: it lacks adapt, joint, loss, score"):
+    with pytest.raises(
+        ValueError, match="Linear is not a head: it lacks adapt, joint, loss, score"
+    ):
         Learner(Columns(), nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="Mean is a head for regression, and the learner for cla"):
+    with pytest.raises(
+        ValueError, match="Mean is a head for regression, but the learner is for cla"
+    ):
         Learner(Columns(), Mean())
 
 

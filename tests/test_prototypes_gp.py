@@ -145,7 +145,9 @@ def test_of_classes_in_groups_each_reads_all_groupings():
 
 def test_there_must_be_two_readings():
     for backbone in ("vsa", "deep_sets", VSA(attributes=True)):
-        with pytest.raises(ValueError, match="needs two readings, backbone='vsa_pair'; head='prot"):
+        with pytest.raises(
+            ValueError, match="needs backbone='vsa_pair', which reads rows twice; head='prot"
+        ):
             Learner(backbone, "prototypes_gp")
     again = pair()
     assert Learner(**again.config).config == again.config

@@ -307,7 +307,7 @@ def test_the_head_that_reads_attributes_is_given_them():
     assert learner("vsa").backbone.config["attributes"]
     assert not learner("vsa", head="gp").backbone.config["attributes"]
     for backbone, config in [("vsa", {"attributes": False}), ("deep_sets", {}), (VSA(), {})]:
-        with pytest.raises(ValueError, match="needs a backbone that hands on the attributes"):
+        with pytest.raises(ValueError, match="needs a backbone that passes the attributes on"):
             learner(backbone, backbone_config=config)
     assert learner(VSA(attributes=True)).head
 

@@ -231,7 +231,9 @@ class EndsWithOthers(Callback):
 @pytest.mark.parametrize("name", ["best", "best average"])
 def test_a_run_that_a_callback_has_ended_goes_on_from_its_last_epoch(tmp_path, name):
     """As skorch's EarlyStopping(load_best=True) ends it."""
-    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
+    with pytest.warns(
+        UserWarning, match="interrupt or a callback ended meta-training after 2 of 5"
+    ):
         train(tmp_path, **SETTINGS[name], callbacks=[EndsWithOthers()])
     assert_same(train(tmp_path, **SETTINGS[name]), uninterrupted(name))
 

@@ -255,11 +255,13 @@ def test_categories_that_are_all_new_are_told(transductive):
     X = pd.DataFrame({"size": rng.normal(size=40), "kind": ["yes", "no"] * 20})
     classifier = double(transductive=transductive).fit(X[:20], np.arange(20) % 2)
     other = X[20:].assign(kind=X["kind"].str.title())
-    with pytest.warns(UserWarning, match="'kind' holds no category that fit has seen.*'Yes'"):
+    with pytest.warns(
+        UserWarning, match="'kind' holds only categories that fit has not seen.*'Yes'"
+    ):
         told = classifier.predict_proba(other)
     task = X[:20], np.arange(20) % 2, other
     for call in (lambda: classifier.transform(other), lambda: classifier.predict_batch([task])):
-        with pytest.warns(UserWarning, match="'kind' holds no category") as warned:
+        with pytest.warns(UserWarning, match="'kind' holds only categories") as warned:
             call()
         assert len(warned) == 1
     with warnings.catch_warnings():

@@ -272,7 +272,7 @@ def test_bad_targets(y, message):
 
 @pytest.mark.parametrize(
     ("other", "message"),
-    [(np.nan, "NaN or None"), (None, "NaN or None"), (1, "strings and numbers")],
+    [(np.nan, "NaN or None"), (None, "NaN or None"), (1, "all strings or all numbers, got both")],
 )
 def test_what_is_no_name_beside_names_is_no_class(other, message):
     for y in (["a", other] * 12, np.array(["a", other] * 12, dtype=object)):

@@ -176,20 +176,22 @@ def test_an_inductive_batch_does_not_see_the_categories_of_other_rows(n_rows):
 def test_missing_labels_are_told_how_to_be_marked(nothing):
     y = pd.Series(list("abc"), dtype=object).loc[Y[FEW]].reset_index(drop=True)
     y.iloc[3] = nothing
-    with pytest.raises(ValueError, match="Input y contains NaN or None: .* by -1"):
+    with pytest.raises(ValueError, match="Input y contains NaN or None: .* with -1"):
         MetaSemiSupervisedClassifier().fit(X[FEW], y)
-    with pytest.raises(ValueError, match="Task 0: Input y contains NaN or None: .* by -1"):
+    with pytest.raises(ValueError, match="Task 0: Input y contains NaN or None: .* with -1"):
         classify_batch(X[FEW], X, y=y)
 
 
 @pytest.mark.parametrize("form", [list, lambda y: np.array(y, dtype=object), pd.Series])
 def test_names_beside_numbers_are_refused_but_for_the_mark(form):
     y = form(["a", 1, "b"] * 5)  # of which numpy makes a class "1", or nothing
-    with pytest.raises(ValueError, match="strings and numbers: they must be of one kind"):
+    with pytest.raises(ValueError, match="all strings or all numbers, apart from -1, got both"):
         MetaSemiSupervisedClassifier().fit(X[FEW], y)
     with pytest.raises(ValueError, match="an integer beyond 64 bits: give labels as str"):
         MetaSemiSupervisedClassifier().fit(np.eye(4), np.array([1, 2, 10**30, -1], dtype=object))
-    with pytest.raises(ValueError, match="Task 0: Labels are strings and numbers"):
+    with pytest.raises(
+        ValueError, match="Task 0: Labels must be all strings or all numbers, apart from -1"
+    ):
         classify_batch(X[FEW], X, y=y)
     for mark in (-1, -1.0, np.float64(-1)):
         y = form(["a", mark, "b"] * 5)
@@ -385,7 +387,7 @@ def test_rows_that_memory_may_not_hold_are_told():
         warnings.simplefilter("error")
         MetaSemiSupervisedClassifier().fit(rows, few)
         AmortizedOutlierDetector().fit(rows)
-    told = "^5001 rows of fit are read together, .* Give a sample, as sklearn.utils.resample"
+    told = "^5001 rows of fit are read together: .* Fit on a sample, such as sklearn.utils.resample"
     with pytest.warns(UserWarning, match=told) as warned:
         MetaGPRegressor().fit(rows, many)
     assert warned[0].filename == __file__
@@ -404,7 +406,7 @@ def test_a_new_category_in_a_single_row_is_no_warning():
     """It may be an odd one; of several rows a warning tells that none is of a known category."""
     classifier = MetaSemiSupervisedClassifier("prototypes").fit(MIXED.iloc[FEW], Y[FEW])
     others = MIXED.assign(k="x")
-    with pytest.warns(UserWarning, match="Column 'k' holds no category that fit has seen"):
+    with pytest.warns(UserWarning, match="Column 'k' holds only categories that fit has not seen"):
         classifier.predict(others[:2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -421,7 +423,11 @@ def test_messages_show_the_ends_of_long_text():
         classifier.fit(table, Y).predict(table[:2].assign(b=long, k=long))
     with pytest.raises(ValueError, match="Column 'c' was numeric in fit") as refused:
         classifier.predict(table[:2].assign(c=long))
-    starts = ["'a' holds text, most of which looks like", "'k' holds no category", "'b' was text"]
+    starts = [
+        "'a' holds text, most of which looks like",
+        "'k' holds only categories",
+        "'b' held only numbers",
+    ]
     for start, message in zip(starts, [str(warning.message) for warning in told], strict=True):
         assert message.startswith(f"Column {start}")
         assert "'beginx" in message and "xend'" in message and len(message) < 400

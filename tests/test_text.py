@@ -402,7 +402,7 @@ def test_a_killed_run_goes_on(tmp_path):
             if len(net.history) == 2:
                 raise Killed
 
-    with pytest.warns(UserWarning, match="ended by an interrupt"):
+    with pytest.warns(UserWarning, match="An interrupt or a callback ended"):
         MetaLSTMClassifier(**parameters).meta_fit(
             tasks, max_steps=20, checkpoint_dir=tmp_path, callbacks=[Kill()], **settings
         )
@@ -845,7 +845,9 @@ def test_interrupted_joint_training_is_not_fine_tuned():
     X, y = sentences(30)
     ways = {"max_steps": 20, "eval_every": 10, "fine_tune_epochs": 1, "verbose": False}
     whole, not_tuned, ended = (MetaLSTMTagger(**QUICK, random_state=0) for _ in range(3))
-    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 1 of 2"):
+    with pytest.warns(
+        UserWarning, match="interrupt or a callback ended meta-training after 1 of 2"
+    ):
         ended.meta_fit({"names": (X, y)}, **ways, callbacks=[Interrupt()])
     with pytest.warns(UserWarning, match="after 1 of 2"):
         not_tuned.meta_fit(
@@ -1043,7 +1045,7 @@ def test_labels_are_required(estimator):
         (np.array(["2020-01-01", "2021-01-01"], "M8[ns]"), "all strings or all numbers.*datetime"),
         (pd.to_timedelta([1, 2], unit="D"), "all strings or all numbers.*timedelta"),
         (np.array([1, 2], "m8[ns]"), "all strings or all numbers.*timedelta"),
-        (pd.to_datetime(["2020-01-01", "2021-01-01"]), "all strings or all numbers.*give y.astype"),
+        (pd.to_datetime(["2020-01-01", "2021-01-01"]), "all strings or all numbers.*pass y.astype"),
         (np.array(["a", 1], dtype=object), "all strings or all numbers.*int and str"),
     ],
 )

@@ -18,7 +18,7 @@ from sklearn_meta.model_selection import FewShotSplit
 from sklearn_meta.tasks import TableEncoder
 
 nan = np.nan
-WARNING = "Column 'rooms' was text of numbers alone in fit .* such as '5\\+', which is read as miss"
+WARNING = "Column 'rooms' held only numbers as text in fit .* such as '5\\+', which is read as miss"
 
 
 def rooms(seed=0, n_rows=60, dtype=object):
@@ -54,7 +54,7 @@ def test_numbers_of_a_column_of_numbers_were_no_text():
     assert TableEncoder().fit(pd.DataFrame({"rooms": [1, 2.5]}, dtype=object)).numerals_ == []
 
 
-@pytest.mark.filterwarnings("ignore:Column 'rooms' was text of numbers")
+@pytest.mark.filterwarnings("ignore:Column 'rooms' held only numbers as text")
 @pytest.mark.parametrize("transductive", [True, False])
 def test_cross_validation_has_no_fold_without_a_score(transductive):
     table, y = rooms()
@@ -107,7 +107,7 @@ def test_other_estimators_read_a_gap_too(estimator):
     np.testing.assert_allclose(found, estimator.predict(table[12:30].replace("5+", None)))
 
 
-@pytest.mark.filterwarnings("ignore:Column 'rooms' was text of numbers")
+@pytest.mark.filterwarnings("ignore:Column 'rooms' held only numbers as text")
 def test_a_display_of_embeddings_reads_them_as_predict_does():
     table, y = rooms()
     classifier = MetaSemiSupervisedClassifier("prototypes").fit(table[:12], y[:12])
@@ -143,7 +143,7 @@ def test_codes_of_digits_with_underscores_are_names(dtype):
 def test_a_stream_goes_on():
     table, y = rooms()
     stream = MANNClassifier(n_estimators=1).partial_fit(table[:12], y[:12])
-    with pytest.warns(UserWarning, match=r"Columns \['rooms'\] hold categories that the rows of"):
+    with pytest.warns(UserWarning, match=r"Columns \['rooms'\] hold categories that were not in"):
         stream.partial_fit(table[12:20], y[12:20])
     gaps = table.replace("5+", None)
     other = MANNClassifier(n_estimators=1).partial_fit(gaps[:12], y[:12])
@@ -151,7 +151,7 @@ def test_a_stream_goes_on():
     np.testing.assert_allclose(stream.predict_proba(gaps[20:]), other.predict_proba(gaps[20:]))
 
 
-@pytest.mark.filterwarnings("ignore:Column 'rooms' was text of numbers")
+@pytest.mark.filterwarnings("ignore:Column 'rooms' held only numbers as text")
 def test_beside_categories_the_answer_is_that_of_a_gap():
     """Of which rows that are asked for may have others, so that both are read anew."""
     table, y = rooms()

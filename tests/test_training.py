@@ -448,7 +448,7 @@ def test_a_gpu_reads_eight_tasks_at_a_time_or_more(batch_size, n_groups):
 def test_the_loss_of_the_beginning_is_that_of_an_epoch_which_changes_nothing(whole):
     begun = copy.deepcopy(whole[0])
     same = {"learning_rate": 0.0, "validate_start": True}
-    with pytest.warns(UserWarning, match="No validation loss was lower than .*began with"):
+    with pytest.warns(UserWarning, match="No validation loss was lower than .*initial weights"):
         history = train(learner=copy.deepcopy(begun), **same)[1]
     assert history[0]["start_loss"] == history[0]["valid_loss"] == history[-1]["valid_loss"]
     for seed in range(1, 5):
@@ -619,7 +619,9 @@ def interrupt():
 
 @pytest.mark.parametrize("moment", [{"step": 5}, {"epoch": 2}], ids=["within", "after"])
 def test_an_interrupted_run_says_so_and_can_be_taken_up(tmp_path, whole, moment):
-    with pytest.warns(UserWarning, match="ended by an interrupt or a callback after 2 of 5"):
+    with pytest.warns(
+        UserWarning, match="interrupt or a callback ended meta-training after 2 of 5"
+    ):
         train(tmp_path, callbacks=[At(interrupt, **moment)])
     assert_same(train(tmp_path), whole)
 

@@ -100,7 +100,7 @@ def test_cross_validation_and_scores_and_datasets_have_it_too(tmp_path):
         "no label",
         "groups",
         "1 of 2 datasets",
-        "ended by",
+        "ended meta-training",
         "begins with numbers",
         "pickled with",
     ):

@@ -373,7 +373,7 @@ def test_names_are_those_of_the_folder(tmp_path, monkeypatch):
 def test_an_unknown_name_lists_those_there_are(wrong, tmp_path, monkeypatch):
     monkeypatch.setattr(store, "FOLDER", tmp_path)
     save_learner(small_learner(), tmp_path / "big.safetensors")
-    with pytest.raises(ValueError, match=r"neither a name in \['big'\] nor the path"):
+    with pytest.raises(ValueError, match=r"expected a name in \['big'\], the path"):
         load_learner(wrong)
 
 
@@ -461,7 +461,7 @@ def test_a_card_in_the_place_of_its_weights_is_told_so(saved):
 @pytest.mark.parametrize("name", ["", CHECKPOINT])
 def test_a_checkpoint_in_the_place_of_weights_is_told_so(tmp_path, name):
     (tmp_path / CHECKPOINT).touch()
-    with pytest.raises(ValueError, match=f"{CHECKPOINT} is the state of a run of meta_fit"):
+    with pytest.raises(ValueError, match=f"{CHECKPOINT} is a checkpoint of meta_fit, not weights"):
         load_learner(tmp_path / name)
     save_learner(small_learner(), tmp_path / CHECKPOINT)
     assert load_learner(tmp_path / CHECKPOINT).card
@@ -493,7 +493,7 @@ def test_a_card_is_json_as_everybody_reads_it(tmp_path):
 
 def test_a_folder_in_the_place_of_a_file(tmp_path):
     (tmp_path / "model.safetensors").mkdir()
-    with pytest.raises(OSError, match="model.safetensors is no file"):
+    with pytest.raises(OSError, match="model.safetensors is not a file"):
         save_pretrained(small_learner(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
@@ -516,7 +516,7 @@ def test_what_is_no_card_is_not_overwritten_by_one(tmp_path):
     (theirs / "model.safetensors").write_bytes(b"weights of another library")
     learner = Learner(backbone_config={"width": 8, "n_layers": 1})
     for save, place in ((save_learner, "mine.safetensors"), (save_pretrained, "theirs")):
-        with pytest.raises(OSError, match=r"model.json|mine.json is in the way of the card"):
+        with pytest.raises(OSError, match=r"model.json|mine.json is not a card of weights"):
             save(learner, tmp_path / place)
     assert recipe.read_text() == '{"max_steps": 3}'
     assert (theirs / "model.safetensors").read_bytes() == b"weights of another library"

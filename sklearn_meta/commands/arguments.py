@@ -52,7 +52,7 @@ def names(text):
 def given(text):
     """Type of a path or a name, which may not be empty: that would mean the current folder."""
     if not text:
-        raise ArgumentTypeError("a name is needed, got '': is a variable of the shell not set?")
+        raise ArgumentTypeError("a name is needed, got '': is a shell variable not set?")
     return text
 
 
@@ -101,7 +101,9 @@ def named_collection(text):
     """Type of a collection of named tables."""
     spec = _spec(text)
     if spec.kind == "prior":
-        raise ArgumentTypeError("prior has no end and no names: give a folder or openml:SUITE")
+        raise ArgumentTypeError(
+            "prior is endless and its tables have no names: give a folder or openml:SUITE"
+        )
     return spec
 
 
@@ -116,7 +118,7 @@ def _spec(text):
     pairs = [pair.partition("=") for pair in wanted.split(",")] if wanted else []
     for key, _, value in pairs:
         if key not in ("split", "task") or not value:
-            raise ArgumentTypeError(f"after # comes split=NAME or task=NAME, got {text!r}")
+            raise ArgumentTypeError(f"expected split=NAME or task=NAME after #, got {text!r}")
     return Spec("folder", given(place), {key: value for key, _, value in pairs})
 
 
@@ -219,14 +221,16 @@ def read_recipe(path, parser):
         text = path.read_text("utf-8-sig")
         settings = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is neither JSON nor, in .toml, TOML: {error}.") from error
+        raise ValueError(
+            f"{path} is not valid JSON, or TOML if it ends in .toml: {error}."
+        ) from error
     if not isinstance(settings, dict):
         raise ValueError(f"{path} must hold settings by name, got a {type(settings).__name__}.")
     settings = {key.replace("-", "_"): value for key, value in settings.items()}
     known = vars(parser.parse_args([])).keys() - {"recipe"}
     if unknown := settings.keys() - known:
         told = (f"--{key.replace('_', '-')}={settings[key]}" for key in sorted(unknown))
-        parser.error(in_one_line(f"{path} has settings that are not known: {' '.join(told)}"))
+        parser.error(in_one_line(f"{path} has unknown settings: {' '.join(told)}"))
     flags, collections = [], []
     for key, value in settings.items():
         values = [_as_argument(item) for item in (value if isinstance(value, list) else [value])]
@@ -235,7 +239,7 @@ def read_recipe(path, parser):
         elif value is not False and value is not None and values:
             flag = f"--{key.replace('_', '-')}"
             if isinstance(value, list) and any("," in item for item in values):
-                commas = f"{path}: an item of {key} holds a comma, which parts items: {value}"
+                commas = f"{path}: an item of {key} holds a comma, which separates items: {value}"
                 parser.error(in_one_line(commas))
             flags.append(flag if value is True else f"{flag}={','.join(values)}")
     # Flags last: a flag that is `true` but needs a value would take a collection as its value.

@@ -68,7 +68,7 @@ def run(args):
     known = evaluation.peers()
     chosen = [] if args.peers == ["none"] else list(known) if args.peers is None else args.peers
     if unknown := set(chosen) - set(known):
-        args.parser.error(f"no peers {sorted(unknown)}: choose from {','.join(known)} or none")
+        args.parser.error(f"unknown peers {sorted(unknown)}: choose from {','.join(known)} or none")
     from .. import MetaSemiSupervisedClassifier
     from ..devices import usable_device
     from ..weights import available_weights, load_learner
@@ -81,12 +81,14 @@ def run(args):
         task = learner.task
         if task != "classification":
             raise ValueError(
-                f"Weights {weights!r} are for {task}, and this command scores those for "
+                f"Weights {weights!r} are for {task}, but this command needs weights for "
                 f"classification, such as {available_weights('classification')}."
             )
         estimators[weights] = MetaSemiSupervisedClassifier(weights, device=args.device)
     if twice := estimators.keys() & set(chosen):
-        args.parser.error(f"weights and peers of one name, {sorted(twice)}: rename the weights")
+        args.parser.error(
+            f"weights and peers have the same names, {sorted(twice)}: rename the weights"
+        )
     estimators |= {name: known[name] for name in chosen}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\d+ failures")  # reported below, line by line
@@ -115,5 +117,5 @@ def run(args):
         print(f"{args.n_episodes} tasks a table, {args.n_unlabelled} unlabelled rows a class")
         print(found._replace(failures=[]))
         if found.failures:
-            print(f"\n{len(found.failures)} failures, told on stderr")
+            print(f"\n{len(found.failures)} failures, listed on stderr")
     return 0

@@ -119,14 +119,14 @@ def run(args):
         if not getattr(args, name):
             args.parser.error(f"{name} is needed, here or in the recipe")
     if len(args.n_unlabelled or []) > 2:
-        args.parser.error("--n-unlabelled takes one number, or least and most")
+        args.parser.error("--n-unlabelled takes one number, or a range such as 5,60")
     if not 0 <= args.retarget <= 1:
-        args.parser.error(f"--retarget is a probability, got {args.retarget:g}")
+        args.parser.error(f"--retarget must be a probability from 0 to 1, got {args.retarget:g}")
     if all(spec.kind == "prior" for spec in args.collection):
         for name in ("retarget", *FILTERS):
             if getattr(args, name):
                 flag = name.replace("_", "-")
-                args.parser.error(f"--{flag} is of tables, and prior has none that could be named")
+                args.parser.error(f"--{flag} applies to named tables, and prior has none")
     from ..tasks import Mixture, Tables
     from ..weights import load_learner, save_learner
     from ..weights.store import check_is_card, read_card
@@ -135,7 +135,7 @@ def run(args):
     if not hasattr(kind, "meta_fit"):
         args.parser.error(f"{args.estimator} is trained by fit and has nothing to meta-train")
     if "datasets" not in signature(kind.meta_fit).parameters:
-        args.parser.error(f"{args.estimator} learns from texts, and collections are of tables")
+        args.parser.error(f"{args.estimator} learns from texts, but collections hold tables")
     if args.backbone not in kind._architectures:  # an error now, not after all tables are loaded
         load_learner(args.backbone)
     defaults = _defaults(kind)

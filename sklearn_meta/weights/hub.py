@@ -54,7 +54,8 @@ def as_hub_id(name):
     if name.startswith(PREFIX):
         if match is None:
             raise ValueError(
-                f"{name!r} is no hub id: it must be 'hub:owner/name' or 'hub:owner/name@revision'."
+                f"{name!r} is not a hub id: it must be 'hub:owner/name' or "
+                "'hub:owner/name@revision'."
             )
     elif match is None or name.endswith(".safetensors"):
         return None
@@ -187,8 +188,8 @@ def _errors_that_say_what_to_do(hub_id, aim):
         from huggingface_hub import errors
     except ImportError as error:
         raise ImportError(
-            f"{hub_id} is a repository of the Hugging Face hub (and no path that exists): to "
-            f"{aim} takes huggingface_hub. Run: pip install 'sklearn_meta[hub]'"
+            f"{hub_id} is a repository of the Hugging Face hub (and not an existing path): to "
+            f"{aim} requires huggingface_hub. Run: pip install 'sklearn_meta[hub]'"
         ) from error
     try:
         yield client
@@ -201,8 +202,8 @@ def _errors_that_say_what_to_do(hub_id, aim):
     except errors.RepositoryNotFoundError as error:
         raise ValueError(
             f"No repository {hub_id.repo!r} on {client.constants.ENDPOINT}, or a private one that "
-            "this account may not read. Check the name (nor is there a path of that name here), "
-            "create it with `hf repo create`, or log in with `hf auth login`."
+            "this account may not read. Check the name (there is no path of that name here, "
+            "either), create it with `hf repo create`, or log in with `hf auth login`."
         ) from error
     except errors.RevisionNotFoundError as error:
         raise ValueError(
@@ -213,24 +214,24 @@ def _errors_that_say_what_to_do(hub_id, aim):
     except errors.LocalEntryNotFoundError as error:
         cause = error.__cause__
         if cause is None or isinstance(cause, errors.OfflineModeIsEnabled):
-            why = "may not be asked (HF_HUB_OFFLINE, local_files_only)"
+            why = "may not be contacted (HF_HUB_OFFLINE, local_files_only)"
         else:
             why = f"fails: {cause}"
         raise FileNotFoundError(
-            f"{hub_id} is not in the cache, and the hub {why}. Nor is there a path of that name "
-            "here. Fetch it once with a connection, and with an account that may read it (`hf auth "
-            "login`); after that it loads without either."
+            f"{hub_id} is not in the cache, and the hub {why}. There is no path of that name here, "
+            "either. Fetch it once with a connection, and with an account that may read it (`hf "
+            "auth login`); after that it loads without either."
         ) from error
     except errors.EntryNotFoundError as error:
         raise ValueError(
-            f"Repository {hub_id.repo!r} holds no weights of this package, which are what "
-            f"save_pretrained writes: {error}"
+            f"Repository {hub_id.repo!r} holds no weights of this package, as save_pretrained "
+            f"writes them: {error}"
         ) from error
     except errors.HFValidationError as error:
-        raise ValueError(f"{hub_id} is no hub id: {error}") from error
+        raise ValueError(f"{hub_id} is not a hub id: {error}") from error
     # The client passes on errors of its HTTP library, and that library differs between versions.
     except Exception as error:
         raise OSError(
-            f"{hub_id}: could not {aim} ({error}). Check the connection, what this account may do "
-            "and the room on the disk, then try again."
+            f"{hub_id}: could not {aim} ({error}). Check the connection, the permissions of this "
+            "account and the disk space, then try again."
         ) from error

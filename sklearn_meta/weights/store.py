@@ -125,7 +125,7 @@ def save_pretrained(learner, target, /, **card):
         If the folder or the repository cannot be written.
     """
     if target == "":  # from an unset variable; it would mean the current folder
-        raise ValueError("The folder to save to has an empty name: '.' is the current one.")
+        raise ValueError("The folder to save to has an empty name: use '.' for the current folder.")
     card = {**(getattr(learner, "card", None) or {}), **card}
     hub_id = hub.as_hub_id(target)
     if hub_id is None or not target.startswith(hub.PREFIX):  # no prefix: a folder
@@ -191,7 +191,8 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
     if revision is not None:
         if hub_id is None or hub_id.revision is not None:
             raise ValueError(
-                f"revision={revision!r} is for a hub repository named without one, got {name!r}."
+                f"revision={revision!r} needs a hub repository named without a revision, got "
+                f"{name!r}."
             )
         hub_id = hub_id._replace(revision=revision)
     if shipped:
@@ -206,18 +207,18 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
     state = path.with_name(CHECKPOINT) if is_folder and not is_there else path
     if state.name == CHECKPOINT and state.is_file() and not state.with_suffix(".json").is_file():
         raise ValueError(
-            f"{state} is the state of a run of meta_fit, and no weights to load: call "
-            "meta_fit as before, which goes on from it, and save_pretrained afterwards."
+            f"{state} is a checkpoint of meta_fit, not weights to load: call meta_fit as before, "
+            "which resumes from it, and then save_pretrained."
         )
     if path.suffix == ".json" and path.is_file():
         raise ValueError(
-            f"{path} is a card: give the weights that it tells of, "
+            f"{path} is a card: give the weights that it describes, "
             f"{path.with_suffix('.safetensors')}."
         )
     if not is_there:
         raise ValueError(
-            f"No weights {name!r}: neither a name in {available_weights()} nor the path of a "
-            f".safetensors file or of a folder with a {WEIGHTS}, nor a hub id, "
+            f"No weights {name!r}: expected a name in {available_weights()}, the path of a "
+            f".safetensors file or of a folder with a {WEIGHTS}, or a hub id, "
             "'hub:owner/name@revision'."
         )
     return _load(path)
@@ -368,7 +369,7 @@ def check_is_card(path):
             if isinstance(error.__cause__, OSError):
                 raise error.__cause__ from None
             raise OSError(
-                f"{path} is in the way of the card of weights, and is none itself: move it, or "
+                f"{path} is not a card of weights, and would be replaced by one: move it, or "
                 "choose another name."
             ) from error
 

@@ -22,7 +22,7 @@ def check_sizes(config, n_bytes):
         if isinstance(value, dict):
             check_sizes(value, n_bytes)
         elif isinstance(value, int) and value > max(n_bytes, ROOM):
-            raise ValueError(f"{name}={value} is more than the file has bytes.")
+            raise ValueError(f"{name}={value} is more than the number of bytes in the file.")
 
 
 def check_numbers(learner, state):
@@ -44,7 +44,7 @@ def check_numbers(learner, state):
         given = state.get(name, own)
         kinds = [(t.is_floating_point(), t.is_complex()) for t in (own, given)]
         if kinds[0] != kinds[1]:
-            raise ValueError(f"{name} holds {given.dtype} in place of {own.dtype}.")
+            raise ValueError(f"{name} holds {given.dtype} instead of {own.dtype}.")
         cast = given.to(own.dtype)
         if given is not own and (cast.isnan() | cast.isposinf()).any():
             raise ValueError(f"{name} holds numbers that are not finite.")
@@ -52,7 +52,7 @@ def check_numbers(learner, state):
 
 def no_json(constant):
     """Refuse NaN and infinities in a card: Python reads them, but they are not JSON."""
-    raise ValueError(f"{constant} is no json")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def tables_seen(learner):
