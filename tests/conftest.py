@@ -21,6 +21,7 @@ def pytest_collection():
 
     import torch
     from hypothesis import settings
+    from tqdm import tqdm
 
     # Many small problems: a second thread only waits for the first, and sums stay repeatable.
     torch.set_num_threads(1)
@@ -28,6 +29,9 @@ def pytest_collection():
     # Derandomised: a run fails because of the change under test, never because of the draw.
     settings.register_profile("ci", derandomize=True, deadline=None, max_examples=20)
     settings.load_profile("ci")
+
+    # A test that forks while tqdm's monitor thread holds tqdm's lock would wait for it for ever.
+    tqdm.monitor_interval = 0
 
 
 def pytest_collection_finish():
