@@ -120,7 +120,7 @@ def test_a_torn_file_is_a_named_error(tmp_path):
     folder = Folder(tmp_path)
     with pytest.raises(ValueError, match="'torn': cannot read .*torn.parquet"):
         folder["torn"]
-    with pytest.raises(ValueError, match="'narrow': .*no column beside the target"):
+    with pytest.raises(ValueError, match="'narrow': .*no column besides the target"):
         folder["narrow"]
     assert set(select(folder).rejected) == {"torn", "narrow"}
 
@@ -130,7 +130,7 @@ def test_a_torn_file_is_a_named_error(tmp_path):
     [
         (None, {}, FileNotFoundError, "no folder .*give a folder"),
         ([], {}, FileNotFoundError, "No tables in .*parquet"),
-        (["a.csv"], {"split": "train"}, ValueError, "No index.csv in .* tells split"),
+        (["a.csv"], {"split": "train"}, ValueError, "No index.csv in .* to select by split"),
         (["a.csv", "a.parquet"], {}, ValueError, "two tables 'a'"),
         (
             ["index.csv", "one.csv"],
@@ -293,7 +293,7 @@ def test_what_is_no_collection_no_pair_and_no_share_is_told():
     with pytest.raises(ValueError, match="mapping of names to tables, got list"):
         select([tables["iris"]])
     for bounds in (5, (5,), (1, 2, 3), (10, None)):
-        with pytest.raises(ValueError, match="n_rows must be a pair of least and most"):
+        with pytest.raises(ValueError, match=r"n_rows must be a pair \(minimum, maximum\)"):
             select(tables, n_rows=bounds)
     with pytest.raises(ValueError, match="shares must be"):
         split(tables, (np.nan, 1))
@@ -352,7 +352,7 @@ def test_lines_of_more_cells_than_names_are_refused_where_the_first_name_no_rows
 @pytest.mark.parametrize("row", ["1,5;2;{0}", "1,5;2,5;{0}"])
 def test_semicolons_between_cells_are_told_of_beside_decimal_commas(tmp_path, row):
     (tmp_path / "prices.csv").write_text("\n".join(["price;size;y", *map(row.format, range(9))]))
-    with pytest.raises(ValueError, match="'prices': .*commas must stand between the cells"):
+    with pytest.raises(ValueError, match="'prices': .*separate the cells by commas"):
         Folder(tmp_path)["prices"]
 
 
@@ -443,7 +443,7 @@ def test_a_file_without_names_of_columns_is_told_of(tmp_path):
     rng = np.random.default_rng(0)
     for values in (rng.standard_normal((9, 3)), rng.integers(0, 2, (9, 5))):
         pd.DataFrame(values).to_csv(tmp_path / "one.csv", index=False, header=False)
-        with pytest.warns(UserWarning, match="one.csv begins with numbers.*line of names"):
+        with pytest.warns(UserWarning, match="one.csv begins with numbers.*line of column names"):
             assert len(Folder(tmp_path)["one"].y) == 8
     frame = pd.DataFrame(rng.standard_normal((9, 3)))
     (tmp_path / "one.csv").write_text(
@@ -471,14 +471,14 @@ def test_rows_of_empty_cells_at_the_end_are_none(tmp_path):
 
 def test_a_file_of_nothing_but_numbers_of_rows_has_no_table(tmp_path):
     pd.DataFrame(index=range(9)).to_csv(tmp_path / "one.csv")
-    with pytest.raises(ValueError, match="no column beside the target"):
+    with pytest.raises(ValueError, match="no column besides the target"):
         Folder(tmp_path)["one"]
 
 
 def test_a_table_that_an_index_has_twice_is_refused(indexed):
     twice = pd.concat([INDEX, INDEX.head(1).assign(split="test")])
     twice.to_csv(indexed / "index.csv", index=False)
-    with pytest.raises(ValueError, match="index.csv has two rows of 'one'"):
+    with pytest.raises(ValueError, match="index.csv has two rows for 'one'"):
         Folder(indexed, split="test")
 
 
@@ -511,7 +511,7 @@ def test_names_of_files_and_of_what_is_excluded(tmp_path):
     folder = Folder(tmp_path)
     assert list(folder) == ["UPPER", "semicolons"]
     assert list(select(folder, exclude="UPPER")) == []
-    with pytest.raises(ValueError, match="'semicolons'.* commas must stand between"):
+    with pytest.raises(ValueError, match="'semicolons'.* separate the cells by commas"):
         folder["semicolons"]
     numbered = {1: (table[["a"]], table["t"]), 2: (table[["a"]], table["t"])}
     assert list(select(numbered, exclude=[1])) == [2]
@@ -519,7 +519,9 @@ def test_names_of_files_and_of_what_is_excluded(tmp_path):
 
 def test_a_target_without_a_value_is_told(tmp_path):
     pd.DataFrame({"a": [1, 2], "b": [3, 4], "t": [None, None]}).to_csv(tmp_path / "no.csv")
-    with pytest.raises(ValueError, match="'no': the last column of .*no.csv is the target and has"):
+    with pytest.raises(
+        ValueError, match="'no': the last column of .*no.csv, the target, has no value"
+    ):
         Folder(tmp_path)["no"]
 
 
@@ -536,7 +538,7 @@ def test_what_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch, na
     for file in [name] if name.startswith("a") else [name, "a.csv"]:
         (tmp_path / file).write_text("name,y\na,1\n")
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=rf"{name} takes {missing}.*'sklearn_meta\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf"{name} requires {missing}.*'sklearn_meta\[{extra}\]'"):
         Folder(tmp_path)["a"]
 
 
@@ -554,7 +556,7 @@ def test_one_bad_table_does_not_spoil_the_others():
 
 def test_a_table_that_is_none_is_rejected_by_name():
     chosen = select({"ok": (np.ones((4, 2)), [0, 1] * 2), "bad": (["a text", "b text"], [0, 1])})
-    assert list(chosen) == ["ok"] and "a table has rows and columns" in chosen.rejected["bad"]
+    assert list(chosen) == ["ok"] and "expected X with rows and columns" in chosen.rejected["bad"]
 
 
 def test_tables_of_no_row_and_of_two_lengths_are_rejected():

@@ -30,7 +30,7 @@ DATES = {
 )
 def test_targets_that_are_objects_of_dates_are_refused(estimator, y):
     rows = X[:, :, None] if isinstance(estimator, SetTransformerRegressor) else X
-    with pytest.raises(ValueError, match="y holds dates or durations: make numbers of them"):
+    with pytest.raises(ValueError, match="y holds dates or durations: convert them to numbers"):
         estimator.fit(rows, y)
 
 
@@ -45,7 +45,7 @@ def test_points_that_are_dates_are_refused(table):
         AmortizedGMM(2).fit(table)
     with pytest.raises(ValueError, match="Set 1: X holds dates or durations"):
         AmortizedGMM(2).fit_batch([X, table])
-    with pytest.warns(UserWarning, match="Set '1' is no set of points.*: it holds dates"):
+    with pytest.warns(UserWarning, match="Set '1' is not a set of points.*: it holds dates"):
         AmortizedGMM(2).meta_fit([X, table], max_steps=1, eval_every=1, verbose=False)
 
 
@@ -56,7 +56,9 @@ def test_a_mixture_of_numbers_is_not_asked_for_dates(dates):
     """They would be numbers of nanoseconds, and so of one component without doubt."""
     mixture = AmortizedGMM(2).fit(pd.DataFrame({"day": X[:, 0]}))
     for ask in (mixture.predict, mixture.score_samples):
-        with pytest.raises(ValueError, match="^X holds dates or durations: make numbers of them"):
+        with pytest.raises(
+            ValueError, match="^X holds dates or durations: convert them to numbers"
+        ):
             ask(dates)
 
 
@@ -67,11 +69,11 @@ def test_a_set_of_another_type_is_named():
 
 @pytest.mark.parametrize("one", [X, pd.DataFrame(X)], ids=["array", "frame"])
 def test_one_set_is_not_taken_for_many(one):
-    with pytest.raises(ValueError, match=r"of a single one give a list, \[X\]"):
+    with pytest.raises(ValueError, match=r"give a single set as a list, \[X\]"):
         AmortizedGMM(2).fit_batch(one)
-    with pytest.raises(ValueError, match=r"of a single one give a list, \[X\]"):
+    with pytest.raises(ValueError, match=r"give a single set as a list, \[X\]"):
         AmortizedGMM(2).meta_fit(one)
-    with pytest.raises(ValueError, match=r"of a single one give a list, \[\(X, y\)\]"):
+    with pytest.raises(ValueError, match=r"give a single set as a list, \[\(X, y\)\]"):
         AmortizedGMM(2).meta_fit((one, np.arange(20) % 2))
     assert len(AmortizedGMM(2).fit_batch(np.stack([X, X]))) == 2
     assert len(AmortizedGMM(2).fit_batch((X, X[:9]))) == 2

@@ -114,7 +114,7 @@ def test_dates_as_objects_of_python_and_of_numpy():
     spans = [timedelta(days=1), np.timedelta64(1, "D"), None]
     np.testing.assert_array_equal(encode(objects(*spans)), [[86400], [86400], [nan]])
     assert TableEncoder().fit(objects(date(1970, 1, 2), "now")).categorical_ == [0]
-    with pytest.raises(ValueError, match="Column 'a' held categories in fit and holds dates now"):
+    with pytest.raises(ValueError, match="Column 'a' held categories in fit but holds dates now"):
         TableEncoder().fit(frame(["1970-01-02"])).transform(frame([datetime(1970, 1, 2)]))
 
 
@@ -128,7 +128,7 @@ def test_dates_of_fit_are_no_numbers_later(column):
     days = pd.DataFrame({"day": pd.to_datetime(["1970-01-02", None])})
     later = pd.DataFrame({"day": column})
     for table, name in ((later, "'day'"), (later.to_numpy(), 0)):
-        with pytest.raises(ValueError, match=f"Column {name} held dates in fit and holds none now"):
+        with pytest.raises(ValueError, match=f"Column {name} held dates in fit but holds none now"):
             TableEncoder().fit(days).transform(table)
     missing = pd.DataFrame({"day": [np.nan, None]})
     assert np.isnan(TableEncoder().fit(days).transform(missing)).all()
@@ -175,9 +175,9 @@ def test_gaps_in_a_list_of_text_and_numbers_in_text_are_told():
 def test_dates_of_fit_are_no_durations_later(later):
     dates = pd.DataFrame({"d": pd.date_range("2020", periods=4)})
     durations = pd.DataFrame({"d": later})
-    with pytest.raises(ValueError, match="Column 'd' held dates in fit and holds durations now"):
+    with pytest.raises(ValueError, match="Column 'd' held dates in fit but holds durations now"):
         TableEncoder().fit(dates).transform(durations)
-    with pytest.raises(ValueError, match="Column 'd' held durations in fit and holds dates now"):
+    with pytest.raises(ValueError, match="Column 'd' held durations in fit but holds dates now"):
         TableEncoder().fit(durations).transform(dates)
     encoder = TableEncoder().fit(dates)
     del encoder.durations_  # as it was pickled before there were such
@@ -189,7 +189,7 @@ def test_dates_of_fit_are_no_durations_later(later):
 def test_numbers_of_fit_are_no_dates_later():
     days = pd.DataFrame({"day": pd.to_datetime(["1970-01-02", None])})
     for numbers in (pd.DataFrame({"day": [1, 2]}), np.array([[1.0], [2.0]])):
-        with pytest.raises(ValueError, match="Column 'day' held numbers in fit and holds dates"):
+        with pytest.raises(ValueError, match="Column 'day' held numbers in fit but holds dates"):
             TableEncoder().fit(numbers).transform(days)
         assert np.isnan(TableEncoder().fit(numbers).transform(days[1:])).all()
     empty = TableEncoder().fit(pd.DataFrame({"day": [None, None]}))
@@ -224,7 +224,7 @@ def test_periods_and_times_of_day_are_numbers_of_seconds():
 )
 def test_a_cell_of_many_values_is_refused(cells):
     column = pd.Series(cells, dtype=object)
-    with pytest.raises(ValueError, match="one number or one category a row"):
+    with pytest.raises(ValueError, match="each cell must hold one number or one category"):
         TableEncoder().fit(pd.DataFrame({"many": column, "one": [0.0, 1.0]}))
 
 
@@ -305,7 +305,7 @@ def test_a_category_without_a_value_is_missing_among_numbers():
 def test_text_that_arrives_in_a_numeric_column_is_an_error():
     table = pd.DataFrame({"a": ["x", "y"], "b": [1.0, 2.0]})
     encoder = TableEncoder().fit(table)
-    with pytest.raises(ValueError, match="'b' was numeric in fit and holds text now: .*: 'many'"):
+    with pytest.raises(ValueError, match="'b' was numeric in fit but holds text now: .*: 'many'"):
         encoder.transform(table.assign(b=["1", "many"]))
     numbers = pd.Series(["1", None, "3.5"], dtype=TEXT)
     for dtype in (object, TEXT, "category"):

@@ -408,7 +408,7 @@ def test_scores_and_losses_leave_out_queries_that_are_none():
         ({"image_encoder": "vit"}, "convolutional.*residual.*'vit'"),
         ({"backbone_config": {"attention": "A2"}}, "A1.*A8.*'A2'"),
         ({"backbone_config": {"n_heads": 3}}, "n_heads must divide width"),
-        ({"inputs": "images", "n_inputs": 50}, "50 values are no 1 square planes"),
+        ({"inputs": "images", "n_inputs": 50}, "50 values do not make 1 square planes"),
         ({"inputs": "images", "n_inputs": 64}, "8 x 8 are too small for n_blocks=4.*at most 3"),
     ],
 )

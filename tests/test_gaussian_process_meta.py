@@ -61,7 +61,7 @@ def test_numbers_without_fraction_are_a_regression_target():
     same = fitted([(X, y)])
     assert same_weights(same, fitted({"0": (X, y)}))
     # Names of classes are none.
-    with pytest.raises(ValueError, match="has text for a target.*could not convert.*'a'"):
+    with pytest.raises(ValueError, match="has text as its target.*could not convert.*'a'"):
         fitted([(X, np.array(["a", "b", "c"])[y])])
 
 
@@ -98,7 +98,7 @@ class Votes:
 
 
 def test_a_prior_of_classification_is_an_error_where_no_column_can_be_the_target():
-    with pytest.raises(ValueError, match="'votes' has classes for a target, and no column"):
+    with pytest.raises(ValueError, match="'votes' has classes as its target and no column"):
         fitted(Votes(), max_steps=200)
     assert fitted(TablePrior(n_columns=(2, 4)), max_steps=20).history_  # some have none, too
 
@@ -108,8 +108,8 @@ def test_a_prior_of_classification_is_an_error_where_no_column_can_be_the_target
     [
         ([], "at least one dataset"),
         ([(np.eye(6), np.ones(6))], "constant target"),
-        ([(np.eye(6), np.r_[np.inf, np.arange(5)])], "infinite or beyond float32"),
-        ([(np.eye(6), 1e300 * np.arange(6))], "infinite or beyond float32"),
+        ([(np.eye(6), np.r_[np.inf, np.arange(5)])], "infinite or too large for float32"),
+        ([(np.eye(6), 1e300 * np.arange(6))], "infinite or too large for float32"),
         ({"one": (np.eye(6), np.arange(4))}, "'one': X has 6 rows and y has 4"),
     ],
 )

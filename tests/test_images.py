@@ -80,7 +80,7 @@ def test_select_takes_names_or_a_mask(source):
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        ("dog", "No class dog here: take pear, cup, sea, ash"),
+        ("dog", "No class dog: choose from pear, cup, sea, ash"),
         (["cup", "dog"], "No class dog"),
         ([True], "one or more of the 4"),
         ([False] * 4, "one or more of the 4"),
@@ -99,11 +99,11 @@ def test_select_says_what_is_wrong(source, which, message):
         (np.zeros((2, 5, 4, 3), np.uint8), [0, 1], "ab", "images must be uint8"),
         (np.zeros((2, 5, 5, 1), np.uint8), [0, 1], "ab", "images must be uint8"),
         (np.zeros((2, 75), np.uint8), [0, 1], "ab", "images must be uint8"),
-        (np.zeros((2, 5, 5, 3), np.uint8), [0, 1, 1], "ab", "y must be"),
-        (np.zeros((2, 5, 5, 3), np.uint8), [0, 2], "abc", "y must be"),
-        (np.zeros((2, 5, 5, 3), np.uint8), [0, 1], "a", "y must be"),
-        (np.zeros((2, 5, 5, 3), np.uint8), [0, -1], "ab", "y must be"),
-        (np.zeros((2, 5, 5, 3), np.uint8), [0, 1], "aa", "names differ"),
+        (np.zeros((2, 5, 5, 3), np.uint8), [0, 1, 1], "ab", "y must hold positions in classes"),
+        (np.zeros((2, 5, 5, 3), np.uint8), [0, 2], "abc", "y must hold positions in classes"),
+        (np.zeros((2, 5, 5, 3), np.uint8), [0, 1], "a", "y must hold positions in classes"),
+        (np.zeros((2, 5, 5, 3), np.uint8), [0, -1], "ab", "y must hold positions in classes"),
+        (np.zeros((2, 5, 5, 3), np.uint8), [0, 1], "aa", "an image and its own name"),
     ],
 )
 def test_images_must_be_square_colour_uint8_of_named_classes(images, y, classes, message):
@@ -159,7 +159,9 @@ def test_augmentation_mirrors_about_half_of_the_images_left_right():
     ],
 )
 def test_rows_that_are_other_images_are_refused(X):
-    with pytest.raises(ValueError, match=r"X must be uint8 of shape \(n, 75\).*size and channels"):
+    with pytest.raises(
+        ValueError, match=r"X must be uint8 of shape \(n, 75\).*size and n_channels"
+    ):
         Pictures(5)(X, np.zeros(2, int), None)
 
 
@@ -356,7 +358,7 @@ def test_colours_of_a_palette_may_be_transparent(tmp_path):
 @pytest.mark.parametrize("load", [load_mini_imagenet, load_cifar_fs])
 def test_an_unknown_split_is_refused(tmp_path, load):
     for split in ("val", "dev", None, ["train"]):
-        with pytest.raises(ValueError, match="no split .*: take train, valid, test"):
+        with pytest.raises(ValueError, match="no split .*: choose from train, valid, test"):
             load(tmp_path, split)
 
 
@@ -384,7 +386,7 @@ def test_a_split_that_is_missing_is_an_error(tmp_path, write, load):
 def test_a_split_without_classes_is_an_error(tmp_path, write, load):
     write(tmp_path, {"train": {"a": [plain(RED)]}, "test": {}})
     (tmp_path / "test").mkdir(exist_ok=True)
-    with pytest.raises(ValueError, match=r"test(\.csv|\.txt|) has no class: put in"):
+    with pytest.raises(ValueError, match=r"test(\.csv|\.txt|) has no classes: add"):
         load(tmp_path, "test")
 
 
@@ -393,11 +395,11 @@ def test_a_class_without_images_or_folder_is_an_error(tmp_path, write, load):
     write(tmp_path, {"train": {"a": [plain(RED)], "b": [plain(RED)]}})
     (place,) = tmp_path.rglob("b")
     (place / "000.png").rename(place / "000.txt")
-    with pytest.raises(FileNotFoundError, match=r"No \.jpg or \.png in .*b: put the class there"):
+    with pytest.raises(FileNotFoundError, match=r"No \.jpg or \.png in .*b: put images there"):
         load(tmp_path)
     shutil.rmtree(place)
     if load is load_cifar_fs:  # its list names the class still
-        with pytest.raises(FileNotFoundError, match=r"No \.jpg or \.png in .*b: put the class"):
+        with pytest.raises(FileNotFoundError, match=r"No \.jpg or \.png in .*b: put images"):
             load(tmp_path)
 
 
@@ -407,7 +409,7 @@ def test_a_class_without_images_or_folder_is_an_error(tmp_path, write, load):
 def test_a_csv_without_its_columns_is_an_error(tmp_path, text):
     write_listed(tmp_path, {"train": {"a": [plain(RED)]}})
     (tmp_path / "train.csv").write_text(text)
-    with pytest.raises(ValueError, match=r"train\.csv must give filename,label, by that header"):
+    with pytest.raises(ValueError, match=r"train\.csv must have the header filename,label"):
         load_mini_imagenet(tmp_path)
 
 
@@ -418,7 +420,7 @@ def test_a_csv_names_no_file_outside_of_its_images(tmp_path, name):
     (tmp_path / "secret.png").write_bytes(next((tmp_path / "images").iterdir()).read_bytes())
     name = name.format(folder=tmp_path)
     (tmp_path / "train.csv").write_text(f"filename,label\n{name},a\n")
-    with pytest.raises(ValueError, match="which is no file of images/"):
+    with pytest.raises(ValueError, match="which is not a file in images/"):
         load_mini_imagenet(tmp_path)
 
 
@@ -457,7 +459,7 @@ def test_an_image_that_cannot_be_decoded_is_named(tmp_path, write, load, content
     write(tmp_path, {"train": {"a": [plain(RED), plain(RED)]}})
     (path,) = tmp_path.rglob("*001.png")
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"001\.png is no image .*: replace or remove it"):
+    with pytest.raises(ValueError, match=r"001\.png is not an image .*: replace or remove it"):
         load(tmp_path)
 
 
@@ -466,7 +468,7 @@ def test_a_csv_whose_quote_is_never_closed_is_named(tmp_path):
     (tmp_path / "images").mkdir()
     lines = ["filename,label", '"a.png,a', *["b.png,b"] * 20_000]
     (tmp_path / "train.csv").write_text("\n".join(lines))
-    with pytest.raises(ValueError, match=r"train\.csv is no CSV \(line \d+: field larger than"):
+    with pytest.raises(ValueError, match=r"train\.csv is not a CSV \(line \d+: field larger than"):
         load_mini_imagenet(tmp_path)
 
 
@@ -490,7 +492,7 @@ def test_without_pillow_it_is_said_how_to_install_it(tmp_path, write, load, monk
     write(tmp_path, {"train": {"a": [plain(RED)]}})
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
-        ImportError, match=r"takes Pillow. Run: pip install 'sklearn_meta\[images\]'"
+        ImportError, match=r"requires Pillow. Run: pip install 'sklearn_meta\[images\]'"
     ):
         load(tmp_path)
 

@@ -313,7 +313,7 @@ def test_turing_machine_is_its_equations():
     [
         ({"controller": "gru"}, "controller must be"),
         ({"access": "all"}, "access must be"),
-        ({"n_reads": 10}, "10 heads need as many slots"),
+        ({"n_reads": 10}, "n_slots must be at least n_reads=10, got"),
     ],
 )
 def test_bad_configurations(config, message):

@@ -220,7 +220,7 @@ def test_errors_are_those_of_scikit_learn():
 
 def test_a_batch_of_nothing_and_a_set_where_sets_are_meant():
     assert double(3).fit_batch([]) == []
-    with pytest.raises(ValueError, match="of a single one give a list"):
+    with pytest.raises(ValueError, match="give a single set as a list"):
         double(3).fit_batch(X_GOOD)
     with pytest.raises(ValueError, match="Set 0: Expected 2D array, got 1D array"):
         double(3).fit_batch(list(X_GOOD))
@@ -299,7 +299,9 @@ def test_sets_of_a_collection_and_gaps(tmp_path):
     X = rng.normal(size=(40, 2)).astype(np.float32)
     X[3, 0] = np.nan
     gap, whole = (Dataset(name, X[part], np.zeros(30, int)) for name, part in GAP_AND_WHOLE)
-    with pytest.raises(ValueError, match="'gap' has gaps, and mixtures are of whole points"):
+    with pytest.raises(
+        ValueError, match="'gap' has missing values, but mixtures need complete points"
+    ):
         AmortizedGMM().meta_fit([gap], **quick)
     with pytest.warns(UserWarning, match="1 of 2 datasets are left out.* 'gap' has gaps"):
         AmortizedGMM().meta_fit([gap, whole], **quick)
@@ -314,7 +316,7 @@ def test_a_folder_without_the_sets_that_are_none(tmp_path):
     points.assign(t=[0, 1, 2, np.nan] * 10).to_csv(tmp_path / "whole.csv", index=False)
     points.assign(t=[5] + [np.nan] * 39).to_csv(tmp_path / "one.csv", index=False)
     quick = {"max_steps": 1, "batch_size": 1, "verbose": False}
-    with pytest.warns(UserWarning, match="2 of 5 .* 1 points with a label.*text. is no set"):
+    with pytest.warns(UserWarning, match="2 of 5 .* 1 points with a label.*text. is not a set"):
         assert AmortizedGMM().meta_fit(Folder(tmp_path), **quick).history_
     with pytest.warns(UserWarning, match="2 of 5 datasets"):
         sets = as_point_sets(Folder(tmp_path))

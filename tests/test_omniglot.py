@@ -242,7 +242,7 @@ def test_rows_that_are_no_squares_are_refused():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, bool])
 def test_pixels_that_are_no_bytes_are_refused(dtype):
     """Ink of 1, as networks read it, would become 1/255."""
-    with pytest.raises(ValueError, match="uint8, ink being 255, got (float|bool).*255"):
+    with pytest.raises(ValueError, match="uint8, with 255 for ink, got (float|bool).*255"):
         Drawings()(np.ones((1, 784), dtype), np.zeros(1, int), rng_of(0))
 
 
@@ -332,7 +332,7 @@ def test_errors_of_reading_say_what_to_do(official, tmp_path_factory):
         load_omniglot(empty)
     with pytest.raises(FileNotFoundError, match="fetch_omniglot"):
         load_omniglot(empty / "nowhere", "background")
-    with pytest.raises(ValueError, match="no split 'train': take background or evaluation"):
+    with pytest.raises(ValueError, match="no split 'train': use background or evaluation"):
         load_omniglot(folder, "train")
     read = load_omniglot(folder)
     save_npz(folder, read)
@@ -597,7 +597,7 @@ def test_without_pillow_it_is_said_how_to_install_it(tmp_path, monkeypatch):
     (tmp_path / "images_background.zip").write_bytes(official_zip("background", 0)[0])
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
-        ImportError, match=r"takes Pillow. Run: pip install 'sklearn_meta\[images\]'"
+        ImportError, match=r"requires Pillow. Run: pip install 'sklearn_meta\[images\]'"
     ):
         load_omniglot(tmp_path)
 

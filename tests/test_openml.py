@@ -192,7 +192,7 @@ def test_tries_are_further_and_further_apart(server, collect, monkeypatch):
     [
         (f"{API}/data/12", "error", "status 500"),
         (f"{API}/data/12", "missing", "HTTPError: status 404"),
-        (f"{API}/task/2", "page", "an answer that is no XML"),
+        (f"{API}/task/2", "page", "an answer that is not XML"),
         (ARFF.format(12), "error", "status 500"),
         (ARFF.format(12), "busy", "code 107"),
         (ARFF.format(12), "cut", "IncompleteRead"),
@@ -271,7 +271,7 @@ def test_unknown_suites_are_errors(server, collect):
         (8, "task-8", "dataset 'groups' has no target"),
         (9, "misnamed", "no column 'class'"),
         (10, "unlabelled", "missing in every row"),
-        (11, "alone", "no column beside the target"),
+        (11, "alone", "no column besides the target"),
         (404, "task-404", "code 151"),
     ],
 )
@@ -477,7 +477,7 @@ def test_a_server_that_answers_with_errors_is_asked_for_every_dataset(server, co
     with pytest.warns(UserWarning, match="1 tries failed"):
         tasks.fetch()
     assert len(tasks.skipped_) == 6
-    assert not [why for why in tasks.skipped_.values() if "was not asked for" in why]
+    assert not [why for why in tasks.skipped_.values() if "was not requested" in why]
 
 
 def test_offline_a_list_is_not_asked_for_anew(server, collect, no_warnings):

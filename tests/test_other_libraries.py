@@ -59,9 +59,9 @@ def test_encoders_name_columns_of_what_they_have_not_seen(kind):
 def test_sets_of_points_to_meta_train_on(kind):
     expected = as_point_sets([NUMBERS])["0"].X
     assert_array_equal(as_point_sets([other(kind, NUMBERS)])["0"].X, expected)
-    with pytest.raises(ValueError, match="'0' is no set of points.*holds dates"):
+    with pytest.raises(ValueError, match="'0' is not a set of points.*holds dates"):
         as_point_sets([other(kind, TABLE[["day"]])])
-    with pytest.raises(ValueError, match="are many sets of points: of a single one"):
+    with pytest.raises(ValueError, match="must be sets of points: give a single set"):
         AmortizedGMM().fit_batch(other(kind, NUMBERS))
 
 
@@ -121,7 +121,7 @@ def test_a_column_of_lists_holds_sets():
             assert_array_equal(found, elements)
     first, second = as_sets(polars.Series([[1, 2], [3]]))
     assert_array_equal(first, [[1], [2]])
-    with pytest.raises(ValueError, match=r"X\[1\] is a number and no set|X\[1\] is no set"):
+    with pytest.raises(ValueError, match=r"X\[1\] is a number, not a set|X\[1\] is not a set"):
         as_sets(polars.Series([[1, 2], None]))
 
 

@@ -183,7 +183,7 @@ def test_what_meta_fit_cannot_use():
         AmortizedOutlierDetector("maml").meta_fit([(X_GOOD, np.arange(20) % 2)])
     with pytest.raises(ValueError, match="n_shots counts labelled rows.*set n_unlabelled"):
         detector().meta_fit([(X_GOOD, np.arange(20) % 2)], n_shots=(1,))
-    with pytest.raises(ValueError, match="n_unlabelled must be 2 or more, got 1: one row"):
+    with pytest.raises(ValueError, match="n_unlabelled must be 2 or more, got 1: a single row"):
         detector().meta_fit([(X_GOOD, np.arange(20) % 2)], n_unlabelled=1)
     with pytest.raises(ValueError, match="'0' has 2 rows: at least 3 are needed"):
         detector().meta_fit([(X_GOOD[:2], [0.1, 0.2])], max_steps=1)

@@ -289,7 +289,7 @@ def test_a_numeric_column_stands_in_for_classes():
         assert task.X.shape[1] <= 3 and np.isfinite(task.y).all()
         assert len(np.unique(task.y)) > 10 and len(task.y) <= 64
     for columns in ([0, 1, 2], [3]):  # no numeric column, and no other column
-        with pytest.raises(ValueError, match="'classes'.*no column with 10 values"):
+        with pytest.raises(ValueError, match="'classes'.*no column of 10 or more values"):
             RegressionSampler().draw(dataset._replace(X=dataset.X[:, columns]), rng)
 
 

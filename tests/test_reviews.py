@@ -132,11 +132,15 @@ def test_an_empty_file_is_refused(public):
 
 
 def test_unknown_names_and_places_say_what_there_is(public, tmp_path):
-    with pytest.raises(ValueError, match="no split 'dev': take train, valid, test, unlabelled"):
+    with pytest.raises(
+        ValueError, match="no split 'dev': choose from train, valid, test, unlabelled"
+    ):
         load_reviews(public, "dev")
-    with pytest.raises(ValueError, match=r"no split \['test'\]: take train, valid"):
+    with pytest.raises(ValueError, match=r"no split \['test'\]: choose from train, valid"):
         load_reviews(public, ["test"])
-    with pytest.raises(ValueError, match="no domain 'mr' in this split: take MR, books, video"):
+    with pytest.raises(
+        ValueError, match="no domain 'mr' in this split: choose from MR, books, video"
+    ):
         load_reviews(public, domains=["books", "mr"])
     with pytest.raises(FileNotFoundError, match=r"holds fdu_mtl\.parquet, or <domain>\.task\.test"):
         load_reviews(tmp_path / "elsewhere", "test")
@@ -162,10 +166,10 @@ def test_parquet_is_read_rather_than_public_files(packed, tmp_path):
 
 
 def test_unknown_names_in_parquet_say_what_there_is(packed, tmp_path):
-    with pytest.raises(ValueError, match="no domain 'toys' in this split: take baby"):
+    with pytest.raises(ValueError, match="no domain 'toys' in this split: choose from baby"):
         load_reviews(tmp_path, "valid", "toys")
     packed[packed["split"] != "valid"].to_parquet(tmp_path / "fdu_mtl.parquet")
-    with pytest.raises(ValueError, match="no split 'valid': take test, train, unlabelled"):
+    with pytest.raises(ValueError, match="no split 'valid': choose from test, train, unlabelled"):
         load_reviews(tmp_path, "valid")
 
 
@@ -184,10 +188,12 @@ def test_parquet_must_have_its_columns_and_values(packed, tmp_path):
     with pytest.raises(ValueError, match="label 1 in split 'unlabelled' of toys, where -1 is"):
         load_reviews(tmp_path, "unlabelled")
     packed.assign(text=range(len(packed))).to_parquet(path)
-    with pytest.raises(ValueError, match=r"fdu_mtl\.parquet has \d for a text in split 'train'"):
+    with pytest.raises(
+        ValueError, match=r"fdu_mtl\.parquet has \d instead of a text in split 'train'"
+    ):
         load_reviews(tmp_path)
     packed.assign(split=1).to_parquet(path)
-    with pytest.raises(ValueError, match="no split 'train': take 1"):
+    with pytest.raises(ValueError, match="no split 'train': choose from 1"):
         load_reviews(tmp_path)
 
 
@@ -205,7 +211,7 @@ def test_a_damaged_or_missing_parquet_file_is_named(packed, tmp_path):
 def test_only_parquet_takes_pyarrow(packed, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
-        ImportError, match=r"takes pyarrow. Run: pip install 'sklearn_meta\[tables\]'"
+        ImportError, match=r"requires pyarrow. Run: pip install 'sklearn_meta\[tables\]'"
     ):
         load_reviews(tmp_path)
     (tmp_path / "fdu_mtl.parquet").unlink()

@@ -204,18 +204,21 @@ NOTHING[3] = np.nan
             r"X\[0\] has elements of shape \(2,\), but X\[3\] .* \(3,\)",
         ),
         ([*SETS[:3], np.ones(3)], r"X\[0\] has elements of shape \(2,\), but X\[3\] .* \(1,\)"),
-        (TORN, r"X\[3\] is no set of numbers: Input contains NaN"),
-        ([*SETS[:3], [[1.0, np.nan]]], r"X\[3\] is no set of numbers: Input contains NaN"),
-        ([*SETS[:3], [[np.nan, np.nan]]], r"X\[3\] is no set of numbers: Input contains NaN"),
-        ([*SETS[:3], [[1.0, -np.inf]]], r"X\[3\] is no set of numbers: Input contains infinity"),
-        ([*SETS[:3], [[1.0], [1.0, 2.0]]], r"X\[3\] is no set of numbers: .*inhomogeneous"),
-        ([*SETS[:3], [["a", "b"]]], r"X\[3\] is no set of numbers: .*Convert your data to numeric"),
-        ([*SETS[:3], [[1j, 2]]], r"X\[3\] is no set of numbers: Complex data not supported"),
-        ([*SETS[:3], [[1, 10**400]]], r"X\[3\] is no set of numbers: int too large"),
+        (TORN, r"X\[3\] is not a set of numbers: Input contains NaN"),
+        ([*SETS[:3], [[1.0, np.nan]]], r"X\[3\] is not a set of numbers: Input contains NaN"),
+        ([*SETS[:3], [[np.nan, np.nan]]], r"X\[3\] is not a set of numbers: Input contains NaN"),
+        ([*SETS[:3], [[1.0, -np.inf]]], r"X\[3\] is not a set of numbers: Input contains infinity"),
+        ([*SETS[:3], [[1.0], [1.0, 2.0]]], r"X\[3\] is not a set of numbers: .*inhomogeneous"),
+        (
+            [*SETS[:3], [["a", "b"]]],
+            r"X\[3\] is not a set of numbers: .*Convert your data to numeric",
+        ),
+        ([*SETS[:3], [[1j, 2]]], r"X\[3\] is not a set of numbers: Complex data not supported"),
+        ([*SETS[:3], [[1, 10**400]]], r"X\[3\] is not a set of numbers: int too large"),
         ([*SETS[:3], np.array([["2020", "NaT"]], "M8[D]")], r"X\[3\] holds dates or durations"),
         ([*SETS[:3], None], r"X\[3\] is"),
         (np.where(PADDED > 1, np.inf, PADDED), "Input contains infinity|contains infinity"),
-        ([1.0, 2.0], r"X\[0\] is a number and no set"),
+        ([1.0, 2.0], r"X\[0\] is a number, not a set"),
         (np.arange(24.0), r"Expected sets, got an array of shape \(24,\). Reshape your data"),
         ([], "0 sets"),
         (np.empty((0, 3, 2)), "0 sample"),
@@ -318,7 +321,10 @@ def test_sparse_targets(kind):
         ({"dropout": 1.0}, "'dropout' parameter"),
         ({"embedding": "conv"}, "'embedding' parameter"),
         ({"embedding": nn.Identity(), "max_epochs": 0}, "'max_epochs' parameter"),
-        ({"embedding": nn.Unflatten(1, (2, 1))}, r"makes \(1, 2, 1\) of one element \(2,\)"),
+        (
+            {"embedding": nn.Unflatten(1, (2, 1))},
+            r"got \(1, 2, 1\) for one element of shape \(2,\)",
+        ),
         ({"validation_fraction": 1.0}, "'validation_fraction' parameter"),
         ({"learning_rate": 0}, "'learning_rate' parameter"),
         ({"random_state": "chance"}, "'random_state' parameter"),
@@ -459,7 +465,7 @@ def test_none_is_a_gap_in_targets_and_in_elements():
     for loss in ("squared_error", "poisson"):
         with pytest.raises(ValueError, match="Input y contains NaN"):
             SetTransformerRegressor(max_epochs=1, loss=loss).fit(sets, [1.0, None] * 3)
-    with pytest.raises(ValueError, match=r"X\[0\] is no set of numbers: Input contains NaN"):
+    with pytest.raises(ValueError, match=r"X\[0\] is not a set of numbers: Input contains NaN"):
         SetTransformerRegressor(max_epochs=1).fit([[[1, None]]] * 6, range(6))
 
 

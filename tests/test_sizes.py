@@ -153,7 +153,7 @@ def test_shares_are_numbers_from_0_to_1(build, name):
     [
         (GaussianProcessPrior, {"length_scale": 0}, "length_scale must be a positive number"),
         (MixturePrior, {"n_points": (0, 0)}, "n_points must be a whole number of 1 or more"),
-        (OutlierSampler, {"max_share": 1.0}, "max_share must be above 0 and 0.5 at most, got 1.0"),
+        (OutlierSampler, {"max_share": 1.0}, "max_share must be above 0 and at most 0.5, got 1.0"),
         (OutlierSampler, {"novelty": 2}, "novelty must be a number from 0 to 1, got 2"),
         (BACKBONES["att_hml"], {"width": 10}, "n_heads must divide width, got .*n_heads=4"),
         (OF_MIXTURES, {"n_heads": 3}, "n_heads must divide width, got .*n_heads=3"),

@@ -62,7 +62,7 @@ def test_a_dataset_is_checked_as_a_pair_is():
 
 def test_a_pair_without_labels_is_told_how_to_mark_them():
     for y in (None, 3):
-        with pytest.raises(ValueError, match=f"Dataset 'a': y is {y}, and a label a row is needed"):
+        with pytest.raises(ValueError, match=f"Dataset 'a': expected one label per row, got y={y}"):
             as_source({"a": (np.zeros((4, 2)), y)})
 
 
@@ -134,7 +134,7 @@ def test_another_is_drawn_in_place_of_what_makes_no_task():
         def draw(self, rng):
             return Dataset("votes", np.ones((8, 3), np.float32), np.arange(8) % 2)
 
-    with pytest.raises(ValueError, match="'votes' has classes for a target, and no column"):
+    with pytest.raises(ValueError, match="'votes' has classes as its target and no column"):
         suited(Votes(), sampler).draw(rng)
 
 
@@ -173,7 +173,7 @@ def test_rows_as_they_are_keep_their_values():
     drawn = rows_as_they_are(pixels, np.where(np.arange(9) % 3, y, -1))
     assert drawn.X.dtype == np.uint8 and len(drawn.X) == 6  # without those that have no label
     for wrong in (np.nan, np.inf, 1e39):
-        with pytest.raises(ValueError, match="missing, infinite or beyond float32"):
+        with pytest.raises(ValueError, match="missing, infinite or too large for float32"):
             rows_as_they_are(np.where(X == X[0, 0], wrong, X), y)
     with pytest.raises(ValueError, match="has 1 class"):
         rows_as_they_are(X, np.zeros(9))
@@ -200,7 +200,7 @@ def test_bad_datasets_are_refused(datasets, message):
 
 def test_whole_numbers_that_are_no_classes_are_refused_with_the_way_out():
     X, y = pair((1,) * 6)
-    with pytest.raises(ValueError, match=r"if its target is a number.*\{'task': 'regression'\}"):
+    with pytest.raises(ValueError, match=r"If the target is a number.*\{'task': 'regression'\}"):
         as_source({"prices": (X, y)})
     dataset = as_source({"prices": (X, y, {"task": "regression"})})["prices"]
     np.testing.assert_array_equal(dataset.y, y)
@@ -237,7 +237,7 @@ def test_the_unit_of_a_target_swallows_nothing(unit):
 def test_labels_that_are_neither_numbers_nor_strings():
     days = pd.Series(pd.to_datetime([0, 1] * 3, unit="D", utc=True))
     for y in (days, days.dt.date.to_numpy()):
-        with pytest.raises(ValueError, match="'days': labels are .*must be numbers or strings"):
+        with pytest.raises(ValueError, match="'days': labels must be numbers or strings, got"):
             as_source({"days": (np.eye(6), y)})
 
 
@@ -494,7 +494,8 @@ def test_labels_in_one_column_are_labels(task):
 
 def test_labels_in_several_columns_leave_one_table_out_and_keep_the_others():
     X, y = pair()
-    with pytest.warns(UserWarning, match=r"1 of 2 .*'b': y has shape \(9, 2\).*one column of it"):
+    message = r"1 of 2 .*'b': expected one label .* y of shape \(9, 2\).*one column of it"
+    with pytest.warns(UserWarning, match=message):
         assert list(as_source({"a": (X, y), "b": (X, np.column_stack([y, y]))})) == ["a"]
     targets = as_dataset(X, X[:, :2], metadata={"task": "regression"})
     assert targets.y.shape == (9, 2)
@@ -539,7 +540,7 @@ def test_a_part_that_is_never_drawn_need_not_suit():
     sampler = RegressionSampler()
     never, rarely = (Mixture([votes, RegressionPrior()], [p, 1 - p]) for p in (0, 0.1))
     assert suited(never, sampler).draw(np.random.default_rng(0)).y.dtype.kind == "f"
-    with pytest.raises(ValueError, match="'votes' has classes for a target"):
+    with pytest.raises(ValueError, match="'votes' has classes as its target"):
         suited(rarely, sampler)
 
 
@@ -559,14 +560,22 @@ class Draws(NamedTuple):
 @pytest.mark.parametrize(
     ("X", "y", "told"),
     [
-        (WINE[0].tolist(), WINE[1], "draw of Draws returned a Dataset of another kind"),
-        (pd.DataFrame(WINE[0]), pd.Series(WINE[1]), "another kind: .* as_dataset"),
-        (WINE[0], np.array(["a", "b"] * 89), "another kind: .* class codes"),
-        (WINE[0][:, 0], WINE[1], "another kind: X is an array of rows and columns"),
-        (WINE[0].astype(object), WINE[1], "another kind"),
+        (WINE[0].tolist(), WINE[1], "draw of Draws returned a malformed Dataset"),
+        (pd.DataFrame(WINE[0]), pd.Series(WINE[1]), "malformed Dataset: .* as_dataset"),
+        (WINE[0], np.array(["a", "b"] * 89), "malformed Dataset: .* class codes"),
+        (
+            WINE[0][:, 0],
+            WINE[1],
+            "malformed Dataset: X must be a numeric array with rows and columns",
+        ),
+        (WINE[0].astype(object), WINE[1], "malformed Dataset"),
         (WINE[0], WINE[1] * 2**40, "'mine' has rows of 3 of 2199023255553 classes"),
         (WINE[0], WINE[1][:-3], "'mine': X has 178 rows and y has 175"),
-        (WINE[0], WINE[1] * 7, "'mine' has rows of 3 of 15 classes: number two or more from 0 on"),
+        (
+            WINE[0],
+            WINE[1] * 7,
+            "'mine' has rows of 3 of 15 classes: at least two are needed, numbered from 0",
+        ),
         (WINE[0], 0 * WINE[1], "'mine' has rows of 1 of 1 classes"),
     ],
 )

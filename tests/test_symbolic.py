@@ -205,7 +205,7 @@ def test_those_fitted_at_a_time_do_not_matter(batch, hard, monkeypatch):
 
 
 def test_a_network_that_does_not_get_there_begins_anew(hard):
-    with pytest.raises(ValueError, match=r"threshold=0.001.*in 1 times 60 steps: take a larger th"):
+    with pytest.raises(ValueError, match=r"threshold=0.001.*in 1 times 60 steps: increase th"):
         make_symbolic_regression(**HARD | {"max_restarts": 0})
     assert hard.losses.max() < 1e-3
     # Those that get there at once are the same with more steps; others have begun anew.

@@ -131,9 +131,9 @@ def test_a_gap_in_a_list_of_a_stream_is_no_category():
 @pytest.mark.parametrize("table", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 @pytest.mark.parametrize("transductive", [True, False])
 def test_text_in_a_column_of_numbers_is_an_error_whatever_the_others_are(table, transductive):
-    with pytest.raises(ValueError, match="Column 'a' was numeric in fit and holds text now"):
+    with pytest.raises(ValueError, match="Column 'a' was numeric in fit but holds text now"):
         classify(table.iloc[FEW], table.assign(a="x"), transductive=transductive)
-    with pytest.raises(ValueError, match="Column 'a' was numeric in fit and holds text now"):
+    with pytest.raises(ValueError, match="Column 'a' was numeric in fit but holds text now"):
         one = table.astype({"a": object})
         one.iloc[7, 0] = "?"
         classify(table.iloc[FEW], one, transductive=transductive)
@@ -205,7 +205,7 @@ def test_names_beside_numbers_are_refused_but_for_the_mark(form):
 
 def test_dates_beside_numbers_are_told_so_in_a_batch_too():
     days = pd.DataFrame({"day": pd.date_range("2020", periods=15)})
-    with pytest.raises(ValueError, match="Task 0: Column 'day' held dates in fit and holds none"):
+    with pytest.raises(ValueError, match="Task 0: Column 'day' held dates in fit but holds none"):
         classify_batch(days, days.astype("int64"))
 
 
@@ -350,7 +350,7 @@ def test_days_of_arrow_may_have_gaps_and_lists_are_no_cells():
     np.testing.assert_array_equal(found, expected)
     assert np.isnan(found[3, 4]) and found[4, 4] - found[2, 4] == 2 * 86400
     nested = pa.table({"a": X[FEW, 0], "b": [[1, i] for i in range(len(FEW))]})
-    with pytest.raises(ValueError, match="A cell holds a ndarray: give each column one"):
+    with pytest.raises(ValueError, match="A cell holds a ndarray: each cell must hold one"):
         MetaSemiSupervisedClassifier().fit(nested, Y[FEW])
 
 

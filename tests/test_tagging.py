@@ -162,7 +162,7 @@ def test_conllu_has_words_without_multiword_tokens_and_empty_nodes(conllu, write
 def test_conllu_that_is_malformed_is_refused(conllu, write):
     with pytest.raises(ValueError, match=r"file\.txt, line 4: expected 10 columns"):
         read_conllu(write(CONLLU.replace("\tadvmod\t_\t_\n2\t", "\tadvmod\t_\n2\t")))
-    with pytest.raises(ValueError, match=r"file\.txt is no CoNLL-U .*'x' is not a valid ID"):
+    with pytest.raises(ValueError, match=r"file\.txt is not CoNLL-U .*'x' is not a valid ID"):
         read_conllu(write(CONLLU.replace("1\tNon", "x\tNon")))
     with pytest.raises(ValueError, match="is not utf-8"):
         read_conllu(write(CONLLU.replace("qui", "là"), encoding="latin-1"))
@@ -174,7 +174,9 @@ def test_conllu_that_is_malformed_is_refused(conllu, write):
 
 def test_conllu_takes_the_library(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "conllu", None)
-    with pytest.raises(ImportError, match=r"takes conllu. Run: pip install 'sklearn_meta\[text\]'"):
+    with pytest.raises(
+        ImportError, match=r"requires conllu. Run: pip install 'sklearn_meta\[text\]'"
+    ):
         read_conllu(write(CONLLU))
 
 
@@ -218,19 +220,20 @@ def test_other_tags_are_refused(tag):
 
 @pytest.mark.parametrize("tag", [None, 3, ["O"]])
 def test_what_is_no_string_is_no_tag(tag):
-    with pytest.raises(ValueError, match="Sentence 0 has the tag .*: each must be O, or B- or I-"):
+    with pytest.raises(
+        ValueError,
+        match="Sentence 0 has the tag .*: give one list .*, each O, B-<type> or I-<type>",
+    ):
         to_iob2([["O", tag]])
 
 
 def test_a_list_of_one_sentence_is_refused():
-    with pytest.raises(ValueError, match="one list for each sentence"):
+    with pytest.raises(ValueError, match="one list of tags per sentence"):
         to_iob2(["B-PER", "O"])
 
 
 def test_a_mixture_of_schemes_is_refused():
-    with pytest.raises(
-        ValueError, match="I-PER in sentence 1 and another with B-LOC in sentence 2"
-    ):
+    with pytest.raises(ValueError, match="I-PER in sentence 1, another with B-LOC in sentence 2"):
         to_iob2([["O"], ["I-PER", "I-PER"], ["O", "B-LOC"]])
     with pytest.raises(ValueError, match="neither IOB1 nor IOB2"):
         to_iob2([["B-LOC", "I-PER"]])
@@ -247,11 +250,13 @@ def test_shared_task_of_2000(write, tmp_path):
     assert tasks["chunk"] == read_conll(tmp_path / "train.txt", 2)
     assert tasks["pos"] == read_conll(tmp_path / "train.txt", 1)
     assert load_conll_folder(tmp_path, "conll2000", "test")["pos"] == ([["Go"]], [["VB"]])
-    with pytest.raises(ValueError, match="conll2000 has no split 'valid': take train, test"):
+    with pytest.raises(ValueError, match="conll2000 has no split 'valid': choose from train, test"):
         load_conll_folder(tmp_path, "conll2000", "valid")
-    with pytest.raises(ValueError, match=r"conll2000 has no split \['test'\]: take train, test"):
+    with pytest.raises(
+        ValueError, match=r"conll2000 has no split \['test'\]: choose from train, test"
+    ):
         load_conll_folder(tmp_path, "conll2000", ["test"])
-    with pytest.raises(ValueError, match=r"no dataset \['conll2000'\]: take"):
+    with pytest.raises(ValueError, match=r"no dataset \['conll2000'\]: choose from"):
         load_conll_folder(tmp_path, ["conll2000"])
 
 
@@ -269,7 +274,9 @@ def test_shared_task_of_2003_in_iob2(write, tmp_path, split, name):
 
 
 def test_shared_tasks_say_what_is_wrong(write, tmp_path):
-    with pytest.raises(ValueError, match="no dataset 'conll2001': take conll2000, conll2003"):
+    with pytest.raises(
+        ValueError, match="no dataset 'conll2001': choose from conll2000, conll2003"
+    ):
         load_conll_folder(tmp_path, "conll2001")
     with pytest.raises(FileNotFoundError, match=r"holds eng\.train, eng\.testa, eng\.testb"):
         load_conll_folder(tmp_path, "conll2003")
@@ -314,17 +321,19 @@ def test_parquet_by_domain(table, tmp_path):
 
 
 def test_parquet_says_what_is_wrong(table, tmp_path):
-    with pytest.raises(ValueError, match="no task 'doc': take pos, chunk, ner"):
+    with pytest.raises(ValueError, match="no task 'doc': choose from pos, chunk, ner"):
         load_tagging(tmp_path, "small", "doc")
     with pytest.raises(ValueError, match="no column 'chunk', only domain, split, doc, tokens, pos"):
         load_tagging(tmp_path, "small", "chunk")
-    with pytest.raises(ValueError, match="no split 'valid': take test, train"):
+    with pytest.raises(ValueError, match="no split 'valid': choose from test, train"):
         load_tagging(tmp_path, "small", "pos", "valid")
-    with pytest.raises(ValueError, match="no domain 'law' in this split: take music, politics"):
+    with pytest.raises(
+        ValueError, match="no domain 'law' in this split: choose from music, politics"
+    ):
         load_tagging(tmp_path, "small", "pos", domains=["music", "law"])
-    with pytest.raises(FileNotFoundError, match=r"no .*large\.parquet: take .* \(small\)"):
+    with pytest.raises(FileNotFoundError, match=r"no .*large\.parquet: choose from .* \(small\)"):
         load_tagging(tmp_path, "large", "pos")
-    with pytest.raises(FileNotFoundError, match=r"take what is there \(nothing\)"):
+    with pytest.raises(FileNotFoundError, match=r"choose from what is there \(nothing\)"):
         load_tagging(tmp_path / "elsewhere", "small", "pos")
 
 
@@ -336,7 +345,7 @@ def test_parquet_with_others_than_lists_of_texts(table, tmp_path, column, spoil)
     table[column] = [spoil(row) for row in table[column]]
     table.to_parquet(tmp_path / "seqtag" / "small.parquet")
     with pytest.raises(
-        ValueError, match="small.parquet: tokens and tags must .* and sentence 0 of"
+        ValueError, match="small.parquet: tokens and tags must .* not in sentence 0 of"
     ):
         load_tagging(tmp_path, "small", "ner")
 

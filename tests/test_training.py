@@ -333,7 +333,7 @@ def test_a_worker_that_was_killed_is_told_of(tmp_path, within_a_step, monkeypatc
                     if within_a_step:  # torch tells of it by a signal, wherever its parent is
                         time.sleep(0.5)
 
-    message = "ended from outside .*take fewer n_workers. With a checkpoint_dir the same call"
+    message = "was killed .*lower n_workers. With a checkpoint_dir the same call"
     with pytest.raises(OSError, match=message):
         train(tmp_path, n_workers=1, n_pooled=1, callbacks=[Kill()])
     again = train(tmp_path, n_workers=1, n_pooled=1)

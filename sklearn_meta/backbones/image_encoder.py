@@ -36,7 +36,7 @@ class ImageEncoder(nn.Module):
         side = _side(n_inputs, n_channels)
         if side < 2**n_blocks:
             raise ValueError(
-                f"Pictures of {side} x {side} are too small for n_blocks={n_blocks}: take at most "
+                f"Pictures of {side} x {side} are too small for n_blocks={n_blocks}: use at most "
                 f"{int(math.log2(side))}."
             )
         self.config = {"n_channels": n_channels, "n_filters": n_filters, "n_blocks": n_blocks}
@@ -175,7 +175,7 @@ class _EverySecondPixel(nn.Conv2d):
 def _side(n_inputs, n_channels):
     side = math.isqrt(n_inputs // n_channels)
     if side * side * n_channels != n_inputs:
-        raise ValueError(f"{n_inputs} values are no {n_channels} square planes.")
+        raise ValueError(f"{n_inputs} values do not make {n_channels} square planes.")
     return side
 
 

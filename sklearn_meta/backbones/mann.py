@@ -92,7 +92,7 @@ class MANN(nn.Module):
         if access:
             check_integers(n_slots=n_slots, slot_size=slot_size, n_reads=n_reads)
         if access and n_reads > n_slots:
-            raise ValueError(f"n_reads={n_reads} heads need as many slots, got n_slots={n_slots}.")
+            raise ValueError(f"n_slots must be at least n_reads={n_reads}, got n_slots={n_slots}.")
         self.config = {
             "controller": controller,
             "access": access,

@@ -288,8 +288,8 @@ class Adversarial(Parallel):
         """
         if len(self.private) == self.config["most_tasks"]:
             raise ValueError(
-                f"The discriminator tells {len(self.private)} tasks: take fewer, or a larger "
-                "most_tasks."
+                f"The discriminator handles at most {len(self.private)} tasks: use fewer, or a "
+                "larger most_tasks."
             )
         super().add_task()
 

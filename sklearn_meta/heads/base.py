@@ -189,6 +189,6 @@ def factorise(matrices):
         if not failed.any():
             return factor
     raise ValueError(
-        "A covariance matrix is not positive definite: what it was computed from is too large or "
-        "not finite. While meta-training, lower the learning rate."
+        "A covariance matrix is not positive definite: its inputs are too large or not finite. "
+        "In meta-training, lower the learning rate."
     )

@@ -177,7 +177,7 @@ class LinearChainCRF(nn.Module):
     def _prepare(self, scores, mask):
         """Checked scores (B, T, C) less each word's maximum, and that, (B, T); 0 in padding."""
         if scores.ndim != 3 or scores.shape[1] == 0 or scores.shape[2] != self.n_tags:
-            expected = f"(sentences, words, {self.n_tags}), of a word at least"
+            expected = f"(sentences, words, {self.n_tags}), with at least one word"
             raise ValueError(f"scores must be {expected}, got {tuple(scores.shape)}")
         if not scores.is_floating_point():
             raise ValueError(f"scores must be floating-point, got {scores.dtype}")

@@ -171,7 +171,7 @@ def within_bounds(mixture, covariance_type, floor, columns):
     floor = floor.to(covariances.dtype).masked_fill(~columns, 1)
     if not (floor > 0).all():
         raise ValueError(
-            "floor must be above 0 in every column: equal points alone have no density."
+            "floor must be above 0 in every column: without it, equal points have no density."
         )
     if covariance_type == "full":
         # In units of the floor, the bound is the identity.

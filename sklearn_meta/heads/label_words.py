@@ -115,8 +115,8 @@ class StringLabels(LabelWords):
         check_integers(n_letters=n_letters, n_symbols=n_symbols)
         if n_symbols**n_letters >= 2**63:
             raise ValueError(
-                f"Strings of {n_letters} letters of {n_symbols} symbols are too many to be "
-                "numbered: take fewer letters or symbols."
+                f"There are too many strings of {n_letters} letters of {n_symbols} symbols to "
+                "number them: use fewer letters or symbols."
             )
         super().__init__(n_letters, n_symbols)
         self.config = {"n_letters": n_letters, "n_symbols": n_symbols}

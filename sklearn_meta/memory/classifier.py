@@ -360,7 +360,7 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         named = [label for labels in (*declared, y) for label in labels.tolist()]
         if len({isinstance(label, str) for label in named}) > 1:
             raise ValueError(
-                "Labels are strings and numbers: of one stream they must be all of one kind."
+                "Labels are strings and numbers: those of one stream must be of one kind."
             )
         check_classes(y)
         check_one_kind(*declared, y)
@@ -371,8 +371,8 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         classes = np.unique(np.concatenate([part for part in (*declared, y) if len(part)]))
         if len(classes) > self.learner_.head.n_words:
             raise ValueError(
-                f"There are {len(classes)} classes, and backbone={as_text(self.backbone)} has "
-                f"labels for {self.learner_.head.n_words}{more_labels(self)}."
+                f"There are {len(classes)} classes, but backbone={as_text(self.backbone)} has "
+                f"labels for only {self.learner_.head.n_words}{more_labels(self)}."
             )
         of_rows = np.array([slots[label] for label in labels.tolist()])[codes]
         return of_rows, {"_slots": slots, "classes_": classes}

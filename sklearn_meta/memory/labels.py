@@ -37,19 +37,19 @@ def check_one_kind(*parts):
     kinds = {part.dtype for part in parts if len(part)}
     if len(kinds) > 1 and any(kind.kind in "mM" for kind in kinds):
         raise ValueError(
-            f"Labels are dates of {' and '.join(sorted(map(str, kinds)))}: of one stream they must "
-            "be of one unit."
+            f"Labels are dates of {' and '.join(sorted(map(str, kinds)))}: those of one stream "
+            "must have one unit."
         )
     if all(kind.kind in "iub" for kind in kinds) and kinds and np.result_type(*kinds).kind == "f":
         raise ValueError(
-            f"Labels are {' and '.join(sorted(map(str, kinds)))}, which no type of integers holds: "
-            "of one stream they must be of one."
+            f"Labels are {' and '.join(sorted(map(str, kinds)))}, which no integer type can hold "
+            "together: labels of one stream must have one type."
         )
     whole = [part for part in parts if part.dtype.kind in "iu" and len(part)]
     if any(kind.kind == "f" for kind in kinds) and not all(map(_are_exact_floats, whole)):
         raise ValueError(
-            "Labels are floats and integers that no float holds: of one stream they must be of one "
-            "kind."
+            "Labels are floats and integers too large for floats: those of one stream must have "
+            "one type."
         )
 
 
@@ -65,7 +65,7 @@ def more_labels(estimator):
         return ""
     if learner.inputs != "tables":
         return (
-            f": strings have {strings}; take 'omniglot_mann_string' for drawings, or meta_fit a "
+            f": for up to {strings}, use 'omniglot_mann_string' for drawings, or meta_fit a "
             "MemoryLearner(head='string')"
         )
     # Other weights keep the labels that they were trained with.

@@ -146,7 +146,7 @@ class SetEstimator(BaseEstimator):
         except ValueError as error:
             raise ValueError(
                 f"early_stopping=True cannot hold out validation_fraction={fraction} of the "
-                f"{len(rows)} sets: {error} Give more sets, or leave early_stopping=False."
+                f"{len(rows)} sets: {error} Give more sets, or set early_stopping=False."
             ) from error
 
     def _learn_elements(self, sets):
@@ -159,8 +159,8 @@ class SetEstimator(BaseEstimator):
             return
         if len(self._element_shape) > 1:
             raise ValueError(
-                f"Elements have shape {self._element_shape}: give an embedding, a module that "
-                "makes a vector of each, or reshape every set to (n_points, n_features)."
+                f"Elements have shape {self._element_shape}: give an embedding (a module that "
+                "turns each into a vector), or reshape every set to (n_points, n_features)."
             )
         self.mean_, deviation = mean_and_deviation(np.concatenate(sets))
         # A constant column teaches nothing: divide by inf, so that new values in it read as 0.
@@ -191,8 +191,9 @@ class SetEstimator(BaseEstimator):
                 shape = embedding.eval()(elements[:1].to(dtype)).shape
             if len(shape) != 2:
                 raise ValueError(
-                    f"The embedding makes {tuple(shape)} of one element {self._element_shape}: it "
-                    "must make (n_elements, n_numbers). End it with torch.nn.Flatten()."
+                    f"The embedding must return shape (n_elements, n_numbers), got {tuple(shape)} "
+                    f"for one element of shape {self._element_shape}. End it with "
+                    "torch.nn.Flatten()."
                 )
             n_inputs = shape[1]
         names = ("encoder", "pooling", "width", "n_heads", "n_layers", "n_inducing", "norm")

@@ -46,7 +46,7 @@ def as_sets(X):
         if elements.shape[1:] != sets[0].shape[1:]:
             raise ValueError(
                 f"X[0] has elements of shape {sets[0].shape[1:]}, but X[{i}] has elements of shape "
-                f"{elements.shape[1:]}: all sets must be made of the same."
+                f"{elements.shape[1:]}: all sets must have elements of the same shape."
             )
     return sets
 
@@ -80,11 +80,13 @@ def _as_set(elements, i):
             )
     except (ValueError, TypeError, OverflowError) as error:  # large Python integers overflow
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"X[{i}] is no set of numbers: {error}") from None
+        raise kind(f"X[{i}] is not a set of numbers: {error}") from None
     if elements.dtype.kind in "mM":
-        raise ValueError(f"X[{i}] holds dates or durations: make numbers of them, such as seconds.")
+        raise ValueError(
+            f"X[{i}] holds dates or durations: convert them to numbers, such as seconds."
+        )
     if elements.ndim == 0:
-        raise ValueError(f"X[{i}] is a number and no set: make it an array of the set's elements.")
+        raise ValueError(f"X[{i}] is a number, not a set: give an array of the set's elements.")
     if elements.size == 0:
         raise ValueError(f"X[{i}] is an empty set: leave it out.")
     return elements[:, None] if elements.ndim == 1 else elements

@@ -84,7 +84,10 @@ class Folder(Mapping):
         file = self.path / "index.csv"
         if not file.is_file():
             if wanted:
-                raise ValueError(f"No index.csv in {self.path} that tells {' and '.join(wanted)}.")
+                raise ValueError(
+                    f"No index.csv in {self.path}, which is needed to select by "
+                    f"{' and '.join(wanted)}."
+                )
             return {name: {} for name in self._files}
         try:
             import pandas as pd
@@ -94,7 +97,7 @@ class Folder(Mapping):
         try:
             index = pd.read_csv(file, **like)
         except ValueError as error:  # empty, not text, or rows of unequal length
-            raise ValueError(f"{file} is no CSV with a row for each table: {error}.") from error
+            raise ValueError(f"{file} is not a CSV with one row per table: {error}.") from error
         for key in ("name", *wanted):
             if key not in index:
                 raise ValueError(f"{file} has no column {key!r}.")
@@ -104,7 +107,7 @@ class Folder(Mapping):
         index = index[as_text.ne("").any(axis=1)]  # a spreadsheet ends in rows of empty cells
         if (twice := index["name"].duplicated()).any():  # as in a train and a test split
             name = index["name"][twice].iloc[0]
-            raise ValueError(f"{file} has two rows of {name!r}: remove one.")
+            raise ValueError(f"{file} has two rows for {name!r}: remove one.")
         for key, value in wanted.items():
             there = sorted(set(index[key].astype(str)))
             index = index[index[key] == value]
@@ -134,13 +137,13 @@ class Folder(Mapping):
             raise ValueError(f"Dataset {name!r}: cannot read {file} ({error}){hint}.") from error
         if frame.shape[1] < 2:
             raise ValueError(
-                f"Dataset {name!r}: {file} has no column beside the target. Of CSV, commas must "
-                "stand between the cells."
+                f"Dataset {name!r}: {file} has no column besides the target. In a CSV file, "
+                "separate the cells by commas."
             )
         if frame.iloc[:, -1].isna().all():
             raise ValueError(
-                f"Dataset {name!r}: the last column of {file} is the target and has no value: fill "
-                "it in, or put the target last."
+                f"Dataset {name!r}: the last column of {file}, the target, has no value: fill it "
+                "in, or move the target to the last column."
             )
         return RawTable(frame.iloc[:, :-1], frame.iloc[:, -1], metadata | {"marked": False})
 
@@ -238,7 +241,7 @@ def select(
     for key, bounds in pairs.items():
         if bounds is not None and (np.shape(bounds) != (2,) or None in bounds):
             raise ValueError(
-                f"{key} must be a pair of least and most, such as (2, np.inf), got {bounds!r}."
+                f"{key} must be a pair (minimum, maximum), such as (2, np.inf), got {bounds!r}."
             )
     single = isinstance(exclude, str | Integral)
     exclude = {str(item) for item in ([exclude] if single else exclude)}
@@ -258,7 +261,7 @@ def select(
                 continue
             labels = labels_of(y, name, metadata)[1]
             if len(np.shape(X)) != 2:
-                raise ValueError(f"X has shape {np.shape(X)}, and a table has rows and columns.")
+                raise ValueError(f"expected X with rows and columns, got shape {np.shape(X)}.")
             check_consistent_length(X, y)
         except (OSError, ValueError, TypeError) as error:  # meta_fit leaves these out, too
             rejected[name] = str(error)
@@ -302,7 +305,7 @@ def _as_raw(item):
 def _check_mapping(collection):
     if not isinstance(collection, Mapping):
         raise ValueError(
-            f"collection is a mapping of names to tables, got {type(collection).__name__}."
+            f"collection must be a mapping of names to tables, got {type(collection).__name__}."
         )
 
 

@@ -98,7 +98,7 @@ def _in_seconds(value):
 def read_column(column, dtype):
     """Convert a column to a float array or, failing that, an array of str and None (missing)."""
     if getattr(dtype, "kind", "O") == "c":
-        raise ValueError("Complex data not supported: make two columns of real numbers of it.")
+        raise ValueError("Complex data not supported: split it into two columns of real numbers.")
     if not is_categorical(dtype):
         with suppress(TypeError, ValueError):
             return to_float(column)
@@ -180,8 +180,8 @@ def _name_of(value):
     """Name of a category. 1.0 is named "1": a missing cell turns integers into floats."""
     if isinstance(value, _NESTED):
         raise ValueError(
-            f"A cell holds a {type(value).__name__}: give each column one number or one category a "
-            "row."
+            f"A cell holds a {type(value).__name__}: each cell must hold one number or one "
+            "category."
         )
     whole = isinstance(value, float | np.floating) and value.is_integer()
     return str(int(value)) if whole else str(value)
@@ -212,7 +212,9 @@ def refuse_dates(values, name):
             return
         values = values.reshape(len(values), -1)
     if any(is_of_times(dtype) for _, dtype in columns_of(values)):
-        raise ValueError(f"{name} holds dates or durations: make numbers of them, such as seconds.")
+        raise ValueError(
+            f"{name} holds dates or durations: convert them to numbers, such as seconds."
+        )
 
 
 def targets_as_numbers(y):

@@ -72,8 +72,8 @@ class Drawings:
         X = np.asarray(X)
         if X.dtype != np.uint8:  # hardly anything is left of ink that is 1
             raise ValueError(
-                f"X must be uint8, ink being 255, got {X.dtype}: give np.uint8(255 * X), if "
-                "ink is 1."
+                f"X must be uint8, with 255 for ink, got {X.dtype}: if ink is 1, give "
+                "np.uint8(255 * X)."
             )
         if X.ndim != 2 or (side := math.isqrt(X.shape[1])) ** 2 != X.shape[1]:
             raise ValueError(
@@ -81,7 +81,7 @@ class Drawings:
             )
         pixels = np.divide(X, 255, dtype=np.float32).reshape(-1, 1, side, side)
         if self.augment and (classes is None or rng is None):
-            raise ValueError("augment=True takes classes and rng: give both, or augment=False.")
+            raise ValueError("augment=True requires classes and rng: give both, or augment=False.")
         classes = np.zeros(len(X), dtype=int) if classes is None else np.asarray(classes)
         angle, shift = self._moves(classes, rng)
         # Affine maps from the rendered drawing to the original, which spans [-1, 1] both ways.

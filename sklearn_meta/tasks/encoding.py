@@ -339,15 +339,15 @@ def _names(X):
 
 def _changed(name, before, now):
     return ValueError(
-        f"Column {name!r} held {before} in fit and holds {now} now: convert it before both, as "
-        "pandas.to_datetime or pandas.to_timedelta does."
+        f"Column {name!r} held {before} in fit but holds {now} now: convert it before both "
+        "calls, such as by pandas.to_datetime or pandas.to_timedelta."
     )
 
 
 def _refuse_text(column, name):
     if column.dtype == object:
         raise ValueError(
-            f"Column {name!r} was numeric in fit and holds text now: could not convert string to "
-            f"float: {shown(first_text(column))}. Convert it before both, by pandas.to_numeric or "
-            "astype('category')."
+            f"Column {name!r} was numeric in fit but holds text now: could not convert string to "
+            f"float: {shown(first_text(column))}. Convert it before both calls, by "
+            "pandas.to_numeric or astype('category')."
         )

@@ -37,7 +37,7 @@ def range_of(given, name):
     """
     counts = counts_of(given, name)
     if len(counts) > 2 or counts[0] > counts[-1]:
-        raise ValueError(f"{name} must be one number, or the least and the most, got {given!r}.")
+        raise ValueError(f"{name} must be one number or a pair (minimum, maximum), got {given!r}.")
     return counts[0], counts[-1]
 
 
@@ -61,7 +61,7 @@ def check_codes(dataset):
         return
     raise ValueError(
         f"Dataset {dataset.name!r} has rows of {len(np.unique(dataset.y))} of {n_classes} classes: "
-        "number two or more from 0 on, and none that has no row."
+        "at least two are needed, numbered from 0, each with a row."
     )
 
 

@@ -59,7 +59,9 @@ class ImageClasses:
             )
         each_occurs = np.array_equal(np.unique(y), np.arange(len(classes)))
         if y.shape != shape[:1] or not each_occurs or len(set(classes)) < len(classes):
-            raise ValueError("y must be positions in classes, whose names differ and all occur.")
+            raise ValueError(
+                "y must hold positions in classes; each class must have an image and its own name."
+            )
         self.images = images
         self.classes = np.asarray(classes, dtype=str)
         X = images.reshape(shape[0], shape[1] ** 2 * 3)
@@ -95,7 +97,7 @@ class ImageClasses:
         which = np.atleast_1d(which)
         if which.dtype != bool:
             if unknown := set(map(str, which)) - set(self.classes):
-                raise ValueError(f"No class {min(unknown)} here: take {', '.join(self.classes)}.")
+                raise ValueError(f"No class {min(unknown)}: choose from {', '.join(self.classes)}.")
             which = np.isin(self.classes, which.astype(str))
         if which.shape != (len(self),) or not which.any():
             raise ValueError(f"A mask must select one or more of the {len(self)} classes.")
@@ -162,12 +164,12 @@ class Pictures:
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.width or X.dtype != np.uint8:
             raise ValueError(
-                f"X must be uint8 of shape (n, {self.width}), got {X.dtype} of {X.shape}: give "
-                "Pictures the size and channels of the source."
+                f"X must be uint8 of shape (n, {self.width}), got {X.dtype} of {X.shape}: set "
+                "size and n_channels of Pictures to those of the source."
             )
         pixels = X.reshape(len(X), self.size, self.size, self.n_channels)
         if self.augment and rng is None:
-            raise ValueError("augment=True takes rng, a numpy.random.Generator: give one.")
+            raise ValueError("augment=True requires rng, a numpy.random.Generator: give one.")
         if self.augment:
             mirrored = rng.random((len(X), 1, 1, 1)) < 0.5
             pixels = np.where(mirrored, pixels[:, :, ::-1], pixels)
@@ -254,7 +256,7 @@ def load_cifar_fs(folder, split="train", *, size=32):
 
 def _part(split):
     if split not in tuple(SPLITS):  # a dict would raise a TypeError for a list
-        raise ValueError(f"There is no split {split!r}: take {', '.join(SPLITS)}.")
+        raise ValueError(f"There is no split {split!r}: choose from {', '.join(SPLITS)}.")
     return SPLITS[split]
 
 
@@ -264,10 +266,15 @@ def _labelled(table):
     with open(table, newline="", encoding="utf-8-sig", errors="replace") as lines:
         for row in _rows_of(csv.DictReader(lines), table):
             if not (row.get("filename") and row.get("label")):
-                raise ValueError(f"{table} must give filename,label, by that header: correct it.")
+                raise ValueError(
+                    f"{table} must have the header filename,label, and "
+                    "both in every row: correct it."
+                )
             name = Path(row["filename"])
             if name.is_absolute() or ".." in name.parts:
-                raise ValueError(f"{table} names {row['filename']!r}, which is no file of images/.")
+                raise ValueError(
+                    f"{table} names {row['filename']!r}, which is not a file in images/."
+                )
             path = table.parent / "images" / name
             if not path.is_file():
                 raise FileNotFoundError(f"There is no {path}: put it there or edit {table}.")
@@ -279,7 +286,7 @@ def _rows_of(reader, table):
     try:
         yield from reader
     except csv.Error as error:  # such as a quote that is never closed
-        raise ValueError(f"{table} is no CSV (line {reader.line_num}: {error}).") from error
+        raise ValueError(f"{table} is not a CSV (line {reader.line_num}: {error}).") from error
 
 
 def _in_folders(folder, classes):
@@ -289,7 +296,7 @@ def _in_folders(folder, classes):
         files = (folder / name).glob("[!.]*")  # empty if there is no such folder
         members[name] = [path for path in files if path.suffix.lower() in (".jpg", ".jpeg", ".png")]
         if not members[name]:
-            raise FileNotFoundError(f"No .jpg or .png in {folder / name}: put the class there.")
+            raise FileNotFoundError(f"No .jpg or .png in {folder / name}: put images there.")
     return members
 
 
@@ -299,10 +306,10 @@ def _read(members, origin, size, name):
         from PIL import Image
     except ImportError as error:
         raise ImportError(
-            f"To read {origin} takes Pillow. Run: pip install 'sklearn_meta[images]'"
+            f"Reading {origin} requires Pillow. Run: pip install 'sklearn_meta[images]'"
         ) from error
     if not members:
-        raise ValueError(f"{origin} has no class: put in those of the split.")
+        raise ValueError(f"{origin} has no classes: add those of the split.")
     check_integers(size=size)
     classes = sorted(members)
     paths = [path for label in classes for path in sorted(members[label])]
@@ -318,7 +325,7 @@ def _read(members, origin, size, name):
                     picture = picture.convert("RGBA")
                 rgb = picture.convert("RGB")
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise ValueError(f"{path} is no image ({error}): replace or remove it.") from error
+            raise ValueError(f"{path} is not an image ({error}): replace or remove it.") from error
         side = min(rgb.size)
         left, top = (rgb.width - side) // 2, (rgb.height - side) // 2
         square = rgb.crop((left, top, left + side, top + side))

@@ -206,7 +206,7 @@ class MixtureSampler:
         """Raise a ValueError if a set has gaps."""
         if np.isnan(dataset.X).any():
             raise ValueError(
-                f"Dataset {dataset.name!r} has gaps, and mixtures are of whole points."
+                f"Dataset {dataset.name!r} has missing values, but mixtures need complete points."
             )
 
     def draw(self, dataset, rng):
@@ -328,7 +328,7 @@ def refuse_one_set(sets, name):
     pair = isinstance(sets, tuple) and [len(getattr(s, "shape", ())) for s in sets] == [2, 1]
     if pair or len(getattr(sets, "shape", ())) == 2:
         one = "[(X, y)]" if pair else "[X]"
-        raise ValueError(f"{name} are many sets of points: of a single one give a list, {one}.")
+        raise ValueError(f"{name} must be sets of points: give a single set as a list, {one}.")
 
 
 def _point_set(name, item):
@@ -342,7 +342,7 @@ def _point_set(name, item):
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     except ValueError as error:
         raise ValueError(
-            f"Set {name!r} is no set of points, which are numbers in every column: {error}"
+            f"Set {name!r} is not a set of points, with a number in every column: {error}"
         ) from error
     y = np.zeros(len(X)) if y is None else np.asarray(text_as_objects(in_numpy(y)))
     check_consistent_length(X, y)
@@ -354,7 +354,7 @@ def _point_set(name, item):
         y = np.zeros(len(y))  # a target says nothing about components
     elif is_missing(y).any():
         raise ValueError(
-            f"Set {name!r} has points without a class: leave out all classes, or none."
+            f"Set {name!r} has points without a class: give classes to all points, or to none."
         )
     largest = np.abs(X).max()
     X = X if 1e-100 < largest < 1e100 or largest == 0 else X / largest  # squares must fit float64

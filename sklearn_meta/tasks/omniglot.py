@@ -112,7 +112,7 @@ class Omniglot:
         if which.dtype != bool:
             if unknown := set(map(str, which)) - set(self.alphabets):
                 known = ", ".join(np.unique(self.alphabets))
-                raise ValueError(f"No alphabet {', '.join(sorted(unknown))} here: take {known}.")
+                raise ValueError(f"No alphabet {', '.join(sorted(unknown))}: choose from {known}.")
             which = np.isin(self.alphabets, which.astype(str))
         if which.shape != (len(self),) or not which.any():
             raise ValueError(f"A mask must select one or more of the {len(self)} characters.")
@@ -151,11 +151,13 @@ def load_omniglot(folder, split=None):
     if packed.is_file():
         return _read_npz(packed, split)
     if split not in (None, *MD5):
-        raise ValueError(f"The official files have no split {split!r}: take {' or '.join(MD5)}.")
+        raise ValueError(f"The official files have no split {split!r}: use {' or '.join(MD5)}.")
     files = [folder / f"images_{part}.zip" for part in (MD5 if split is None else [split])]
     if not any(file.is_file() for file in files):
         names = " nor ".join(file.name for file in [packed, *files])
-        raise FileNotFoundError(f"Neither {names} in {folder}: call fetch_omniglot for the latter.")
+        raise FileNotFoundError(
+            f"Neither {names} in {folder}: call fetch_omniglot to download the .zip files."
+        )
     parts = [_read_zip(file) for file in files if file.is_file()]
     return Omniglot(*(np.concatenate(arrays) for arrays in zip(*parts)))
 
@@ -186,7 +188,7 @@ def _read_zip(file):
         from PIL import Image
     except ImportError as error:
         raise ImportError(
-            f"To read {file} takes Pillow. Run: pip install 'sklearn_meta[images]'"
+            f"Reading {file} requires Pillow. Run: pip install 'sklearn_meta[images]'"
         ) from error
     drawings = defaultdict(list)
     try:
@@ -303,7 +305,7 @@ def _download(url, file, md5, n_retries, delay, timeout):
     if found != md5:
         partial.unlink()
         raise OSError(
-            f"What {url} sent is not Omniglot: its md5 is {found} and should be {md5}. It is "
+            f"The file from {url} is not Omniglot: its md5 is {found} instead of {md5}. It was "
             "removed; call again, or give another base_url."
         )
     os.replace(partial, file)

@@ -274,8 +274,8 @@ class OpenMLCollection(Mapping):
             )
         if self._unanswered >= _GIVE_UP:
             raise OSError(
-                f"{what} was not asked for, as {self.server} did not answer for the last "
-                f"{self._unanswered} datasets: call fetch() when it does."
+                f"{what} was not requested, because {self.server} did not answer for the "
+                f"last {self._unanswered} datasets: call fetch() when it answers again."
             )
         check_writable(file, "cache_directory", make=True)
         _sweep(self.folder)

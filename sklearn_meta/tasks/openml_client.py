@@ -120,7 +120,7 @@ def ask_description(openml, task_id):
     task = openml.tasks.get_task(task_id)
     dataset = openml.datasets.get_dataset(task.dataset_id)
     if (task.task_id, dataset.dataset_id) != (task_id, task.dataset_id):
-        raise OSError("an answer to another question, as of a stale cache on the way")
+        raise OSError("the answer is about another task, perhaps from a stale cache")
     target = getattr(task, "target_name", None)
     if not target:
         raise ValueError(f"its dataset {dataset.name!r} has no target in this task")
@@ -177,7 +177,7 @@ def ask_table(openml, description, attempt):
     if target not in frame:
         raise ValueError(f"it has no target: there is no column {target!r}")
     if frame.shape[1] < 2:
-        raise ValueError("it has no column beside the target")
+        raise ValueError("it has no column besides the target")
     frame = frame[frame[target].notna()].reset_index(drop=True)
     if not len(frame):
         raise ValueError("its target is missing in every row")
@@ -230,7 +230,7 @@ def reason(error):
     if isinstance(error, OpenMLServerException):
         text = f"the server says {error.message.removesuffix(' - None')!r} (code {error.code})"
     elif isinstance(error, ExpatError):
-        text = f"an answer that is no XML ({text})"
+        text = f"an answer that is not XML ({text})"
     elif isinstance(error, KeyError):
         text = f"the server's answer has no {text}"
     elif not isinstance(error, ValueError):
@@ -291,7 +291,7 @@ def _limit(response, deadline):
         while data := response.read1(amt, decode_content=decode_content):
             if time.monotonic() > deadline:
                 response.close()
-                raise TimeoutError("the answer came too slowly; raise timeout if it is large")
+                raise TimeoutError("the answer came too slowly; increase timeout if it is large")
             yield data
 
     response.stream = stream

@@ -93,10 +93,10 @@ class OutlierSampler(RowSampler):
         )
         if self.n_unlabelled[0] < 2:
             raise ValueError(
-                f"n_unlabelled must be 2 or more, got {n_unlabelled!r}: one row is no outlier."
+                f"n_unlabelled must be 2 or more, got {n_unlabelled!r}: a single row is no outlier."
             )
         if not 0 < max_share <= 0.5:
-            raise ValueError(f"max_share must be above 0 and 0.5 at most, got {max_share!r}.")
+            raise ValueError(f"max_share must be above 0 and at most 0.5, got {max_share!r}.")
         self.max_share = max_share
         self.clean = clean
         self.altered = altered

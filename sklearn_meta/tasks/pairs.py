@@ -85,8 +85,8 @@ def rows_as_they_are(X, y, name="dataset", metadata=None):
             X = X.astype(np.float32)
         if not np.isfinite(X).all():
             raise ValueError(
-                f"Dataset {name!r}: a cell is missing, infinite or beyond float32, and the network "
-                "reads rows of finite numbers."
+                f"Dataset {name!r}: a cell is missing, infinite or too large for float32, but the "
+                "network reads only finite numbers."
             )
     return Dataset(name, X, y.astype(np.float32) if y.dtype.kind == "f" else y)
 
@@ -98,21 +98,21 @@ def _labelled_rows(X, y, name, metadata):
     X, y = in_pandas(X), in_numpy(y)
     if not np.iterable(y):
         raise ValueError(
-            f"Dataset {name!r}: y is {y!r}, and a label a row is needed, -1 (of a regression NaN) "
-            "where there is none."
+            f"Dataset {name!r}: expected one label per row, got y={y!r}. Mark unlabelled rows by "
+            "-1 (by NaN for regression)."
         )
     if len(np.shape(X)) != 2 or not len(y):
         raise ValueError(
-            f"Dataset {name!r}: X has shape {np.shape(X)}, and a table has rows and columns."
+            f"Dataset {name!r}: expected X with rows and columns, got shape {np.shape(X)}."
         )
     if len(X) != len(y):
         raise ValueError(f"Dataset {name!r}: X has {len(X)} rows and y has {len(y)}.")
     labelled, y = labels_of(y, name, metadata)
     if y.dtype.kind != "f" and (n_classes := len(np.bincount(y))) < 2:
-        told = "" if labelled.all() else " Rows without a label are of none."
+        told = "" if labelled.all() else " Rows without a label belong to no class."
         if told and (metadata or {}).get("marked", True):
-            told = " Rows without a label, or marked -1, are of none: where -1 is a class, say so"
-            told += " by (X, y, {'task': 'classification'})."
+            told = " Rows without a label or with label -1 belong to no class: if -1 is a class,"
+            told += " give (X, y, {'task': 'classification'})."
         raise ValueError(f"Dataset {name!r} has {n_classes} class; at least 2 are needed.{told}")
     return X, labelled, y
 
@@ -148,8 +148,8 @@ def labels_of(y, name="dataset", metadata=None):
         )
     if y.ndim > 1 and task != "regression":
         raise ValueError(
-            f"Dataset {name!r}: y has shape {y.shape}, and there is one label a row. Give one "
-            "column of it, or the metadata {'task': 'regression'} for several targets."
+            f"Dataset {name!r}: expected one label per row, got y of shape {y.shape}. Give one "
+            "column of it or, for several targets, the metadata {'task': 'regression'}."
         )
     labelled = ~is_missing(y.ravel()).reshape(len(y), -1).any(1)
     known = y[labelled]
@@ -159,19 +159,21 @@ def labels_of(y, name="dataset", metadata=None):
             known = known.astype(str if has_text else float)
         except TypeError as error:
             raise ValueError(
-                f"Dataset {name!r}: labels are {type(known.flat[0]).__name__}, and must be numbers "
-                "or strings."
+                f"Dataset {name!r}: labels must be numbers or strings, got "
+                f"{type(known.flat[0]).__name__}."
             ) from error
     if task == "regression" or (task is None and is_continuous(known)):
         try:
             known = known.astype(np.float64)
         except ValueError as error:
             raise ValueError(
-                f"Dataset {name!r} has text for a target, and regression takes numbers ({error}): "
+                f"Dataset {name!r} has text as its target, but regression needs numbers ({error}): "
                 "leave it out, or meta-train a classifier on it."
             ) from error
         if not (np.abs(known) <= np.finfo(np.float32).max).all():
-            raise ValueError(f"Dataset {name!r} has a target that is infinite or beyond float32.")
+            raise ValueError(
+                f"Dataset {name!r} has a target that is infinite or too large for float32."
+            )
         return labelled, known
     if task is None and (metadata or {}).get("marked", True):
         marked = are_unlabelled(known)

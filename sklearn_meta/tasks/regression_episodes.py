@@ -183,8 +183,8 @@ class RegressionSampler(RowSampler):
         turned = column_as_target(dataset, rng)
         if turned is None:
             raise ValueError(
-                f"Dataset {dataset.name!r} has classes for a target, and no column with 10 "
-                "values or more that could take its place in regression: leave it out."
+                f"Dataset {dataset.name!r} has classes as its target and no column of 10 "
+                "or more values to use as a regression target instead: leave it out."
             )
         return turned
 

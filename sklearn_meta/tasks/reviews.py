@@ -63,7 +63,7 @@ def load_reviews(folder, split="train", domains=None):
     lower-cased and split into words.
     """
     if split not in tuple(SUFFIXES):  # a dict would raise a TypeError for a list
-        raise ValueError(f"There is no split {split!r}: take {', '.join(SUFFIXES)}.")
+        raise ValueError(f"There is no split {split!r}: choose from {', '.join(SUFFIXES)}.")
     folder = expanded(folder)
     packed = folder / "fdu_mtl.parquet"
     if packed.is_file():
@@ -112,7 +112,7 @@ def rows_by_domain(path, columns, split, domains=None):
         from pyarrow import ArrowException, compute, parquet
     except ImportError as error:
         raise ImportError(
-            f"To read {path} takes pyarrow. Run: pip install 'sklearn_meta[tables]'"
+            f"Reading {path} requires pyarrow. Run: pip install 'sklearn_meta[tables]'"
         ) from error
     path = expanded(path)
     if not path.is_file():
@@ -124,14 +124,16 @@ def rows_by_domain(path, columns, split, domains=None):
         raise ValueError(f"{path} cannot be read ({error}): put the right file there.") from error
     if missing := [name for name in wanted if name not in table.column_names]:
         raise ValueError(
-            f"{path} has no column {missing[0]!r}, only {', '.join(table.column_names)}: take "
-            "these or another file."
+            f"{path} has no column {missing[0]!r}, only {', '.join(table.column_names)}: "
+            "choose from these or give another file."
         )
     if absent := [name for name in wanted if table[name].null_count]:
         raise ValueError(f"{path} has rows without {absent[0]!r}: fill them in or remove them.")
     splits = sorted(table["split"].unique().to_pylist())
     if split not in splits:
-        raise ValueError(f"{path} has no split {split!r}: take {', '.join(map(str, splits))}.")
+        raise ValueError(
+            f"{path} has no split {split!r}: choose from {', '.join(map(str, splits))}."
+        )
     table = table.filter(compute.field("split") == split)
     rows = {}
     for domain in _choose(domains, table["domain"].unique().to_pylist(), path):
@@ -148,8 +150,8 @@ def _choose(domains, known, origin):
     chosen = {domains} if one else set(domains)
     if unknown := chosen - set(known):
         raise ValueError(
-            f"{origin} has no domain {min(unknown, key=str)!r} in this split: take "
-            f"{', '.join(map(str, sorted(known)))}."
+            f"{origin} has no domain {min(unknown, key=str)!r} in this split: choose "
+            f"from {', '.join(map(str, sorted(known)))}."
         )
     return sorted(chosen)
 
@@ -166,7 +168,8 @@ def _read_parquet(path, split, domains):
             )
         if other := [text for text in texts if not isinstance(text, str)]:
             raise ValueError(
-                f"{path} has {other[0]!r} for a text in split {split!r} of {domain}: correct it."
+                f"{path} has {other[0]!r} instead of a text in split {split!r} of {domain}: "
+                "correct it."
             )
         reviews[domain] = [text.strip() for text in texts], np.array(labels, dtype=np.int64)
     return reviews
@@ -196,7 +199,7 @@ def _read_lines(path, split):
     if SUFFIXES[split] == SUFFIXES["valid"]:
         if len(texts) <= N_VALID:
             raise ValueError(
-                f"{path} has {len(texts)} rows, and its last {N_VALID} are for validation: put "
+                f"{path} has {len(texts)} rows, but its last {N_VALID} are for validation: put "
                 "the whole file there."
             )
         rows = slice(-N_VALID, None) if split == "valid" else slice(-N_VALID)

@@ -60,7 +60,9 @@ class Vectors:
     def __call__(self, X, classes, rng):
         """The rows, float32; ``classes`` and ``rng`` are not needed."""
         if X.shape[1] != self.width:
-            raise ValueError(f"Rows have {X.shape[1]} values, and the backbone reads {self.width}.")
+            raise ValueError(
+                f"Rows have {X.shape[1]} values, but the backbone expects {self.width}."
+            )
         return X.astype(np.float32)
 
 
@@ -186,7 +188,7 @@ class ClassSequences(SequenceSampler):
         self.vectors = vectors
         self.n_classes = range_of(n_classes, "n_classes")
         if self.n_classes[1] < 2:
-            raise ValueError(f"n_classes must reach 2, got {n_classes!r}: one class says nothing.")
+            raise ValueError(f"n_classes must allow 2 or more classes, got {n_classes!r}.")
         self.n_instances = counts_of(n_instances, "n_instances")
         self.max_rows = max_rows
         self.few_words = few_words
@@ -286,8 +288,8 @@ class TargetSequences(SequenceSampler):
         self.standardised = standardised
         if self.n_rows[0] < self._fewest:
             raise ValueError(
-                f"n_rows must be {self._fewest} or more, got {n_rows!r}: of a sequence the first "
-                f"{N_UNASKED} targets are not asked for."
+                f"n_rows must be {self._fewest} or more, got {n_rows!r}: the first {N_UNASKED} "
+                "targets of a sequence are not predicted."
             )
 
     @property
@@ -362,7 +364,7 @@ class Curriculum:
     def __init__(self, sampler, every=10_000, most=None, n_first=0):
         if not isinstance(every, Integral) or every < 1:
             raise ValueError(
-                f"A curriculum grows after a whole number of sequences, 1 or more, got {every!r}."
+                f"every must be an integer of 1 or more, a number of sequences, got {every!r}."
             )
         check_integers(0, n_first=n_first)
         if most is not None:

@@ -39,7 +39,7 @@ class Tables(Mapping):
         self.datasets = dict(datasets)
         self.retarget = retarget
         if not 0 <= retarget <= 1:
-            raise ValueError(f"retarget is a probability, from 0 to 1; got {retarget!r}.")
+            raise ValueError(f"retarget must be a probability from 0 to 1, got {retarget!r}.")
         if not self.datasets:
             raise ValueError(
                 "A collection needs at least one dataset, to train on or to validate by; got none."
@@ -183,12 +183,12 @@ def check_source(datasets):
     """Refuse what cannot be a source: a class, the path of a folder, or a number."""
     if isinstance(datasets, type):
         raise ValueError(
-            f"{datasets.__name__} is a class, and a source is made of it: {datasets.__name__}()."
+            f"{datasets.__name__} is a class, not a source: give an object, {datasets.__name__}()."
         )
     if isinstance(datasets, str | PurePath):
         raise ValueError(
-            f"{str(datasets)!r} is a name. For the tables of a folder give "
-            f"Folder({str(datasets)!r}), which sklearn_meta.tasks has."
+            f"Expected datasets, got {str(datasets)!r}. For the tables of a folder, give "
+            f"sklearn_meta.tasks.Folder({str(datasets)!r})."
         )
     if not np.iterable(datasets):
         check_draws(datasets)
@@ -197,7 +197,7 @@ def check_source(datasets):
 def check_draws(source):
     """Refuse an object without ``draw``."""
     if not hasattr(source, "draw"):
-        raise ValueError(f"{source!r} is no source: give datasets, or an object with draw(rng).")
+        raise ValueError(f"{source!r} is not a source: give datasets, or an object with draw(rng).")
 
 
 def usable(names, load):
@@ -299,7 +299,7 @@ class _Checked:
         if dataset is None or type(dataset) in (tuple, list):  # such as (X, y)
             raise ValueError(
                 f"draw of {type(self.source).__name__} must return a Dataset, got "
-                f"{type(dataset).__name__}: make it Dataset(name, X, y), or as_dataset(X, y)."
+                f"{type(dataset).__name__}: return Dataset(name, X, y) or as_dataset(X, y)."
             )
         if not isinstance(dataset, Dataset):  # sets or texts
             return dataset
@@ -307,9 +307,9 @@ class _Checked:
         arrays = [isinstance(part, np.ndarray) and part.dtype.kind in "iufb" for part in (X, y)]
         if not all(arrays) or X.ndim < 2:
             raise ValueError(
-                f"draw of {type(self.source).__name__} returned a Dataset of another kind: X is an "
-                "array of rows and columns, y one of class codes or of the numbers of a target, as "
-                "as_dataset(X, y) makes them of tables."
+                f"draw of {type(self.source).__name__} returned a malformed Dataset: X must be a "
+                "numeric array with rows and columns, y an array of class codes or target values. "
+                "as_dataset(X, y) makes both from a table."
             )
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError(
@@ -348,17 +348,17 @@ def _dataset(name, item, task, make):
     else:
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):
             is_bunch = isinstance(item, Mapping) and "target" in item
-            of_bunch = " Of a Bunch give (bunch.data, bunch.target)." if is_bunch else ""
+            of_bunch = " For a Bunch, give (bunch.data, bunch.target)." if is_bunch else ""
             raise ValueError(
-                f"Dataset {name!r} must be a pair (X, y), got {type(item).__name__}. Of a single "
-                f"table give a list: [(X, y)].{of_bunch}"
+                f"Dataset {name!r} must be a pair (X, y), got {type(item).__name__}. For a single "
+                f"table, give a list: [(X, y)].{of_bunch}"
             )
         X, y, metadata = (*item, None)[:3]
         if not isinstance(metadata, Mapping | None):
             raise ValueError(
-                f"Dataset {name!r}: beside X and y there may be metadata, a dict such as "
-                f"{{'task': 'regression'}}, and not a {type(metadata).__name__}. Unlabelled rows "
-                "stand in X, with -1 (of a regression NaN) in y."
+                f"Dataset {name!r}: the third item must be metadata, a dict such as "
+                f"{{'task': 'regression'}}, got {type(metadata).__name__}. Put unlabelled rows "
+                "into X, with -1 (NaN for regression) in y."
             )
         dataset = make(X, y, name, {"task": task, **(metadata or {})})
     if dataset.X.shape[1] == 0:
@@ -372,8 +372,8 @@ def _dataset(name, item, task, make):
         raise ValueError(f"Dataset {name!r} has {len(counts)} class; at least 2 are needed.")
     if counts.min() < 2:
         raise ValueError(
-            f"Dataset {name!r} has a class with fewer than 2 rows: remove that class, or, if its "
-            "target is a number, say so: (X, y, {'task': 'regression'}), or, of a folder, the "
-            "column task of its index.csv."
+            f"Dataset {name!r} has a class with fewer than 2 rows: remove that class. If the "
+            "target is a number, give (X, y, {'task': 'regression'}) or, for a folder, a column "
+            "task in its index.csv."
         )
     return dataset

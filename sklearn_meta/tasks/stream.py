@@ -166,7 +166,6 @@ def killed_workers_told():
         if not str(error).startswith("DataLoader worker (pid"):
             raise
         raise ChildProcessError(
-            f"A process that prepares tasks was ended from outside ({error}), as a system does "
-            "that is short of memory: take fewer n_workers. With a checkpoint_dir the same call "
-            "goes on from there."
+            f"A process that prepares tasks was killed ({error}), perhaps because memory ran "
+            "out: lower n_workers. With a checkpoint_dir the same call resumes training."
         ) from error

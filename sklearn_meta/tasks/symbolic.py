@@ -237,7 +237,7 @@ def _fit(x, targets, n_networks, seed, hidden, threshold, learning_rate, max_ite
         if n_restarts.max() > max_restarts:
             raise ValueError(
                 f"A network does not get below {threshold=} in {n_restarts.max()} times {max_iter} "
-                f"steps: take a larger threshold or max_iter, or more units than {hidden=}."
+                f"steps: increase threshold or max_iter, or use more units than {hidden=}."
             )
         _adam(state, gradient, step, learning_rate)  # of finished ones, too: it costs less
         free = np.flatnonzero(reached | spent)

@@ -59,8 +59,8 @@ def _read_csv(file):
     if frame.shape[1] > 1 and _begins_with_a_row(frame):
         names = ", ".join(map(str, frame.columns[:3]))
         warn(
-            f"{file} begins with numbers, {names} ..., which were taken for names "
-            "of its columns: if they are a row, put a line of names before it.",
+            f"{file} begins with numbers, {names} ..., which were read as column "
+            "names: if they are a row, add a line of column names before it.",
         )
     return frame
 
@@ -121,7 +121,7 @@ def to_install(file, error):
     """
     extra, usual = ("openml", "liac-arff") if file.suffix == ".arff" else ("tables", "pyarrow")
     return ImportError(
-        f"To read {file} takes {error.name or usual}. Run: pip install 'sklearn_meta[{extra}]'"
+        f"Reading {file} requires {error.name or usual}. Run: pip install 'sklearn_meta[{extra}]'"
     )
 
 

@@ -96,7 +96,7 @@ def read_conllu(path, field="upos"):
         import conllu
     except ImportError as error:
         raise ImportError(
-            f"To read {path} takes conllu. Run: pip install 'sklearn_meta[text]'"
+            f"Reading {path} requires conllu. Run: pip install 'sklearn_meta[text]'"
         ) from error
     text = _read_text(path, "utf-8")
     for number, line in enumerate(text.split("\n"), 1):
@@ -109,7 +109,7 @@ def read_conllu(path, field="upos"):
     try:
         parsed = conllu.parse(text)
     except conllu.exceptions.ParseException as error:
-        raise ValueError(f"{path} is no CoNLL-U ({error}): correct it.") from error
+        raise ValueError(f"{path} is not CoNLL-U ({error}): correct it.") from error
     sentences, tags = [], []
     for sentence in parsed:
         # Ids of multiword tokens (1-2) and of empty nodes (1.1) are tuples.
@@ -120,7 +120,7 @@ def read_conllu(path, field="upos"):
         raise ValueError(f"{path} has no sentence: put the whole file there.")
     if all(tag == "_" for row in tags for tag in row):
         raise ValueError(
-            f"No word of {path} has {field!r}: take upos, xpos or a feature that is there."
+            f"No word of {path} has {field!r}: choose upos, xpos or a feature that is there."
         )
     return sentences, tags
 
@@ -163,8 +163,8 @@ def to_iob2(tags):
             prefix, _, kind = str(tag).partition("-")
             if tag != "O" and not (prefix in ("B", "I") and kind):
                 raise ValueError(
-                    f"Sentence {position} has the tag {tag!r}: each must be O, or B- or I- and a "
-                    "type, in one list for each sentence."
+                    f"Sentence {position} has the tag {tag!r}: give one list of tags per "
+                    "sentence, each O, B-<type> or I-<type>."
                 )
             # After a tag of the same type both schemes agree: I- continues, B- begins a chunk.
             if kind and kind != previous:
@@ -175,8 +175,8 @@ def to_iob2(tags):
         converted.append(row)
     if len(starts) == 2:
         raise ValueError(
-            f"Tags are neither IOB1 nor IOB2: a chunk begins with {starts['I']} and another with "
-            f"{starts['B']}. Correct those of one kind."
+            f"Tags are neither IOB1 nor IOB2: one chunk begins with {starts['I']}, another with "
+            f"{starts['B']}. Begin all in the same way."
         )
     return converted
 
@@ -209,10 +209,10 @@ def load_conll_folder(folder, dataset, split="train"):
         If the dataset or split is unknown; or as in :func:`read_conll` and :func:`to_iob2`.
     """
     if dataset not in tuple(CONLL):  # a dict would raise a TypeError for a list
-        raise ValueError(f"There is no dataset {dataset!r}: take {', '.join(CONLL)}.")
+        raise ValueError(f"There is no dataset {dataset!r}: choose from {', '.join(CONLL)}.")
     files, columns = CONLL[dataset]
     if split not in tuple(files):
-        raise ValueError(f"{dataset} has no split {split!r}: take {', '.join(files)}.")
+        raise ValueError(f"{dataset} has no split {split!r}: choose from {', '.join(files)}.")
     path = expanded(folder) / files[split]
     if not path.is_file():
         raise FileNotFoundError(
@@ -258,20 +258,22 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
         If pyarrow is not installed.
     """
     if task not in TASKS:
-        raise ValueError(f"There is no task {task!r}: take {', '.join(TASKS)}.")
+        raise ValueError(f"There is no task {task!r}: choose from {', '.join(TASKS)}.")
     folder = expanded(folder)
     folder = folder / "seqtag" if (folder / "seqtag").is_dir() else folder
     path = folder / f"{dataset}.parquet"
     if not path.is_file():
         known = ", ".join(sorted(file.stem for file in folder.glob("[!.]*.parquet"))) or "nothing"
-        raise FileNotFoundError(f"There is no {path}: take what is there ({known}), or put it in.")
+        raise FileNotFoundError(
+            f"There is no {path}: choose from what is there ({known}), or add the file."
+        )
     tagged = {}
     for domain, (sentences, tags) in rows_by_domain(path, ["tokens", task], split, domains).items():
         for position, (sentence, row) in enumerate(zip(sentences, tags)):
             if not (_are_texts(sentence) and _are_texts(row)):
                 raise ValueError(
-                    f"{path}: tokens and tags must each be a list of str, and sentence {position} "
-                    f"of {domain}, split {split!r}, has others. Correct or remove it."
+                    f"{path}: tokens and tags must each be a list of str, but are not in sentence "
+                    f"{position} of {domain}, split {split!r}. Correct or remove it."
                 )
             if len(sentence) != len(row):
                 raise ValueError(
@@ -285,7 +287,7 @@ def load_tagging(folder, dataset, task, split="train", domains=None):
 def _read_columns(path, columns, separator, encoding, comment):
     """Read sentences, as lists of str, from each of some columns of a file."""
     if wrong := [i for i in columns if not isinstance(i, Integral) or i < 0]:
-        raise ValueError(f"Columns are numbers, counted from 0, got {wrong[0]!r}.")
+        raise ValueError(f"Columns must be integers, counted from 0, got {wrong[0]!r}.")
     sentences = [[]]
     for number, line in enumerate(_read_text(path, encoding).split("\n"), 1):
         if comment is not None and line.startswith(comment):

@@ -35,10 +35,10 @@ def read_word_vectors(path):
         path = expanded(path)
     except TypeError:
         raise ValueError(
-            f"Word vectors are a file or a pair (words, vectors), got {type(path).__name__}."
+            f"Word vectors must be a file or a pair (words, vectors), got {type(path).__name__}."
         ) from None
     if not path.is_file():
-        raise FileNotFoundError(f"There are no word vectors {path}: give the path of a file.")
+        raise FileNotFoundError(f"There is no file {path}: give the path of word vectors.")
     words, vectors = (_of_arrays if path.suffix == ".npz" else _of_lines)(path)
     return words, _checked(words, vectors, path)
 
@@ -52,7 +52,9 @@ def _of_arrays(path):
             f"{path} must hold the arrays words, of strings, and vectors, of numbers: {error}"
         ) from error
     if words.ndim != 1 or words.dtype.kind not in "US":
-        raise ValueError(f"{path} has words of {words.dtype} and shape {words.shape}, not strings.")
+        raise ValueError(
+            f"{path}: words must be a 1D array of strings, got {words.dtype} of {words.shape}."
+        )
     words = words if words.dtype.kind == "U" else np.char.decode(words, "utf-8", "replace")
     return words.tolist(), vectors
 
@@ -83,15 +85,17 @@ def _of_lines(path):
                 continue
             size = size or len(fields) - 1
             if len(fields) <= size:
-                raise ValueError(f"{path}, line {i}: {len(fields) - 1} numbers, and {size} before.")
+                raise ValueError(
+                    f"{path}, line {i}: expected {size} numbers as before, got {len(fields) - 1}."
+                )
             word, row = fields[:-size], _as_row(fields[-size:])
             if size and row is not None and word == [""]:
                 n_nameless += 1
                 continue
             if not size or row is None or _as_row(word[1:]) is not None:
                 raise ValueError(
-                    f"{path}, line {i}: a word and {size or 'its'} numbers expected, with blanks "
-                    "between them."
+                    f"{path}, line {i}: expected a word and {size or 'its'} numbers, separated by "
+                    "blanks."
                 )
             words.append(" ".join(word).rstrip(" "))
             rows.append(row)
@@ -99,8 +103,8 @@ def _of_lines(path):
     held = [(n, vectors.shape[1]) for n in (len(words), len(words) + n_nameless)]
     if counts is not None and counts not in held:
         raise ValueError(
-            f"{path} announces {counts[0]} words with {counts[1]} numbers each and holds "
-            f"{len(words)} with {vectors.shape[1]}: fetch it again, or remove its first line."
+            f"{path} announces {counts[0]} words with {counts[1]} numbers each but holds "
+            f"{len(words)} with {vectors.shape[1]}: download it again, or remove its first line."
         )
     return words, vectors
 
@@ -118,9 +122,12 @@ def _checked(words, vectors, where):
     """Check that there is one vector per word, and convert them to float32."""
     vectors = np.asarray(vectors)
     if vectors.ndim != 2 or len(words) != len(vectors) or not vectors.size:
-        raise ValueError(f"{where} has {len(words)} words and vectors of shape {vectors.shape}.")
+        raise ValueError(
+            f"{where} must have a vector for each word, got {len(words)} words and vectors of "
+            f"shape {vectors.shape}."
+        )
     if vectors.dtype.kind not in "fiubO":
-        raise ValueError(f"{where} has vectors of {vectors.dtype}, not of real numbers.")
+        raise ValueError(f"{where} must have vectors of real numbers, got {vectors.dtype}.")
     with np.errstate(over="ignore"):
         vectors = vectors.astype(np.float32)
     if not np.isfinite(vectors).all():
@@ -162,12 +169,14 @@ def with_vectors(words, given, *, max_words=None, lowercase=True, random_state=0
     """
     if isinstance(given, tuple | list):
         if len(given) != 2:
-            raise ValueError(f"word_vectors is a pair (words, vectors), got {len(given)} items.")
+            raise ValueError(
+                f"word_vectors must be a pair (words, vectors), got {len(given)} items."
+            )
         known, vectors = given
         if not np.iterable(known) or isinstance(known, set | frozenset | dict | str):
             raise ValueError(
-                "word_vectors is a pair (words, vectors), words in the order of their vectors, got "
-                f"{type(known).__name__} for words."
+                "word_vectors must be a pair (words, vectors), with words in the order of their "
+                f"vectors, got {type(known).__name__} for words."
             )
         known = [word.decode() if isinstance(word, bytes) else word for word in known]
         vectors = _checked(known, vectors, "word_vectors")

@@ -276,7 +276,7 @@ class TextEstimator(MetaEstimator):
         words = vocabulary(tokens, min(self.min_df, len(tokens)), self.max_words)
         words = words or vocabulary(tokens, 1, self.max_words)  # few texts may share no word
         if not words:
-            raise ValueError("No text holds a word: give others.")
+            raise ValueError("No text contains a word: give texts with words.")
         if self.word_vectors is None:
             return words, None
         return with_vectors(
@@ -339,12 +339,12 @@ class TextEstimator(MetaEstimator):
         """Check the tasks of ``meta_fit``; return a dict of name to (tokens, labels)."""
         named = isinstance(tasks, dict) and all(isinstance(name, str) for name in tasks)
         if not named or not tasks:
-            raise ValueError(f"{what} must be a dict of name -> (texts, labels), names str.")
+            raise ValueError(f"{what} must be a dict from name (str) to (texts, labels).")
         read, title = {}, "Task" if what == "tasks" else "Validation task"
         for name, pair in tasks.items():
             try:
                 if not isinstance(pair, tuple | list) or len(pair) != 2:
-                    raise ValueError("a pair (texts, labels) is expected.")
+                    raise ValueError("expected a pair (texts, labels).")
                 y = self._checked_labels(*pair, n_classes)
                 read[name] = self._tokens(pair[0]), y
             except ValueError as error:
@@ -355,8 +355,8 @@ class TextEstimator(MetaEstimator):
         if isinstance(backbone, TextLearner):
             return backbone
         raise ValueError(
-            f"backbone={as_text(backbone)} is no TextLearner, no weights, and none of "
-            f"{list(self._architectures)}."
+            f"backbone must be weights, a TextLearner or one of {list(self._architectures)}, got "
+            f"{as_text(backbone)}."
         )
 
     @torch.inference_mode()

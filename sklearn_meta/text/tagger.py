@@ -257,7 +257,7 @@ class MetaLSTMTagger(TextEstimator):
         told, one = self.predict(X), self.classes_.tolist()[0]
         if any(isinstance(label, str) != isinstance(one, str) for row in y for label in row):
             raise ValueError(
-                f"Labels are strings and numbers: fit was given such as {one!r}, so give the same."
+                f"Labels must be all strings or all numbers, as in fit, such as {one!r}."
             )
         if {str(label)[:2] for label in self.classes_.tolist()} <= {"O", "B-", "I-"}:
             if y == told:
@@ -266,7 +266,7 @@ class MetaLSTMTagger(TextEstimator):
                 from seqeval.metrics import f1_score
             except ImportError as error:
                 raise ImportError(
-                    "Spans are scored by seqeval. Run: pip install 'sklearn_meta[text]'"
+                    "Scoring spans requires seqeval. Run: pip install 'sklearn_meta[text]'"
                 ) from error
             return float(f1_score(y, told, zero_division=0))
         pairs = [pair for a, b in zip(y, told) for pair in zip(a, b)]
@@ -335,11 +335,11 @@ class MetaLSTMTagger(TextEstimator):
         for i, (words, labels) in enumerate(zip(X, y)):
             if isinstance(labels, str) or not is_list(labels) or len(words) != len(labels):
                 raise ValueError(
-                    f"Sentence {i} has {len(words)} words, and its labels are {labels!r}: give a "
-                    "list of one label for each word."
+                    f"Sentence {i} has {len(words)} words, but its labels are {labels!r}: give a "
+                    "list with one label per word."
                 )
         if not any(len(words) for words in X):
-            raise ValueError("No sentence has a word: give one that has.")
+            raise ValueError("No sentence has a word: give one with words.")
         # A card is JSON, which has no NumPy scalars.
         y = [[tag.item() if hasattr(tag, "item") else tag for tag in labels] for labels in y]
         kinds = {type(label) for labels in y for label in labels}
@@ -359,7 +359,7 @@ class MetaLSTMTagger(TextEstimator):
     def _targets(self, y, labels):
         number = {label: i for i, label in enumerate(labels)}
         if unknown := sorted({label for tags in y for label in tags} - number.keys()):
-            raise ValueError(f"Label {unknown[0]!r} is not one of those that were trained.")
+            raise ValueError(f"Label {unknown[0]!r} was not seen in training.")
         # A sentence without words is read as one unknown word; its label does not matter.
         return [np.array([number[label] for label in tags[: self.max_length]] or [0]) for tags in y]
 

@@ -51,8 +51,8 @@ def warn_of_kept_settings(estimator, learner):
     }
     if estimator.word_vectors is not None and getattr(learner, "card", None) is not None:
         warn(
-            "word_vectors has no effect: weights that were meta-trained keep their own words and "
-            "vectors. Call meta_fit anew for others.",
+            "word_vectors has no effect: meta-trained weights keep their own words and vectors. "
+            "Call meta_fit again to use others.",
         )
     for name, parameter in signature(type(estimator)).parameters.items():
         given = getattr(estimator, name)
@@ -60,8 +60,8 @@ def warn_of_kept_settings(estimator, learner):
             continue  # word_vectors have a length of their own
         if name in kept and given != parameter.default and given != kept[name]:
             warn(
-                f"{name}={given!r} has no effect: weights that were meta-trained keep "
-                f"{kept[name]!r}. Call meta_fit anew for others.",
+                f"{name}={given!r} has no effect: meta-trained weights keep {kept[name]!r}. Call "
+                "meta_fit again to change it.",
             )
 
 
