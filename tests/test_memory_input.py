@@ -277,7 +277,7 @@ def test_pixels_are_no_bytes_in_meta_training_either(kind):
 
 def test_too_many_classes_are_told_which_weights_know_more():
     with pytest.raises(
-        ValueError, match="10 classes.*labels for 5: .*'omniglot_mann_string'"
+        ValueError, match="10 classes.*labels for only 5: .*'omniglot_mann_string'"
     ) as told:
         classifier(backbone="omniglot_mann").fit(PIXELS, np.arange(10))
     # These weights were trained with one-hot labels, and refuse the parameter.
@@ -286,11 +286,13 @@ def test_too_many_classes_are_told_which_weights_know_more():
     rows, labels = X[:11], np.arange(11)
     with pytest.raises(ValueError, match="use label_encoding='string' with backbone='default', "):
         classifier(backbone="default_mann").fit(rows, labels)
-    with pytest.raises(ValueError, match="labels for 10: use label_encoding='string', .* 3125.$"):
+    with pytest.raises(
+        ValueError, match="labels for only 10: use label_encoding='string', .* 3125.$"
+    ):
         classifier().fit(rows, labels)
     strings = classifier(label_encoding="string", n_estimators=1)
     assert len(strings.fit(rows, labels).classes_) == 11
-    with pytest.raises(ValueError, match="has labels for 3125.$"):
+    with pytest.raises(ValueError, match="has labels for only 3125.$"):
         many = np.arange(3200)
         classifier(label_encoding="string", n_estimators=1).partial_fit(X[many % 150], many)
 

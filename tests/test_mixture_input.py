@@ -303,7 +303,7 @@ def test_sets_of_a_collection_and_gaps(tmp_path):
         ValueError, match="'gap' has missing values, but mixtures need complete points"
     ):
         AmortizedGMM().meta_fit([gap], **quick)
-    with pytest.warns(UserWarning, match="1 of 2 datasets are left out.* 'gap' has gaps"):
+    with pytest.warns(UserWarning, match="1 of 2 datasets are left out.* 'gap' has missing values"):
         AmortizedGMM().meta_fit([gap, whole], **quick)
 
 

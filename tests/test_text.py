@@ -518,7 +518,7 @@ def test_word_vectors_of_both_formats(tmp_path):
         ("bad 1 2\ngood 1 1e39\n", "vector of 'good' .* too large for float32"),
         ("3 2\nbad 1 2\ngood 1 2\n", "announces 3 words with 2 numbers each but holds 2 with 2"),
         ("2 9\nbad 1 2\ngood 1 2\n", "announces 2 words with 9 numbers"),
-        ("", "has 0 words"),
+        ("", "got 0 words and vectors of"),
     ],
 )
 def test_bad_word_vectors(tmp_path, text, message):
@@ -675,7 +675,7 @@ def test_words_that_have_a_vector_are_known():
     assert_array_equal(same, [[1, 1], [0, 0]])
     large = with_vectors(["a", "c"], (["a", "b"], np.eye(2) * 1e30))[1]
     assert_allclose(large, with_vectors(["a", "c"], (["a", "b"], np.eye(2)))[1], rtol=1e-5)
-    with pytest.raises(ValueError, match="has 2 words and vectors of shape"):
+    with pytest.raises(ValueError, match="got 2 words and vectors of shape"):
         with_vectors(["a"], (["a", "b"], [[1.0, 2]]))
 
 
