@@ -494,8 +494,10 @@ def test_labels_in_one_column_are_labels(task):
 
 def test_labels_in_several_columns_leave_one_table_out_and_keep_the_others():
     X, y = pair()
-    message = r"1 of 2 .*'b': expected one label .* y of shape \(9, 2\).*one column of it"
-    with pytest.warns(UserWarning, match=message):
+    with pytest.warns(
+        UserWarning,
+        match=r"1 of 2 .*'b': expected one label .* y of shape \(9, 2\).*one column of it",
+    ):
         assert list(as_source({"a": (X, y), "b": (X, np.column_stack([y, y]))})) == ["a"]
     targets = as_dataset(X, X[:, :2], metadata={"task": "regression"})
     assert targets.y.shape == (9, 2)
