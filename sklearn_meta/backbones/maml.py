@@ -97,6 +97,9 @@ class MAML(nn.Module):
         values, observed, y, known : tensors
             See :func:`labelled_rows`.
         """
+        if torch.is_inference_mode_enabled():  # where torch before 2.12 takes wrong steps
+            with torch.inference_mode(False), torch.no_grad():
+                return self.adapt(*(part.clone() for part in (values, observed, y, known)))
         inner_loss, rate = INNER_LOSSES[self.config["inner"]], self.config["inner_rate"]
 
         def loss(weights, values, observed, y, known):
@@ -105,7 +108,8 @@ class MAML(nn.Module):
                 return inner_loss(z.to(y.dtype), y, known)
 
         def adapted(*task):
-            weights = dict(self.network.named_parameters())
+            # Clones, since parameters that were copied in inference mode cannot be differentiated.
+            weights = {name: w.clone() for name, w in self.network.named_parameters()}
             for _ in range(self.config["n_steps"]):
                 slopes = grad(loss)(weights, *task)
                 weights = {name: w - rate * slopes[name] for name, w in weights.items()}
