@@ -160,9 +160,10 @@ def _distances(z, rows, readable, unit):
     it is read as part of the set or again as a new row.
     """
     # In double precision: otherwise distances between close rows would be rounding errors.
-    distances = squared_distances(z.double(), rows.double(), readable)
-    distances = (distances / unit).to(z.dtype)
-    distances = distances.masked_fill(distances < _ITSELF, 0)
+    distances = squared_distances(z.double(), rows.double(), readable) / unit
     distances = distances.masked_fill(~readable[:, None], _FAR)
-    nearest, place = distances.min(2, keepdim=True)
-    return distances.scatter(2, place, torch.where(nearest > 0, nearest, _FAR))
+    # Find a row itself before close rows become equal to it: else their order would matter.
+    itself = distances.argmin(2, keepdim=True)
+    distances = distances.masked_fill(distances < _ITSELF, 0).to(z.dtype)
+    nearest = distances.gather(2, itself)
+    return distances.scatter(2, itself, torch.where(nearest > 0, nearest, _FAR))
