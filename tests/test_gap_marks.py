@@ -109,7 +109,7 @@ def test_single_precision_has_the_same_marks():
 
 
 def test_the_warning_names_the_columns_that_hold_them():
-    table = pd.DataFrame(X[:40], columns=[f"c{i}" for i in range(13)])
+    table = pd.DataFrame(X[:40].copy(), columns=[f"c{i}" for i in range(13)])
     table.loc[[3, 5], "c4"] = -9999
     with pytest.warns(UserWarning, match=r"missing cells: -9999 in columns \['c4'\]\. Replace"):
         MetaSemiSupervisedClassifier("prototypes").fit(table, Y[:40])

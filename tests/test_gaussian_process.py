@@ -170,6 +170,7 @@ def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
 @given(task=few_shot(), chunk_size=st.integers(1, 4))
 def test_transductive_chunks_are_separate_calls(task, chunk_size):
     X, y, new = task
+    assume(len(np.unique(np.nan_to_num(new), axis=0)) == len(new))  # equal rows have one answer
     whole = double().fit(X, y)
     chunked = double(chunk_size=chunk_size).fit(X, y)
     asked = np.linspace(-1, 1, len(new)).reshape(-1, *[1] * (y.ndim - 1)) + np.zeros(y.shape[1:])
