@@ -287,15 +287,14 @@ def _read(sentences):
 def _fitted(parts, n_tags, begun=None):
     """Fit a vectorizer of features, their weights (n_features, n_tags), and a CRF.
 
-    Each part holds sentences, their tags as numbers among the part's own tags, the positions of
-    these among all tags, and scores to add, or None.
+    Each part holds sentences, one of which has a word, their tags as numbers among the part's own
+    tags, the positions of these among all tags, and scores to add, or None.
     """
     ordered = []
     for sentences, tags, places, offsets in parts:
         order = [i for i in np.argsort([-len(words) for words in sentences]) if sentences[i]]
-        if order:
-            rows = [[part[i] for i in order] for part in (sentences, tags)]
-            ordered.append((*rows, places, offsets and np.concatenate([offsets[i] for i in order])))
+        rows = [[part[i] for i in order] for part in (sentences, tags)]
+        ordered.append((*rows, places, offsets and np.concatenate([offsets[i] for i in order])))
     vectorizer = _vectorizer(max_features=MAX_FEATURES)
     X = vectorizer.fit_transform(_read(words for sentences, *_ in ordered for words in sentences))
     ends = np.cumsum([sum(map(len, sentences)) for sentences, *_ in ordered])
