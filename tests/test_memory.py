@@ -318,6 +318,12 @@ def test_more_classes_than_one_hot_labels(head, n_classes):
     X, y = np.random.default_rng(0).normal(size=(n_classes, 3)), np.arange(n_classes)
     if head == "string":
         assert classifier("string").fit(X, y).predict_proba(X).shape == (40, 40)
+        declared = classifier("string").partial_fit(X[20:21], y[20:21], classes=y)
+        words_of, asked = declared._words_of, []
+        declared._words_of = lambda slots: asked.append(slots) or words_of(slots)
+        declared.predict_proba(X[:1])
+        # Those that never came are in sorted order.
+        assert_array_equal(asked[0][0, 0], [*range(1, 21), 0, *range(21, 40)])
         return
     with pytest.raises(ValueError, match="11 classes.*labels for 10: use label_encoding='string'"):
         classifier().fit(X, y)
@@ -326,6 +332,11 @@ def test_more_classes_than_one_hot_labels(head, n_classes):
     with pytest.raises(ValueError, match="use label_encoding='string'"):
         estimator.partial_fit(X[10:], y[10:])
     assert_array_equal(estimator.predict_proba(X), before)  # nothing was learned
+    nine, other = (classifier().partial_fit(X[:9], y[:9]) for _ in range(2))
+    with pytest.raises(ValueError, match="There are 11 classes"):
+        nine.partial_fit(X[9:], y[9:])
+    found, expected = (each.partial_fit(X[10:], y[10:]) for each in (nine, other))
+    assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
 
 
 def test_one_class_only():
