@@ -24,7 +24,7 @@ from test_training import At, train
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, checkpoint, training
 from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.fingerprint import described, difference, weights_digest
-from sklearn_meta.folders import CHECKPOINT, locked
+from sklearn_meta.folders import CHECKPOINT, checkpoint_file, locked
 from sklearn_meta.tasks import Dataset, EpisodeSampler, Mixture, RegressionPrior, TablePrior, Tables
 from sklearn_meta.tasks.sequences import ClassSequences, Curriculum, Vectors
 from sklearn_meta.weights import load_learner
@@ -256,6 +256,19 @@ def test_a_collection_is_not_read_for_its_fingerprint():
 def test_a_long_difference_names_a_few_and_counts_the_others():
     theirs = {str(i): i for i in range(50)}
     assert difference(theirs, {}).endswith("12 was 12 and is None; and 45 more")
+
+
+def test_a_run_goes_on_from_its_own_weights_in_its_own_folder(tmp_path):
+    for name in ("own", "other"):
+        checkpoint_file(tmp_path / name).parent.mkdir()
+        checkpoint_file(tmp_path / name).touch()
+    own, other = str(tmp_path / "own"), str(tmp_path / "other")
+    begun = checkpoint.Begun(own, "weights", {})
+    assert begun.goes_on(own, "weights")
+    assert not begun.goes_on(own, "others") and not begun.goes_on(other, "weights")
+    assert not begun.goes_on(None, "weights")
+    checkpoint_file(own).unlink()
+    assert not begun.goes_on(own, "weights")  # there is nothing to go on from
 
 
 # Several processes
