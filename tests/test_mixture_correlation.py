@@ -60,6 +60,18 @@ def test_of_few_points_no_correlation_is_learned(n_points):
         assert_allclose(matrix, np.eye(2), atol=1e-12)
 
 
+def test_columns_are_decorrelated_where_no_eighth_of_the_points_shares_a_value():
+    ranks = np.arange(17.0)
+    for highest, may in ((16, True), (15, True), (14, False)):
+        X = np.column_stack([ranks, np.minimum(ranks, highest)])
+        for points in (X, -X):
+            assert may_be_decorrelated(Job(points, Units.of(points, False), 1)) == may
+    few = np.column_stack([ranks, ranks])[:16]
+    assert not may_be_decorrelated(Job(few, Units.of(few, False), 1))
+    alone = X[:, :1]
+    assert not may_be_decorrelated(Job(alone, Units.of(alone, False), 1))
+
+
 @given(st.integers(17, 60), st.floats(0.3, 0.95), st.integers(0, 4), st.integers(0, 2**32 - 1))
 def test_beside_a_value_that_many_points_share_none_is_learned(n_points, share, n_padded, seed):
     rng = np.random.default_rng(seed)

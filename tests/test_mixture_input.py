@@ -123,11 +123,13 @@ def test_a_constant_column_has_its_share_in_a_spherical_variance():
 
 
 def test_a_column_that_differs_by_rounding_is_constant():
-    rounding = 1e5 * (1 + 2.0**-52 * (np.arange(30) % 3))
+    rounding = 1e12 * (1 + 2.0**-52 * (np.arange(30) % 3))
     assert len(np.unique(rounding)) == 3
     X = np.c_[X_GOOD, rounding]
     plain, mixture = double(3).fit(X_GOOD), double(3).fit(X)
     assert_allclose(mixture.covariances_[:, 3, 3], 1e-6)
+    expected = plain.lower_bound_ - 0.5 * np.log(2 * np.pi * 1e-6)
+    assert_allclose(mixture.lower_bound_, expected, rtol=1e-9)
     assert_allclose(mixture.predict_proba(X), plain.predict_proba(X_GOOD), atol=1e-9)
 
 
