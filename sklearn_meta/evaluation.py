@@ -92,7 +92,7 @@ class Evaluation(NamedTuple):
             means = [[np.mean(found[d, e], axis=0) for e in estimators] for d in datasets]
             means = np.reshape(means, (len(datasets), len(estimators), 2))
             # Round, so that means that differ only by the order of addition are tied.
-            ranks = rankdata(-means[:, :, 0].round(9), axis=1) if datasets else means[:, :, 0]
+            ranks = rankdata(-means[:, :, 0].round(9), axis=1)
             block = [
                 {
                     "n_shots": n_shots,

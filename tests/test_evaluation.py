@@ -305,15 +305,26 @@ def test_rows_without_label_are_left_out(seen, missing):
     assert sorted(labels) == ["a", "a", "b", "b"]
 
 
+def test_masked_cells_are_missing_ones(seen):
+    X = np.ma.masked_equal(np.arange(20.0)[:, None], 3)
+    table = X, ["a", "b"] * 10
+    evaluate({"a": Recorder()}, {"toy": table}, n_shots=4, n_unlabelled=6, n_episodes=1)
+    (labelled, _, rest), *_ = seen
+    assert np.isnan(np.concatenate([labelled, rest])).sum() == 1
+
+
 @pytest.mark.parametrize("labels", [(-1, 0, 1), ("-1", "0", "1"), (-1.0, 1.0), (0.25, 0.75, 1.5)])
 def test_minus_one_and_fractions_are_classes_where_the_metadata_say_so(labels):
     """Estimators are given numbers in its place: to some of them it is no label."""
     X, y = load_iris(return_X_y=True)
     X, y = X[y < len(labels)], y[y < len(labels)]
-    told, estimators = {"task": "classification"}, {"1-NN": peers()["1-NN"]}
+    estimators = {"1-NN": peers()["1-NN"]}
     settings = {"n_shots": 3, "n_unlabelled": 5, "n_episodes": 3}
-    found = evaluate(estimators, {"iris": (X, np.array(labels)[y], told)}, **settings)
-    assert found.records == evaluate(estimators, {"iris": (X, y)}, **settings).records
+    expected = evaluate(estimators, {"iris": (X, y)}, **settings).records
+    unmarked = [{"marked": False}] * (labels[0] in (-1, "-1"))
+    for told in [{"task": "classification"}, *unmarked]:
+        found = evaluate(estimators, {"iris": (X, np.array(labels)[y], told)}, **settings)
+        assert found.records == expected
 
 
 def test_a_task_that_is_none_is_no_classification(tmp_path):
@@ -449,6 +460,9 @@ def test_summary_has_means_and_ranks_over_datasets_that_all_did():
     assert lines["a"]["accuracy"] == pytest.approx(0.65)
     assert lines["a"]["log_loss"] == pytest.approx(0.35)
     assert [lines[name]["rank"] for name in "abc"] == [2.25, 1.75, 2.0]
+    more = [record | {"n_shots": 9} for record in records]
+    lines = Evaluation(more + records, []).summary()
+    assert [line["n_shots"] for line in lines] == [1] * 3 + [9] * 3
     shown = repr(Evaluation(records, [{}])).splitlines()  # all records would be a wall of text
     assert len(shown) == 7 and shown[-1].startswith("1 failures")
     assert shown[3].split() == ["a", "0.650", "0.350", "2.250", "2"]
