@@ -1,5 +1,7 @@
 """Tables, labels and sets as polars, pyarrow and other libraries have them."""
 
+from datetime import date
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +15,7 @@ from sklearn_meta import (
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
 )
-from sklearn_meta.cells import in_numpy
+from sklearn_meta.cells import are_unlabelled, in_numpy, in_seconds, whole_labels
 from sklearn_meta.evaluation import evaluate
 from sklearn_meta.model_selection import SemiSupervisedKFold, Transductive
 from sklearn_meta.peers import peers, preparation
@@ -191,3 +193,35 @@ def test_what_takes_the_place_of_a_masked_cell(values, dtype):
     assert_array_equal(plain[::2], values[::2])
     unmasked = in_numpy(np.ma.array(values))
     assert type(unmasked) is np.ndarray and unmasked.dtype == values.dtype
+
+
+def test_arrays_of_the_standard_become_numpys_and_lists_stay():
+    class Array:
+        """As libraries of the array API standard have them."""
+
+        def __array_namespace__(self, api_version=None):
+            return np
+
+        def __array__(self, dtype=None, copy=None):
+            return NUMBERS.to_numpy()
+
+    found = in_numpy(Array())
+    assert type(found) is np.ndarray
+    assert_array_equal(found, NUMBERS)
+    for labels in ([1, 2], [[1], [2, 3]]):  # of the latter numpy makes no array
+        assert whole_labels(labels) is labels
+
+
+@pytest.mark.parametrize("kind", ["M", "m"])
+def test_dates_have_parts_of_seconds_and_gaps(kind):
+    arrow = pytest.importorskip("pyarrow")
+    values = np.array([1_250_000, -500_000, np.iinfo(np.int64).min]).astype(f"{kind}8[us]")
+    of_arrow = arrow.timestamp("us") if kind == "M" else arrow.duration("us")
+    column = pd.Series(values)
+    for same in (values, column, column.astype(object), column.astype(pd.ArrowDtype(of_arrow))):
+        assert_array_equal(in_seconds(same, kind), [1.25, -0.5, np.nan])
+    gap = column.astype(object).where(~column.isna(), pd.NA)
+    assert_array_equal(in_seconds(gap, kind), [1.25, -0.5, np.nan])
+    days = pd.Series([date(1970, 1, 2), None], dtype=pd.ArrowDtype(arrow.date32()))
+    assert_array_equal(in_seconds(days, "M"), [86400, np.nan])
+    assert not are_unlabelled(np.array([-1, 1], dtype=f"{kind}8[D]")).any()
