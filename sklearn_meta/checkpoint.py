@@ -192,6 +192,8 @@ class Checkpoint(Callback):
                 raise SafetensorError("it holds no settings")
             if type(json.loads(header["history"])) is not list:
                 raise SafetensorError("it holds no history")
+            if type(json.loads(header["best_loss"])) not in (int, float):
+                raise SafetensorError("it holds no loss")
         except (SafetensorError, ValueError, RecursionError) as error:
             raise ValueError(
                 f"{self.path} is damaged ({error}): remove it, or give another checkpoint_dir."

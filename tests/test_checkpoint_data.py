@@ -479,10 +479,17 @@ def test_a_log_on_a_full_disk_costs_no_training(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [log] and net
 
 
-@pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
-def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata):
+@pytest.mark.parametrize(
+    ("metadata", "missing"),
+    [
+        (None, "schedule"),
+        ({"format": "pt"}, "schedule"),
+        ({"schedule": "{}", "history": "[]"}, "best_loss"),
+    ],
+)
+def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata, missing):
     save_file({"a": torch.ones(2)}, tmp_path / CHECKPOINT, metadata)
-    with pytest.raises(ValueError, match="is damaged .*it lacks .*schedule.*remove it"):
+    with pytest.raises(ValueError, match=f"is damaged .*it lacks .*{missing}.*remove it"):
         t.train(tmp_path)
 
 
@@ -495,6 +502,7 @@ def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata):
             for text in ("5", "{", "[" * 9**5)
         ),
         *((change, None) for change in ({"schedule": "[]"}, {"history": "{}"})),
+        *(({"best_loss": text}, None) for text in ("[]", "{")),
         ({}, "scaler.x"),  # as of a newer version
     ],
 )
@@ -505,10 +513,16 @@ def test_a_checkpoint_that_tells_other_things_is_damaged(tmp_path, change, name)
         header = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}
     del header["sha256"]
+    assert all("batches" not in epoch for epoch in json.loads(header["history"]))  # thousands
     more = {} if name is None else {name: torch.ones(1)}
     save_file(tensors | more, tmp_path / CHECKPOINT, header | change)
     with pytest.raises(ValueError, match="is damaged .*remove it"):
         t.train(tmp_path, max_steps=2)
+
+
+def test_equal_bytes_of_another_shape_or_dtype_have_another_digest():
+    alike = torch.zeros(2, 3), torch.zeros(3, 2), torch.zeros(2, 3, dtype=torch.int32)
+    assert len({checkpoint._digest({"a": tensor}, {}) for tensor in alike}) == 3
 
 
 def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
