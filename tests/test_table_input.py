@@ -437,7 +437,7 @@ def test_messages_show_the_ends_of_long_text():
 def test_an_integer_beyond_any_float_is_infinite():
     """As json may hold it, and as text of it is."""
     cells = [[10**400, 1.5, None, 2], [1, 2, 3, 4]]
-    rows = pd.DataFrame(np.array(cells, dtype=object), columns=list(NUMBERS))
+    rows = pd.DataFrame(cells, columns=list(NUMBERS), dtype=object)
     classifier = MetaSemiSupervisedClassifier("prototypes").fit(NUMBERS, Y)
     for refuses in (classifier.predict, lambda X: classifier.fit(X, [0, 1])):
         with pytest.raises(ValueError, match="Input X contains infinity or a value too large"):
