@@ -325,7 +325,9 @@ def test_more_classes_than_one_hot_labels(head, n_classes):
         # Those that never came are in sorted order.
         assert_array_equal(asked[0][0, 0], [*range(1, 21), 0, *range(21, 40)])
         return
-    with pytest.raises(ValueError, match="11 classes.*labels for 10: use label_encoding='string'"):
+    with pytest.raises(
+        ValueError, match="11 classes.*labels for only 10: use label_encoding='string'"
+    ):
         classifier().fit(X, y)
     estimator = classifier().partial_fit(X[:10], y[:10])
     before = estimator.predict_proba(X)

@@ -458,7 +458,9 @@ def test_bad_learners():
         learner.add_task("one", [0, 1])
 
 
-@pytest.mark.parametrize(("labels", "message"), [([0, 1], "tells 1 tasks"), ([], "has no labels")])
+@pytest.mark.parametrize(
+    ("labels", "message"), [([0, 1], "handles at most 1 tasks"), ([], "has no labels")]
+)
 def test_a_task_that_is_refused_leaves_nothing_behind(labels, message):
     learner = TextLearner("asp_mtl", backbone_config={"width": 4, "most_tasks": 1})
     if labels:
