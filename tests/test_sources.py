@@ -191,6 +191,7 @@ def test_rows_as_they_are_keep_their_values():
         ({"a": pair((3, 1))}, "'a' has a class with fewer than 2 rows"),
         ([Dataset("a", *pair((3, 0, 3)))], "'0' has a class with fewer than 2 rows"),
         ([(np.zeros((3, 2)), [0, 1])], "X has 3 rows and y has 2"),
+        ([(np.zeros((3, 2)), [])], "X has 3 rows and y has 0"),
     ],
 )
 def test_bad_datasets_are_refused(datasets, message):

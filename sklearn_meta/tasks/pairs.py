@@ -101,7 +101,7 @@ def _labelled_rows(X, y, name, metadata):
             f"Dataset {name!r}: expected one label per row, got y={y!r}. Mark unlabelled rows by "
             "-1 (by NaN for regression)."
         )
-    if len(np.shape(X)) != 2 or not len(y):
+    if len(np.shape(X)) != 2 or not len(X):
         raise ValueError(
             f"Dataset {name!r}: expected X with rows and columns, got shape {np.shape(X)}."
         )

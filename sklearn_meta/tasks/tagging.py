@@ -317,7 +317,10 @@ def _read_text(path, encoding):
         # Drop the byte order mark that some editors write, as UTF-8 or latin-1 reads it.
         return path.read_text(encoding).removeprefix("\ufeff").removeprefix("ï»¿")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not {encoding} ({error}): find its encoding.") from error
+        raise ValueError(
+            f"{path} is not {encoding} ({error}): save it as UTF-8, or give its encoding to "
+            "read_conll."
+        ) from error
 
 
 def _are_texts(cell):
