@@ -188,7 +188,7 @@ def overhead_rows(args):
 
         loops = {"meta_train": engine, "plain loop": plain_loop, "plain loop again": plain_loop}
         functions = {name: partial(run, loop) for name, loop in loops.items()}
-        seconds = in_turn(functions, *((1, 0) if args.quick else (5, 1)))
+        seconds = in_turn(functions, 1 if args.quick else 5, n_unused=0 if args.quick else 1)
         plain = ("plain loop", seconds["plain loop"])
         case = f"{name}; {1000 * median(plain[1]) / POOL:.0f} ms a step"
         for ours in ("meta_train", "plain loop again"):

@@ -9,7 +9,7 @@ from torch import nn
 
 from ..label_columns import standardise_labels
 from .gaussian_process import AttributeGaussianProcess, joined
-from .warps import log_slope, unwarp, warp
+from .warps import log_slope, unwarp, warp, warps
 
 #: Yeo and Johnson's powers: 1 leaves targets unchanged, smaller ones draw high values together,
 #: larger ones low values. With these powers, all predictions can be warped back.
@@ -130,7 +130,7 @@ class WarpedGaussianProcess(AttributeGaussianProcess):
         labels = labels.to(self.log_noise.dtype)
         known = ~labels.isnan() & classes[:, None]
         targets = labels.masked_fill(~known, 0)
-        warped = torch.stack([warp(targets, power) for power in self.powers], -1)  # (B, N, C, W)
+        warped = torch.stack(warps(targets, self.powers), -1)  # (B, N, C, W)
         warped = warped.masked_fill(~known[..., None], math.nan).flatten(2)
         every = classes.repeat_interleave(len(self.powers), dim=1)
         columns = standardise_labels(warped, every)
