@@ -788,7 +788,7 @@ def test_tagger_scores_are_seqevals_or_of_words():
     tagger.classes_ = np.array(["NN", "VB"])
     tagger.predict = lambda X: [["NN", "NN", "VB"], ["NN"]]
     assert tagger.score(X, [["NN", "VB", "VB"], ["NN"]]) == 0.75
-    with pytest.raises(ValueError, match="as in fit, such as 'NN'"):
+    with pytest.raises(ValueError, match="all numbers, as in fit, such as 'NN'"):
         tagger.score(X, [[0, 1, 1], [0]])
 
 
