@@ -2,9 +2,11 @@
 
 import gc
 import os
+import random
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 # What pytest makes of asserts, Hypothesis's own among them, is kept (in __pycache__): to make it
@@ -43,6 +45,20 @@ def pytest_collection_finish():
     gc.freeze()
     gc.set_threshold(10_000)
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Seed what a test without ``random_state`` draws from, before its fixtures are made.
+
+    A test fails because of the change under test, not because of the draw or of the tests that ran
+    before it in the same process.
+    """
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 (random_state=None is this generator)
+    torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

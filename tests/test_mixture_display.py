@@ -58,7 +58,7 @@ def test_ellipses_are_at_one_and_two_standard_deviations(points, covariance_type
 
 @pytest.mark.parametrize("make", [GaussianMixture, BayesianGaussianMixture, double])
 def test_every_mixture_can_be_shown(points, make):
-    mixture = make(n_components=3, covariance_type="full").fit(points)
+    mixture = make(n_components=3, covariance_type="full", random_state=0).fit(points)
     _, ax = plt.subplots()
     display = MixtureDisplay.from_estimator(mixture, points, features=(2, 0), ax=ax)
     assert display.ax_ is ax and display.figure_ is ax.figure
