@@ -53,6 +53,7 @@ def changed(a_name):
     return found
 
 
+@pytest.mark.filterwarnings("ignore:No validation loss was lower")
 @pytest.mark.parametrize(
     "first, other, told",
     [

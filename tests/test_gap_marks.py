@@ -93,17 +93,20 @@ def test_where_no_number_is_repeated_there_is_none(seed, n_rows):
 
 def test_frames_and_matrices_agree():
     table, gaps = marked(-9999.0)
-    encoder = TableEncoder(marks=True).fit(table[:100])
+    with pytest.warns(UserWarning, match="read as missing cells: -9999 in columns \\[0, 1"):
+        encoder = TableEncoder(marks=True).fit(table[:100])
     np.testing.assert_array_equal(encoder.transform(table), gaps)
     frame = pd.DataFrame(table).assign(kind="ab" * 89)
-    found = TableEncoder(marks=True).fit(frame[:100]).transform(frame)
+    with pytest.warns(UserWarning, match="read as missing cells: -9999 in columns \\[0, 1"):
+        found = TableEncoder(marks=True).fit(frame[:100]).transform(frame)
     np.testing.assert_array_equal(found[:, :13], gaps)
     np.testing.assert_array_equal(TableEncoder().fit_transform(table), table)
 
 
 def test_single_precision_has_the_same_marks():
     table, gaps = marked(-9999.9)
-    encoder = TableEncoder(marks=True).fit(table.astype(np.float32))
+    with pytest.warns(UserWarning, match="read as missing cells: -9999.9 in columns \\[0, 1"):
+        encoder = TableEncoder(marks=True).fit(table.astype(np.float32))
     for found in (encoder.transform(table), encoder.transform(table.astype(np.float32))):
         np.testing.assert_array_equal(np.isnan(found), np.isnan(gaps))
 
@@ -156,7 +159,9 @@ def test_estimators_of_rows_read_gaps_too(estimator):
 
 def test_a_stream_that_has_begun_reads_them_as_gaps():
     table, gaps = marked(-9999.0, share=0.2)
-    stream, other = (MANNClassifier(n_estimators=1).fit(t[:40], Y[:40]) for t in (table, gaps))
+    with pytest.warns(UserWarning, match="read as missing cells: -9999 in columns \\[0, 1"):
+        stream = MANNClassifier(n_estimators=1).fit(table[:40], Y[:40])
+    other = MANNClassifier(n_estimators=1).fit(gaps[:40], Y[:40])
     stream.partial_fit(table[40:80], Y[40:80])
     other.partial_fit(gaps[40:80], Y[40:80])
     np.testing.assert_allclose(stream.predict_proba(table[80:]), other.predict_proba(gaps[80:]))

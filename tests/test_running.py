@@ -114,6 +114,7 @@ def test_moments_of_columns_with_few_cells():
 X, Y = shuffle(*load_wine(return_X_y=True), random_state=0)
 
 
+@pytest.mark.filterwarnings("ignore:These values lie far from all others")
 @pytest.mark.parametrize("sentinel", [-9999, 1e6])
 @pytest.mark.parametrize("place", [12, 40])
 @pytest.mark.parametrize("kind", [MANNClassifier, FewShotTransformerClassifier])

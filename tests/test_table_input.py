@@ -128,6 +128,7 @@ def test_a_gap_in_a_list_of_a_stream_is_no_category():
     assert stream.encoder_.encoders_[0].categories_[0].tolist() == ["a", "b"]
 
 
+@pytest.mark.filterwarnings("ignore:Column 'a' holds text, most of which looks like numbers")
 @pytest.mark.parametrize("table", [NUMBERS, MIXED], ids=["numbers", "mixed"])
 @pytest.mark.parametrize("transductive", [True, False])
 def test_text_in_a_column_of_numbers_is_an_error_whatever_the_others_are(table, transductive):

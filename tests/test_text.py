@@ -666,7 +666,9 @@ def test_words_that_have_a_vector_are_known():
     assert with_vectors(["a"], (gap, np.eye(2)), max_words=9)[0] == ["a"]
     X, y = reviews(30, "toy")
     others = (["splendid", "awful"], [[1.0, 2], [3, 4]])
-    estimator = MetaLSTMClassifier(word_vectors=others, **QUICK | {"max_epochs": 1}).fit(X, y)
+    estimator = MetaLSTMClassifier(word_vectors=others, **QUICK | {"max_epochs": 1})
+    with pytest.warns(UserWarning, match="No word of the texts has a vector"):
+        estimator.fit(X, y)
     assert estimator.module_.words[-2:] == ["splendid", "awful"]
     others = (["Splendid", "toy"], [[1.0, 2], [3, 4]])
     estimator.set_params(word_vectors=others, lowercase=False)

@@ -298,9 +298,10 @@ class OpenMLCollection(Mapping):
                 self._unanswered = 0
                 return answer
         self._unanswered = self._unanswered + 1 if openml_client.is_silence(failure) else 0
+        tries = "1 try" if self.n_retries == 0 else f"{self.n_retries + 1} tries"
         raise OSError(
-            f"{what} cannot be fetched from {self.server}: {self.n_retries + 1} tries failed, the "
-            f"last with {openml_client.reason(failure)}."
+            f"{what} cannot be fetched from {self.server}: {tries} failed, the last with "
+            f"{openml_client.reason(failure)}."
         ) from failure
 
 
