@@ -22,14 +22,20 @@ def pytest_collection():
     gc.disable()  # until all is collected: next to nothing is garbage
 
     import torch
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
     from tqdm import tqdm
 
     # Many small problems: a second thread only waits for the first, and sums stay repeatable.
     torch.set_num_threads(1)
 
-    # Derandomised: a run fails because of the change under test, never because of the draw.
-    settings.register_profile("ci", derandomize=True, deadline=None, max_examples=20)
+    # A run fails because of the change under test, never because of the draw or a busy machine.
+    settings.register_profile(
+        "ci",
+        derandomize=True,
+        deadline=None,
+        max_examples=20,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("ci")
 
     # A test that forks while tqdm's monitor thread holds tqdm's lock would wait for it for ever.
