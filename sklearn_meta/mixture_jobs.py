@@ -17,6 +17,9 @@ from .heads.gaussian_mixture import (
 )
 from .tasks.mixtures import COVARIANCE_TYPES
 
+#: Values that differ by this share of their size, or less, differ only by rounding.
+ROUNDING = 4 * np.finfo(float).eps
+
 #: Minimum variance of a component, as a fraction of the variance of its column.
 FLOOR = 1e-6
 
@@ -64,7 +67,7 @@ class Units(NamedTuple):
         low, high = columns.min(1), columns.max(1)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         # Treat values that differ only by rounding as equal.
-        constant = half <= 4 * np.finfo(float).eps * np.abs(middle)
+        constant = half <= ROUNDING * np.abs(middle)
         half = np.where(constant, 1, half)
         # Reduce values to [-1, 1], so that squares stay in range.
         reduced = (columns - middle[:, None]) / half[:, None]
@@ -86,12 +89,12 @@ class Units(NamedTuple):
         """Logarithm of the volume of a unit cube, by which a standardised density is divided."""
         return np.log(self.scale).sum()
 
-    def standardise(self, X, exactly=False):
-        """Convert points to these units; ``exactly`` sets constant columns to exactly zero."""
-        X = (X - self.centre) / self.scale
-        if exactly:
-            X[:, self.constant] = 0
-        return X
+    def standardise(self, X):
+        """Convert points to these units: what a constant differs from by rounding alone is zero."""
+        away = X - self.centre
+        rounding = 2 * ROUNDING * np.abs(self.centre)  # twice, since the centre is rounded, too
+        away[self.constant & (np.abs(away) <= rounding)] = 0
+        return away / self.scale
 
 
 class Job(NamedTuple):
