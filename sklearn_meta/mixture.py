@@ -186,8 +186,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         OSError
             If weights cannot be fetched from the hub.
         """
-        for name in ("weights_", "means_", "covariances_", "lower_bound_"):
-            vars(self).pop(name, None)  # a fit that fails leaves nothing of an earlier one
+        self._forget()
         self.learner_ = self._learner()
         self._fit_sets(self.learner_, [self], [self._points(X)])
         return self
