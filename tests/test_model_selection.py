@@ -209,6 +209,19 @@ def test_gaps_of_any_kind_are_rows_without_a_target():
     assert len(train) == 2  # of text and numbers numpy makes text
 
 
+@pytest.mark.parametrize("y", [[0.0, 1.0, np.nan] * 4, ["a", "b", None] * 4])
+def test_labels_that_are_missing_get_advice(y):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    spreading = Transductive(LabelSpreading())
+    for mark, advice in (
+        (-1, "mark rows .* with -1"),
+        ("?", "mark .* '[?]'"),
+        (None, "leave .*out"),
+    ):
+        with pytest.raises(ValueError, match=f"^y contains NaN or None: {advice}, or"):
+            spreading.set_params(unlabelled=mark).fit(X, y)
+
+
 def test_of_several_targets_that_are_objects_gaps_stay_in_their_row():
     y = np.array([[i / 2, None if i in (1, 4) else 1.5] for i in range(8)], dtype=object)
     every_test = [test for _, test in SemiSupervisedKFold(3, random_state=0).split(y, y)]
@@ -669,7 +682,7 @@ def test_labels_keep_their_kind():
     X, ours = np.arange(6.0)[:, None], Transductive(knn_spreading())
     whole = pd.Series([0, 0, 1, 1, -1, -1], dtype="Int64")
     assert ours.fit(X, whole).classes_.dtype.kind == "i"
-    with pytest.raises(ValueError, match="Input contains NaN"):
+    with pytest.raises(ValueError, match="y contains NaN or None: mark"):
         ours.fit(X, ["a", "a", "b", "b", np.nan, -1])  # of which numpy would make text
 
 

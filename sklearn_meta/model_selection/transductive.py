@@ -131,6 +131,8 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             raise TypeError(f"estimator must be a classifier, got {self.estimator}.")
         refuse_frozen(self.estimator)
         labels = whole_labels(text_as_objects(y))  # otherwise -1.0 becomes "-1.0", 1 becomes 1.0
+        if y is not None:
+            are_labelled(labels, self.unlabelled)  # of NaN scikit-learn would not say what to do
         X, y = self._validate(X, labels, reset=True)
         check_consistent_length(X, y)
         self.classes_, self.y_ = encode_labels(y, self.unlabelled)
