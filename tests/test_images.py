@@ -82,7 +82,7 @@ def test_select_takes_names_or_a_mask(source):
     [
         ("dog", "No class dog: choose from pear, cup, sea, ash"),
         (["cup", "dog"], "No class dog"),
-        ([True], "one or more of the 4"),
+        ([True], "one or more of the 4 .* a bool for each, got 1 True of 1"),
         ([False] * 4, "one or more of the 4"),
         ([], "one or more of the 4"),
     ],

@@ -82,7 +82,11 @@ def test_alphabets_may_be_called_by_numbers(source):
 
 @pytest.mark.parametrize(
     ("which", "message"),
-    [("Gothic", "No alphabet Gothic.*Greek, Latin, Tifinagh"), ([True], "4"), ([False] * 4, "4")],
+    [
+        ("Gothic", "No alphabet Gothic.*Greek, Latin, Tifinagh"),
+        ([True], "one or more of the 4 .* a bool for each, got 1 True of 1"),
+        ([False] * 4, "4"),
+    ],
 )
 def test_select_says_what_is_wrong(source, which, message):
     with pytest.raises(ValueError, match=message):

@@ -100,7 +100,10 @@ class ImageClasses:
                 raise ValueError(f"No class {min(unknown)}: choose from {', '.join(self.classes)}.")
             which = np.isin(self.classes, which.astype(str))
         if which.shape != (len(self),) or not which.any():
-            raise ValueError(f"A mask must select one or more of the {len(self)} classes.")
+            raise ValueError(
+                f"A mask must select one or more of the {len(self)} classes, with a bool for each, "
+                f"got {which.sum()} True of {which.size}."
+            )
         name, y = self.dataset.name, self.dataset.y
         rows, codes = which[y], np.cumsum(which) - 1
         return ImageClasses(self.images[rows], codes[y[rows]], self.classes[which], name)

@@ -115,7 +115,10 @@ class Omniglot:
                 raise ValueError(f"No alphabet {', '.join(sorted(unknown))}: choose from {known}.")
             which = np.isin(self.alphabets, which.astype(str))
         if which.shape != (len(self),) or not which.any():
-            raise ValueError(f"A mask must select one or more of the {len(self)} characters.")
+            raise ValueError(
+                f"A mask must select one or more of the {len(self)} characters, with a bool for "
+                f"each, got {which.sum()} True of {which.size}."
+            )
         return Omniglot(self.images[which], self.alphabets[which], self.characters[which])
 
 
