@@ -359,7 +359,7 @@ class MetaLSTMTagger(TextEstimator):
     def _targets(self, y, labels):
         number = {label: i for i, label in enumerate(labels)}
         if unknown := sorted({label for tags in y for label in tags} - number.keys()):
-            raise ValueError(f"Label {unknown[0]!r} was not seen in training.")
+            raise ValueError(f"Label {unknown[0]!r} is not one of {labels}.")
         # A sentence without words is read as one unknown word; its label does not matter.
         return [np.array([number[label] for label in tags[: self.max_length]] or [0]) for tags in y]
 
