@@ -20,6 +20,7 @@ from sklearn_meta.heads import HEADS
 from sklearn_meta.memory_learner import MemoryLearner
 from sklearn_meta.tasks import (
     CircleSpiral,
+    Drawings,
     EpisodeSampler,
     GaussianProcessPrior,
     MixturePrior,
@@ -27,6 +28,7 @@ from sklearn_meta.tasks import (
     MixtureSets,
     NWayKShot,
     OutlierSampler,
+    Pictures,
     RegressionPrior,
     RegressionSampler,
     TableEpisodes,
@@ -92,6 +94,11 @@ LEAST = [
     (GaussianProcessPrior, 1, "n_columns n_rows"),
     (CircleSpiral, 1, "n_rows_per_class"),
     (RegressionPrior, 10, "n_rows"),
+    (TablePrior, 1, "n_rows"),
+    (TableEpisodes, 1, "width"),
+    (Drawings, 1, "size"),
+    (Pictures, 1, "size"),
+    (partial(Pictures, 8), 1, "n_channels"),
     (MixturePrior, 1, "max_components max_columns"),
 ]
 

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch.nn.functional import affine_grid, grid_sample
 
+from ..sizes import check_integers
+
 #: Largest turn (radians) and shift (sides) of a drawing: section 7 of paper 002's supplement.
 TILT, SHIFT = math.pi / 16, 10 / 105
 
@@ -29,6 +31,11 @@ class Drawings:
         Like ``stretch``, but the same for all drawings of a class; half of the classes are mirrored
         as well. Like rotation, this makes new characters of the existing ones. Not in the paper.
 
+    Raises
+    ------
+    ValueError
+        If `size` is not an integer of 1 or more.
+
     Notes
     -----
     All of this is one bilinear interpolation, for drawings of up to about twice the size. Ink moved
@@ -39,6 +46,9 @@ class Drawings:
     augment: bool = True
     stretch: float = 0.0
     warp: float = 0.0
+
+    def __post_init__(self):
+        check_integers(size=self.size)
 
     @property
     def width(self):

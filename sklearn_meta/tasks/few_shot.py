@@ -198,6 +198,7 @@ class TableEpisodes(NWayKShot):
         shape = {"n_ways": n_ways, "n_shots": n_shots, "n_queries": n_queries}
         super().__init__(None, fewer_classes=fewer_classes, **shape)
         check_shares(column_subset=column_subset)
+        check_integers(width=width)
         self.width = width
         self.n_known = counts_of(n_known, "n_known")
         self.column_subset = column_subset

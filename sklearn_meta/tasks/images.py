@@ -122,6 +122,11 @@ class Pictures:
     augment : bool, default=False
         Whether to mirror each image left-right with probability 1/2.
 
+    Raises
+    ------
+    ValueError
+        If a size is not an integer of 1 or more.
+
     Examples
     --------
     >>> import numpy as np
@@ -136,6 +141,9 @@ class Pictures:
     size: int
     n_channels: int = 3
     augment: bool = False
+
+    def __post_init__(self):
+        check_integers(size=self.size, n_channels=self.n_channels)
 
     @property
     def width(self):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..sizes import check_ranges
+from ..sizes import check_integers, check_ranges
 from .columns import add_columns, encode, hide, pick, plan_levels, warp
 from .dataset import Dataset
 from .families import FAMILIES, class_counts, log_uniform, standardise
@@ -78,8 +78,10 @@ class TablePrior:
 
     def __post_init__(self):
         check_ranges(2, n_columns=self.n_columns, n_classes=self.n_classes)
-        if self.n_rows is not None and self.n_rows < 2 * self.n_classes[1]:
-            raise ValueError(f"n_rows={self.n_rows} is less than 2 rows for each class.")
+        if self.n_rows is not None:
+            check_integers(n_rows=self.n_rows)
+            if self.n_rows < 2 * self.n_classes[1]:
+                raise ValueError(f"n_rows={self.n_rows} is less than 2 rows for each class.")
         if not self.families or not set(self.families) <= set(_WEIGHTS):
             raise ValueError(f"families must be chosen from {sorted(_WEIGHTS)}.")
 
