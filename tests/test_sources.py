@@ -601,5 +601,8 @@ def test_rows_without_a_label_that_a_source_draws_are_unlabelled():
 def test_what_is_never_drawn_is_no_part_of_a_mixture():
     first, second = TablePrior(), TablePrior(n_rows=100)
     assert list(parts_of(Mixture([first, second], [1, 0]))) == [first]
+    unread = Mixture([[], [(np.eye(3), [0, 0, 0])], first], [0, 0, 0.5])
+    assert as_source(unread).draw(np.random.default_rng(0)).name.startswith("prior-")
+    assert names_in(unread) == ["TablePrior"]
     nested = Mixture([Mixture([first, second], [0, 2]), first], [1, 1])
     assert list(parts_of(nested)) == [second, first]

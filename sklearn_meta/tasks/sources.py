@@ -5,6 +5,7 @@ A *source* is anything with ``draw(rng) -> Dataset``: tables, a synthetic prior,
 
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import compress
 from pathlib import PurePath
 
 import numpy as np
@@ -70,7 +71,8 @@ class Mixture:
     ----------
     sources : sequence of sources
     weights : sequence of float, default=None
-        Relative probabilities of the sources; equal if None.
+        Relative probabilities of the sources; equal if None. A source of weight 0 is left out, and
+        not read.
 
     Raises
     ------
@@ -80,18 +82,20 @@ class Mixture:
     """
 
     def __init__(self, sources, weights=None):
-        self.sources = []
+        sources = list(sources)
         for part in sources:
             check_source(part)
-            lasting = hasattr(part, "draw") or isinstance(part, Mapping | list | tuple)
-            self.sources.append(part if lasting else list(part))  # an iterator is read only once
-        weights = np.ones(len(self.sources)) if weights is None else np.asarray(weights, float)
-        if not self.sources:
+        weights = np.ones(len(sources)) if weights is None else np.asarray(weights, float)
+        if not sources:
             raise ValueError("A mixture needs at least one source; got none.")
-        finite = len(weights) == len(self.sources) and np.isfinite(weights).all()
+        finite = len(weights) == len(sources) and np.isfinite(weights).all()
         if not finite or not weights.sum() > 0 or (weights < 0).any():
             raise ValueError("weights must be one non-negative number for each source.")
-        self.weights = weights / weights.sum()
+        weights = weights / weights.sum()
+        self.sources, self.weights = [], weights[weights > 0]
+        for part in compress(sources, weights):
+            lasting = hasattr(part, "draw") or isinstance(part, Mapping | list | tuple)
+            self.sources.append(part if lasting else list(part))  # an iterator is read only once
 
     @cached_property
     def _read(self):
@@ -110,8 +114,8 @@ class Mixture:
 def parts_of(source):
     """Yield the sources that a mixture, however nested, draws from; or any other source itself."""
     if isinstance(source, Mixture):
-        for part, weight in zip(source._read, source.weights, strict=True):
-            yield from parts_of(part) if weight else ()
+        for part in source._read:
+            yield from parts_of(part)
     else:
         yield source
 
@@ -130,8 +134,8 @@ def names_in(source):
 def names_given(datasets, source):
     """Names that the user gave to tables; ``source`` is made of ``datasets``. A list has none."""
     if isinstance(datasets, Mixture):
-        parts = zip(datasets.sources, source._read, source.weights, strict=True)
-        return [name for *part, weight in parts if weight for name in names_given(*part)]
+        parts = zip(datasets.sources, source._read, strict=True)
+        return [name for part in parts for name in names_given(*part)]
     named = isinstance(datasets, Mapping) or hasattr(datasets, "draw")
     return names_in(source) if named else []
 
@@ -268,11 +272,7 @@ def suited(source, sampler):
 
         return Tables(usable(source, checked), retarget=source.retarget)
     if type(source) is Mixture:
-        parts = [
-            suited(part, sampler) if weight else part
-            for part, weight in zip(source._read, source.weights, strict=True)
-        ]
-        return Mixture(parts, source.weights)
+        return Mixture([suited(part, sampler) for part in source._read], source.weights)
     check_draws(source)
     return _Checked(source, check)
 
