@@ -15,7 +15,7 @@ from sklearn_meta import (
 )
 from sklearn_meta.inspection import EmbeddingDisplay
 from sklearn_meta.model_selection import FewShotSplit
-from sklearn_meta.tasks import TableEncoder
+from sklearn_meta.tasks import TableEncoder, as_dataset
 
 nan = np.nan
 WARNING = "Column 'rooms' held only numbers as text in fit .* such as '5\\+', which is read as miss"
@@ -139,6 +139,19 @@ def test_codes_of_digits_with_underscores_are_names(dtype):
     np.testing.assert_array_equal(encoder.transform(wards), rows * 3)
     numbers = TableEncoder().fit(pd.DataFrame({"ward": ["1", "2"]}))
     assert numbers.unseen_categories(pd.DataFrame({"ward": ["1_2", "2"]})) == ["ward"]
+
+
+def test_such_a_code_is_no_number_as_a_target_either():
+    X, codes = np.arange(8.0).reshape(4, 2), ["11_0", "1", "2", "3"]
+    for y in (codes, np.array(codes, dtype=object), np.array([codes] * 2).T):
+        with pytest.raises(ValueError, match="could not convert string to float: '11_0'"):
+            MetaGPRegressor().fit(X, y)
+    regressor = MetaGPRegressor().fit(X, ["1", "2", "3", "4"])
+    with pytest.raises(ValueError, match="could not convert string to float: '11_0'"):
+        regressor.score(X, codes)
+    with pytest.raises(ValueError, match="regression needs numbers .*: '11_0'"):
+        as_dataset(X, codes, metadata={"task": "regression"})
+    assert as_dataset(X, codes).n_classes == 4
 
 
 def test_a_stream_goes_on():

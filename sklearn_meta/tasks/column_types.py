@@ -148,15 +148,22 @@ def to_float(column):
     column = np.asarray(column)
     if column.dtype == object:
         column = np.where(is_missing(column), np.nan, column)
-    if column.dtype.kind in "OUT":
-        # Python reads "11_0" as the number 110; in tables, and for pandas, it is a name.
-        code = next((v for v in column.flat if isinstance(v, str) and "_" in v), None)
-        if code is not None:
-            raise ValueError(f"could not convert string to float: {code!r}")
+    refuse_codes(column)
     try:
         return column.astype(np.float64)
     except OverflowError:  # Python's integers, and those of JSON, have no bound
         return np.array([_as_float(cell) for cell in column])
+
+
+def refuse_codes(values):
+    """Refuse text with an underscore in an array: Python reads "11_0" as the number 110.
+
+    In tables, and for pandas, it is a name.
+    """
+    if values.dtype.kind in "OUT":
+        code = next((v for v in values.flat if isinstance(v, str) and "_" in v), None)
+        if code is not None:
+            raise ValueError(f"could not convert string to float: {str(code)!r}")
 
 
 def _as_float(cell):
@@ -232,10 +239,11 @@ def targets_as_numbers(y):
     Raises
     ------
     ValueError
-        If there are other dates, such as objects.
+        If there are other dates, such as objects, or text such as "11_0".
     """
     y = in_numpy(y)
     values = np.asarray(y)
     if values.dtype.kind == "O":
         refuse_dates(values, "y")
+    refuse_codes(values)
     return dates_as_numbers(y)

@@ -6,6 +6,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import type_of_target
 
 from ..cells import are_unlabelled, in_numpy, in_pandas, is_missing, text_as_objects
+from .column_types import refuse_codes
 from .dataset import Dataset
 from .encoding import TableEncoder
 
@@ -164,6 +165,7 @@ def labels_of(y, name="dataset", metadata=None):
             ) from error
     if task == "regression" or (task is None and is_continuous(known)):
         try:
+            refuse_codes(known)
             known = known.astype(np.float64)
         except ValueError as error:
             raise ValueError(
