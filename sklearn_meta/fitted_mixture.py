@@ -171,11 +171,18 @@ class FittedMixture(DensityMixin):
     def _standardised(self, X):
         """Validate points and convert them to the units of the stored mixture."""
         check_is_fitted(self)
-        X = as_cells(X)
-        refuse_dates(X, "X")
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self._validated(X, reset=False)
         with np.errstate(over="ignore"):
             return self._units.standardise(X).clip(-FARTHEST, FARTHEST)
+
+    def _validated(self, X, **checks):
+        """Validate points; ``checks`` are further arguments of scikit-learn's ``validate_data``."""
+        X = as_cells(X)
+        refuse_dates(X, "X")
+        try:
+            return validate_data(self, X, dtype=np.float64, **checks)
+        except OverflowError as error:  # Python's integers have no bound
+            raise ValueError("Input X contains a value too large for float64.") from error
 
     def _store(self, mixture, units):
         """Store a mixture in standardised units, and its parameters in those of the points."""

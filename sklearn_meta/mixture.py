@@ -2,19 +2,15 @@
 
 from numbers import Integral
 
-import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
 from torch import nn
 
 from .base import MetaEstimator
 from .fitted_mixture import FittedMixture
 from .mixture_jobs import Job, Units, fit_jobs, own_order
 from .mixture_learner import MixtureLearner
-from .table_validation import as_cells
 from .tasks import MixtureSampler
-from .tasks.column_types import refuse_dates
 from .tasks.mixtures import COVARIANCE_TYPES, as_point_sets, refuse_one_set
 
 
@@ -329,9 +325,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
 
     def _points(self, X):
         """Validate the points of ``fit``; return them standardised and sorted, and their units."""
-        X = as_cells(X)
-        refuse_dates(X, "X")
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        X = self._validated(X, ensure_min_samples=2)
         if self.n_components != "auto" and len(X) < self.n_components:
             raise ValueError(
                 "Expected n_samples >= n_components but got "

@@ -201,6 +201,7 @@ BAD_POINTS = [
     (np.where(X_GOOD > 1, np.inf, X_GOOD), "contains infinity"),
     ([["a", "b"]] * 4, "could not convert string"),
     (X_GOOD * 1j, "Complex data not supported"),
+    ([[10**400, 1, 1]] * 4, "a value too large for float64"),
 ]
 
 
@@ -236,6 +237,7 @@ def test_a_batch_of_nothing_and_a_set_where_sets_are_meant():
         (X_GOOD[:, :2], "X has 2 features, but AmortizedGMM is expecting 3 features"),
         (X_GOOD[0], "Expected 2D array"),
         (np.full((2, 3), np.nan), "contains NaN"),
+        ([[10**400, 1, 1]], "a value too large for float64"),
     ],
 )
 @pytest.mark.parametrize(
@@ -353,6 +355,8 @@ def test_sets_of_any_scale_keep_their_shape_and_classes_are_known():
     huge, tiny, expected = (as_point_sets([scale * X])["0"].X for scale in (1e200, 1e-200, 1))
     assert_allclose(huge, expected, rtol=1e-5)
     assert_allclose(tiny, expected, rtol=1e-5)
+    with pytest.raises(ValueError, match="Set '0' is not a set of points"):
+        as_point_sets([[[10**400, 1]] * 4])
     with pytest.raises(ValueError, match="'0' has points without a class"):
         as_point_sets([(X, ["a", None] * 10)])
     whole = [0.0, 1.0, 2.0, 3.0] * 5

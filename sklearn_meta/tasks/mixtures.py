@@ -340,7 +340,7 @@ def _point_set(name, item):
         X = in_pandas(X)
         refuse_dates(X, "it")
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
-    except ValueError as error:
+    except (OverflowError, ValueError) as error:  # Python's integers have no bound
         raise ValueError(
             f"Set {name!r} is not a set of points, with a number in every column: {error}"
         ) from error
