@@ -502,6 +502,18 @@ def test_an_index_with_empty_cells(tmp_path):
         Folder(tmp_path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("first", ["sep=,\n", '"sep=,"\r\n', "sep=,,,\n", ""])
+def test_a_line_that_names_the_separator_is_no_row(tmp_path, first, encoding):
+    expected = frame_of()
+    text = first + expected.to_csv(index=False)
+    (tmp_path / "one.csv").write_text(text, encoding=encoding)
+    found = Folder(tmp_path)["one"]
+    assert list(found.X.columns) == ["a", "b", "c"]
+    np.testing.assert_allclose(found.X[["a", "b"]], expected[["a", "b"]])
+    assert list(found.y) == list(expected["target"])
+
+
 def test_names_of_files_and_of_what_is_excluded(tmp_path):
     table = pd.DataFrame({"a": [1, 2, 3, 4], "t": ["x", "y"] * 2})
     table.to_csv(tmp_path / "UPPER.CSV", index=False)

@@ -27,6 +27,9 @@ _GAPS = ["", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A"]
 #: A column name that is a number. pandas calls a second 0.2 "0.2.1", an empty name "Unnamed: 3".
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?(e[-+]?\d+)?(\.\d+)?|Unnamed: \d+", re.IGNORECASE)
 
+#: First line of spreadsheets' files, which says how the cells below are separated.
+_SEPARATOR = re.compile(r'"?sep=.?"?[,\s]*')
+
 _INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -35,6 +38,9 @@ def _read_csv(file):
 
     # Not in chunks: codes such as 01 would be numbers in some chunks and text in others.
     options = {"low_memory": False}
+    with open(file, encoding="utf-8-sig", errors="replace") as lines:
+        if _SEPARATOR.fullmatch(lines.readline()):
+            options["skiprows"] = 1
     frame = pd.read_csv(file, **options)
     # With one cell more than names, pandas takes the first for the row's name. If the last column
     # is empty, each line ends in a comma instead.
