@@ -502,6 +502,12 @@ def test_an_index_with_empty_cells(tmp_path):
         Folder(tmp_path)
 
 
+def test_an_index_may_begin_with_a_capital(indexed):
+    (indexed / "index.csv").rename(indexed / "Index.csv")
+    assert list(Folder(indexed)) == list(INDEX["name"])
+    assert list(Folder(indexed, split="train")) != list(INDEX["name"])
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 @pytest.mark.parametrize("first", ["sep=,\n", '"sep=,"\r\n', "sep=,,,\n", ""])
 def test_a_line_that_names_the_separator_is_no_row(tmp_path, first, encoding):

@@ -36,9 +36,10 @@ class Folder(Mapping):
     Parameters
     ----------
     path : path
-        The folder. If it has an ``index.csv``, the tables are those in its column ``name``, in that
-        order. Other columns become metadata; ``split``, ``task`` and ``family`` have a special
-        meaning. Without an index all tables in the folder are used, by name, except hidden files.
+        The folder. If it has an ``index.csv`` (capitals do not matter), the tables are those in its
+        column ``name``, in that order. Other columns become metadata; ``split``, ``task`` and
+        ``family`` have a special meaning. Without an index all tables in the folder are used, by
+        name, except hidden files.
     split, task : str, default=None
         Only use tables for which the index has this value, such as "train" or "classification".
 
@@ -64,15 +65,17 @@ class Folder(Mapping):
             raise FileNotFoundError(
                 f"There is no folder {expanded(path)}: give a folder of tables."
             )
-        self._files = {}
+        self._files, index = {}, self.path / "index.csv"
         for file in sorted(self.path.glob("[!.]*")):
-            if file.suffix.lower() in READERS and file.name != "index.csv":
+            if file.name.lower() == "index.csv":  # of several, the one in small letters is last
+                index = file
+            elif file.suffix.lower() in READERS:
                 if file.stem in self._files:
                     raise ValueError(f"{self.path} has two tables {file.stem!r}: rename one.")
                 self._files[file.stem] = file
         wanted = {"split": split, "task": task}
         wanted = {key: str(value) for key, value in wanted.items() if value is not None}
-        self._metadata = self._read_index(wanted)
+        self._metadata = self._read_index(index, wanted)
         if not self._metadata:
             needed = "a row in its index.csv" if self._files else ".parquet, .csv or .arff files"
             raise FileNotFoundError(f"No tables in {self.path}: it needs {needed}.")
@@ -80,8 +83,7 @@ class Folder(Mapping):
             name: str(row["family"]) for name, row in self._metadata.items() if "family" in row
         }
 
-    def _read_index(self, wanted):
-        file = self.path / "index.csv"
+    def _read_index(self, file, wanted):
         if not file.is_file():
             if wanted:
                 raise ValueError(
