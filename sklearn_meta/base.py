@@ -6,7 +6,6 @@ from numbers import Integral
 from pathlib import Path
 
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
@@ -22,6 +21,7 @@ from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
 from .tasks.sources import names_given
 from .training import meta_train
 from .user_warnings import warn
+from .versions import VersionedEstimator
 from .weights import available_weights, load_learner, save_pretrained
 from .weights.validation import tables_seen
 
@@ -36,7 +36,7 @@ SAMPLERS = {
 _GIVEN = weakref.WeakSet()
 
 
-class MetaEstimator(BaseEstimator):
+class MetaEstimator(VersionedEstimator):
     """Base class of the estimators: holds a meta-trained learner beside the task's state.
 
     All subclasses have the parameters ``backbone``, ``device`` and ``random_state``; all but text

@@ -1,6 +1,7 @@
 """Warnings point at the line of the user, whatever stands between."""
 
 import copy
+import pickle
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from skorch.callbacks import Callback
 
+import sklearn_meta
 from sklearn_meta import (
     AmortizedOutlierDetector,
     FewShotTransformerClassifier,
@@ -122,6 +124,21 @@ def test_few_rows_of_many_classes_are_nothing_to_warn_of(fit):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(np.arange(30) % 24)
+
+
+@pytest.mark.parametrize("name", sklearn_meta.__all__)
+def test_a_pickle_of_another_version_is_told_of(name, monkeypatch):
+    kind = getattr(sklearn_meta, name)
+    with monkeypatch.context() as patch:
+        patch.setattr("sklearn_meta.versions.__version__", "0.0.9")
+        made = pickle.dumps(kind())
+    told = f"{name} was pickled with sklearn_meta 0.0.9 and is loaded with "
+    with pytest.warns(UserWarning, match=told) as warned:
+        read = pickle.loads(made)
+    assert [warning.filename for warning in warned] == [__file__]
+    assert vars(read).keys() == vars(kind()).keys()
+    with warnings.catch_warnings(action="error"):
+        pickle.loads(pickle.dumps(read))
 
 
 @pytest.mark.parametrize("name", [{"__name__": 3}, {}])

@@ -6,7 +6,6 @@ from numbers import Integral, Real
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -18,6 +17,7 @@ from ..backbones.set_transformer import ENCODERS, NORMS, POOLINGS, SetTransforme
 from ..devices import autocast, usable_device
 from ..seeding import seeded
 from ..tasks.regression_episodes import mean_and_deviation
+from ..versions import VersionedEstimator
 from .training import SetNetwork, pad, train
 from .validation import as_sets
 
@@ -25,7 +25,7 @@ from .validation import as_sets
 FARTHEST = 1e6
 
 
-class SetEstimator(BaseEstimator):
+class SetEstimator(VersionedEstimator):
     """Base class of the estimators whose samples are sets."""
 
     _parameter_constraints = {
