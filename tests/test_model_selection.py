@@ -376,6 +376,18 @@ def test_few_shot_splits_differ_from_each_other_and_are_not_sorted_by_class():
     assert np.any(np.diff(y[splits[0][0]]) < 0) and np.any(np.diff(y[splits[0][1]]) < 0)
 
 
+def test_few_shot_splits_of_labelled_rows_do_not_depend_on_others():
+    y = np.repeat([0, 1, 2], 12)
+    marked = np.insert(y, np.arange(0, 36, 3), -1)
+    labelled = np.flatnonzero(marked >= 0)
+    cv = FewShotSplit(4, n_shots=2, random_state=0)
+    for alone, beside in zip(cv.split(y, y), cv.split(marked, marked), strict=True):
+        train = [i for i in beside[0] if marked[i] >= 0]
+        assert_array_equal(np.sort(train), np.sort(labelled[alone[0]]))
+        assert_array_equal(beside[1], labelled[alone[1]])
+        assert (np.diff(marked[beside[0]] < 0) != 0).sum() > 2  # shuffled with them
+
+
 def test_few_shot_names_the_class_that_is_too_small():
     y = np.array(["few"] * 4 + ["many"] * 30)
     with pytest.raises(ValueError, match=r"needs 5 .* class 'few' has 4: lower n_shots"):

@@ -346,9 +346,12 @@ class FewShotSplit(BaseCrossValidator):
         marked = np.flatnonzero(codes == -1)
         for _ in range(self.n_splits):
             rows = [rng.permutation(np.flatnonzero(codes == k)) for k in range(len(classes))]
-            train = np.concatenate([r[: self.n_shots] for r in rows] + [marked])
+            train = rng.permutation(np.concatenate([r[: self.n_shots] for r in rows]))
             test = np.concatenate([r[self.n_shots :][: self.n_unlabelled] for r in rows])
-            yield rng.permutation(train), rng.permutation(test)
+            if len(marked):  # not shuffled by `rng`: the next split depends on labelled rows alone
+                own = np.random.RandomState(train)
+                train = own.permutation(np.concatenate([train, marked]))
+            yield train, rng.permutation(test)
 
     def get_n_splits(self, X=None, y=None, groups=None):
         """Number of tasks.
