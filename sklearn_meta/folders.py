@@ -50,6 +50,10 @@ def check_writable(path, name, make=False):
             path.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=path.parent):
             pass
+    except FileExistsError as error:
+        raise OSError(
+            f"{name}: {path.parent} is not a folder. Move it, or choose another place."
+        ) from error
     except OSError as error:
         raise OSError(
             f"{name}: {path.parent} cannot be written ({error}). Choose another folder, or make "
