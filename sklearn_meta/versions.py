@@ -1,4 +1,4 @@
-"""Pickles of other versions of the package, of which scikit-learn warns for its own alone."""
+"""Warn of pickles made by another version, as scikit-learn does for its own estimators alone."""
 
 from sklearn.base import BaseEstimator
 
@@ -21,7 +21,7 @@ class VersionedEstimator(BaseEstimator):
         if version != __version__:
             warn(
                 f"This {type(self).__name__} was pickled with sklearn_meta {version} and is loaded "
-                f"with {__version__}: it may fail, or answer otherwise. Fit it again, or install "
-                "that version."
+                f"with {__version__}. It may fail or give other answers: fit it again, or install "
+                f"sklearn_meta {version}."
             )
         super().__setstate__(state)
