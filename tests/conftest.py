@@ -1,4 +1,4 @@
-"""What every test shares: one torch thread, a repeatable Hypothesis, the folder of real tables."""
+"""Settings of all tests: one torch thread, repeatable Hypothesis, the folder of real tables."""
 
 import gc
 import os
@@ -9,26 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# What pytest makes of asserts, Hypothesis's own among them, is kept (in __pycache__): to make it
-# anew took each process ten seconds and more, wherever Python is set to keep no bytecode.
+# pytest rewrites the asserts of tests and of Hypothesis. Keep the result in __pycache__, even where
+# Python is set to write no bytecode: rewriting took each process ten seconds or more.
 sys.dont_write_bytecode = False
 
 
 def pytest_collection():
-    """One torch thread and a repeatable Hypothesis, in processes that collect tests.
+    """Use one torch thread and a repeatable Hypothesis in processes that collect tests.
 
-    Two that run them are started by one that does not, and need not wait until it has torch.
+    The process that only starts the test workers skips this, so it need not import torch.
     """
-    gc.disable()  # until all is collected: next to nothing is garbage
+    gc.disable()  # until collection ends: there is next to no garbage
 
     import torch
     from hypothesis import HealthCheck, settings
     from tqdm import tqdm
 
-    # Many small problems: a second thread only waits for the first, and sums stay repeatable.
+    # The problems are small: a second thread would only wait, and one thread keeps sums repeatable.
     torch.set_num_threads(1)
 
-    # A run fails because of the change under test, never because of the draw or a busy machine.
+    # A run fails only because of the change under test, not because of the draw or a busy machine.
     settings.register_profile(
         "ci",
         derandomize=True,
@@ -38,14 +38,14 @@ def pytest_collection():
     )
     settings.load_profile("ci")
 
-    # A test that forks while tqdm's monitor thread holds tqdm's lock would wait for it for ever.
+    # A test that forks while tqdm's monitor thread holds tqdm's lock would wait for it forever.
     tqdm.monitor_interval = 0
 
 
 def pytest_collection_finish():
-    """Look for garbage less often, and not among thousands of tests that live to the end.
+    """Collect garbage less often, and skip the thousands of tests, which live to the end.
 
-    That was a tenth of the time.
+    This saves a tenth of the time.
     """
     gc.collect()
     gc.freeze()
@@ -55,7 +55,7 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """Seed what a test without ``random_state`` draws from, before its fixtures are made.
+    """Seed the generators that a test without ``random_state`` uses, before its fixtures are made.
 
     A test fails because of the change under test, not because of the draw or of the tests that ran
     before it in the same process.

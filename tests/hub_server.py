@@ -1,7 +1,8 @@
-"""A Hugging Face hub on 127.0.0.1: repositories in memory, for the real client to talk to.
+"""A Hugging Face hub on 127.0.0.1 that keeps repositories in memory and serves the real client.
 
-What it speaks: files of a revision (HEAD and GET of ``/owner/name/resolve/revision/file``, large
-ones as a redirect to a content store), the commit of a branch, and commits of small files.
+It serves the files of a revision (HEAD and GET of ``/owner/name/resolve/revision/file``; large
+files are redirected to a content store) and the commit of a branch, and accepts commits of small
+files.
 """
 
 import base64
@@ -14,7 +15,7 @@ from urllib.parse import unquote
 
 
 class Repository:
-    """Commits are dicts of file name to bytes; branches and tags point to a commit."""
+    """Commits map file names to bytes; branches and tags point to a commit."""
 
     def __init__(self):
         self.commits = {}
@@ -36,10 +37,10 @@ class Repository:
 class Hub:
     """The server; ``with Hub() as hub`` runs it at ``hub.url``.
 
-    ``repositories`` maps "owner/name" to a Repository, ``requests`` lists (method, path) of all
-    there have been, ``broken`` is a status that every request is answered with, if any, or every
-    one whose path ends in ``broken_files``, for the ``reason`` that the header tells, and ``busy``
-    the number of requests to come that are answered with 503.
+    ``repositories`` maps "owner/name" to a Repository. ``requests`` lists (method, path) of all
+    requests so far. If ``broken`` is set, requests whose path ends in ``broken_files`` (by default
+    all) are answered with that status and with ``reason`` in the header. The next ``busy`` requests
+    are answered with 503.
     """
 
     def __init__(self):
@@ -62,7 +63,7 @@ class Hub:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or a body waits for its headers to be acknowledged, 40 ms
+    disable_nagle_algorithm = True  # else a body waits 40 ms until its headers are acknowledged
 
     def do_GET(self):
         self.answer_or_refuse(self.file, self.stored, self.branch)
@@ -88,9 +89,9 @@ class Handler(BaseHTTPRequestHandler):
         return self.reply(404)
 
     def tree(self, repo, revision):
-        """Commit and its files; None after an answer that says what is missing."""
+        """Return the commit and its files, or None after replying with what is missing."""
         repository = self.server.hub.repositories.get(repo)
-        if repository is None:  # the real one says 401, so that nobody learns of private ones
+        if repository is None:  # as the real hub, which does not reveal private repositories
             return self.reply(401, {"X-Error-Code": "RepoNotFound"})
         commit = repository.resolve(revision)
         if commit is None:
@@ -109,7 +110,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(200, {**headers, "ETag": f'"{blob_id(content)}"'}, content)
         digest = hashlib.sha256(content).hexdigest()
         headers |= {"X-Linked-ETag": f'"{digest}"', "X-Linked-Size": str(len(content))}
-        store = self.server.hub.url.replace("127.0.0.1", "localhost")  # another host, as there
+        store = self.server.hub.url.replace("127.0.0.1", "localhost")  # another host, as on the hub
         self.reply(302, {**headers, "Location": f"{store}/store/{digest}"})
 
     def stored(self, digest):
@@ -170,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def blob_id(content):
-    """What git calls a file of this content."""
+    """Git's hash of a file with this content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 

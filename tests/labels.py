@@ -1,4 +1,4 @@
-"""Class codes as the label matrix Y of Eq. (5) that backbones and heads take."""
+"""Turn class codes into the label matrix Y of Eq. (5), which backbones and heads take."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 
 
 def label_matrix(y, n_classes, dtype=torch.float64):
-    """One-hot rows of codes (B, N), NaN where the code is -1: (B, N, n_classes)."""
+    """Return one-hot rows (B, N, n_classes) of codes (B, N), with NaN where the code is -1."""
     y = torch.as_tensor(y)
     one_hot = (y[..., None] == torch.arange(n_classes)).to(dtype)
     return one_hot.masked_fill((y < 0)[..., None], math.nan)

@@ -1,4 +1,4 @@
-"""The part of OpenML's REST interface that reading tables needs, over loopback, with faults."""
+"""A local server with the part of OpenML's REST interface that reads tables, and with faults."""
 
 import gzip
 import hashlib
@@ -19,13 +19,13 @@ KINDS = {"classification": 1, "regression": 2, "clustering": 5}
 
 
 class Served(NamedTuple):
-    """One dataset, and the one task on it."""
+    """A dataset and its one task."""
 
     task: int
     data: int
     name: str
     frame: pd.DataFrame
-    target: str | None  # None: the task does not tell
+    target: str | None  # None: the task names no target
     kind: str = "classification"
     version: int = 1
     parquet: bool = False
@@ -66,19 +66,18 @@ class OpenMLServer:
         return f"http://127.0.0.1:{self.port}{API}"
 
     def stop(self):
-        """Close the port: whoever connects is refused."""
+        """Close the port: later connections are refused."""
         self.stopped.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
 
     def fail(self, path, how, times=float("inf")):
-        """Answer requests whose path begins so with a fault.
+        """Answer requests whose path begins with ``path`` with a fault.
 
         "error" (status 500), "missing" (a page of status 404), "page" (one of status 200), "busy"
-        (OpenML's code 107), "other" (what stands at the next number), "garble" (other bytes, the
-        same length),
-        "cut" (half of the body, then the end), "stall" (half of it, then nothing), "trickle"
+        (OpenML's code 107), "other" (what the next number has), "garble" (other bytes, as many),
+        "cut" (half of the body, then the end), "stall" (half of the body, then nothing), "trickle"
         (byte after byte) or "silence" (no answer).
         """
         self._faults[path] = [how, times]
@@ -93,7 +92,7 @@ class OpenMLServer:
                 return fault[0]
 
     def body(self, path):
-        """What stands at a path: content type and bytes, or None and an error code."""
+        """Return content type and body of a path, or None and an error code."""
         kind, _, rest = path.removeprefix(API).strip("/").partition("/")
         if path == f"{API}/study/{rest}":
             found = self.suites.get(rest)
@@ -137,7 +136,7 @@ class OpenMLServer:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or a body waits for its headers to be acknowledged, 40 ms
+    disable_nagle_algorithm = True  # else a body waits 40 ms until its headers are acknowledged
 
     def log_message(self, *_):
         pass
@@ -173,7 +172,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send(kind, body, fault=fault)
 
     def send(self, kind, body, status=200, fault=None):
-        """As OpenML does: XML in gzip and in chunks, data files plain and with their length."""
+        """Send as OpenML does: XML gzipped and in chunks, data files plain with their length."""
         xml = kind == "text/xml"
         body = gzip.compress(body, 1) if xml else body
         self.send_response(status)
@@ -202,7 +201,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def document(root, *elements):
-    """XML with one level of elements; a value that is bytes is XML already."""
+    """XML with one level of elements; values of type bytes are XML already."""
     lines = [f'<oml:{root} xmlns:oml="http://openml.org/openml">']
     for name, value in elements:
         value = value.decode() if isinstance(value, bytes) else escape(str(value))
@@ -211,7 +210,7 @@ def document(root, *elements):
 
 
 def study(number, tasks):
-    """A suite of tasks; of runs if `tasks` is the word."""
+    """A suite of tasks; a suite of runs if ``tasks`` is "runs"."""
     ids = b"".join(b"<oml:task_id>%d</oml:task_id>" % id for id in tasks if tasks != "runs")
     return document(
         "study",
@@ -246,7 +245,7 @@ def task(item):
 
 
 def attributes(item):
-    """ARFF's type of each column: a list of categories, or a word."""
+    """Yield each column's name and ARFF type: a list of categories, or a word."""
     for name, column in item.frame.items():
         if isinstance(column.dtype, pd.CategoricalDtype):
             yield name, [str(category) for category in column.cat.categories]
@@ -280,7 +279,7 @@ def arff(item):
         for kinds in [[kind for _, kind in attributes(item)]]
         for row in rows.to_numpy().tolist()
     ]
-    if item.sparse:  # what is not written is 0, or the first category
+    if item.sparse:  # a cell that is not written is 0, or the first category
         empty = [kind[0] if isinstance(kind, list) else 0 for _, kind in attributes(item)]
         rows = [{j: v for j, v in enumerate(row) if v != empty[j]} for row in rows]
     table = {"relation": item.name, "attributes": list(attributes(item)), "data": rows}
@@ -297,14 +296,14 @@ def parquet(item):
 
 
 def frame(load, every=1):
-    """A table of scikit-learn, its target a last column of categories."""
+    """A table of scikit-learn with its target as a last column of categories."""
     data = load(as_frame=True)
     labels = pd.Categorical.from_codes(data.target, [str(name) for name in data.target_names])
     return data.data.assign(label=labels).iloc[::every].reset_index(drop=True)
 
 
 def mixed():
-    """Iris with everything that OpenML tables have: gaps, categories, truth values, row ids."""
+    """Iris with all that OpenML tables may have: gaps, categories, truth values, row ids."""
     table = frame(load_iris)
     length, width = table.pop("petal length (cm)"), table.pop("petal width (cm)")
     size = pd.cut(length, [0, 2, 5, 9], labels=["small", "middle", "it's large"])
@@ -318,7 +317,7 @@ def mixed():
 
 
 def counts():
-    """A sparse table: few of its cells are not 0, or not of the first category."""
+    """A sparse table: most cells are 0, or the first category."""
     table = pd.DataFrame(np.random.default_rng(0).poisson(0.3, (20, 3)), columns=list("abc"))
     table.loc[2, "a"] = np.nan
     table["kind"] = pd.Categorical(np.where(table["b"] > 0, "some", "none"), ordered=True)

@@ -1,4 +1,4 @@
-"""Real processes of tests, forked from one that has imported the package: that takes seconds."""
+"""Real processes for tests, forked from one that has imported the package, which takes seconds."""
 
 import multiprocessing
 
@@ -7,12 +7,13 @@ from joblib import parallel_config
 from joblib.parallel import MultiprocessingBackend
 
 CONTEXT = multiprocessing.get_context("forkserver")
-#: The first has all of it, but is found from the project's folder alone.
+#: tests.preloaded imports all of it, but is found only from the project's folder. The other two
+#: are for other folders.
 CONTEXT.set_forkserver_preload(["tests.preloaded", "sklearn_meta.training", "torch._dynamo"])
 
 
 def started(function, *arguments, daemon=True):
-    """A process, running, that calls a function of a module, with arguments that can be pickled."""
+    """Start a process that calls a function of a module; the arguments must be picklable."""
     process = CONTEXT.Process(target=_alone, args=(function, *arguments), daemon=daemon)
     process.start()
     return process
@@ -24,15 +25,15 @@ class _Forked(MultiprocessingBackend):
 
 
 def joblib_forks():
-    """A context in which joblib's processes are such ones, too: its usual ones import it all."""
+    """A context in which joblib forks such processes; its usual ones import the package anew."""
     return parallel_config(_Forked())
 
 
 def ended(process):
-    """The exit status of a process, when it has ended: minus the signal that killed it.
+    """Wait for a process and return its exit status: minus the signal's number if it was killed.
 
-    One that runs for three minutes is ended with an error, such as one of two that waits for the
-    other.
+    A process that still runs after three minutes (because two wait for each other, say) is killed,
+    with an error.
     """
     process.join(180)
     if process.is_alive():

@@ -1,4 +1,4 @@
-"""After ``fit``: other weights, other parameters, a module that is trained on; nothing stale."""
+"""Weights, parameters or modules that change after ``fit`` leave nothing stale."""
 
 import copy
 import pickle
@@ -103,7 +103,7 @@ def test_what_rows_of_fit_are_told_is_computed_once_for_each_reader(transductive
     reads = Mock(side_effect=estimator._read_unlabelled)
     monkeypatch.setattr(estimator, "_read_unlabelled", reads)
     first = estimator.label_distributions_
-    first[:] = 0  # which is the caller's own
+    first[:] = 0  # the copy belongs to the caller
     assert (estimator.transduction_[FEW] == Y[FEW]).all()
     assert reads.call_count == 1
     as_float32 = estimator.label_distributions_
@@ -111,7 +111,7 @@ def test_what_rows_of_fit_are_told_is_computed_once_for_each_reader(transductive
     assert 0 < np.abs(estimator.label_distributions_ - as_float32).max() < 1e-3
     estimator.dtype = "float32"
     np.testing.assert_array_equal(estimator.label_distributions_, as_float32)
-    estimator.dtype = "bfloat16"  # of the very module that float32 has
+    estimator.dtype = "bfloat16"  # uses the same module as float32
     assert not np.array_equal(estimator.label_distributions_, as_float32)
     estimator.backbone = "prior"
     assert np.abs(estimator.label_distributions_ - as_float32).max() > 1e-3
@@ -214,7 +214,7 @@ def test_an_encoder_of_before_is_read(transductive):
 
 
 def test_weights_by_name_and_as_a_module_share_one_copy():
-    """One learner, however it is given: copies that replace each other would be made each time."""
+    """The learner is shared however it is given: otherwise two copies would evict each other."""
     learner = load_learner("prior")
     by_name = fitted(MetaSemiSupervisedClassifier, backbone="prior", transductive=False)
     given = fitted(MetaSemiSupervisedClassifier, backbone=learner, transductive=False)
@@ -234,7 +234,7 @@ def test_a_few_shot_module_may_be_trained_on():
 
 @pytest.mark.parametrize("device", ["nope", "cuda:77", "meta:x"])
 def test_a_device_that_is_not_there(device):
-    """Fit says so, and predict, where it came later."""
+    """An unknown device is refused by ``fit``, and by ``predict`` if it was set later."""
     refused = f"device='{device}' cannot be used here.*'auto'"
     kinds = (MetaSemiSupervisedClassifier, MetaGPRegressor, AmortizedOutlierDetector)
     for kind in (*kinds, FewShotTransformerClassifier):
@@ -341,7 +341,7 @@ def test_a_memory_is_pickled_on_the_cpu(monkeypatch):
 @pytest.mark.parametrize("transductive", [True, False])
 @pytest.mark.parametrize("kind", [MetaSemiSupervisedClassifier, MetaGPRegressor])
 def test_of_many_unlabelled_rows_some_are_read(monkeypatch, kind, transductive):
-    """Since time and memory are quadratic in them; all have an answer."""
+    """Time and memory are quadratic in the rows read; yet all rows get an answer."""
     monkeypatch.setattr(tables, "MOST_UNLABELLED", 20)
     wine, kinds = X[::2], Y[::2]
     table, labelled = (
@@ -364,7 +364,7 @@ def test_of_many_unlabelled_rows_some_are_read(monkeypatch, kind, transductive):
         np.testing.assert_allclose(cov, alone.predict(table[:9], return_cov=True)[1], atol=1e-9)
         return
     proba = estimator.label_distributions_
-    if transductive:  # they are read as rows that ``predict`` is asked for
+    if transductive:  # the others are read as ``predict`` reads new rows
         alone = kind(**parameters).fit(table[labelled], labels[labelled])
         kept, others = np.flatnonzero(labelled), np.flatnonzero(~labelled)
     else:
@@ -377,7 +377,7 @@ def test_of_many_unlabelled_rows_some_are_read(monkeypatch, kind, transductive):
 
 
 def test_a_table_may_be_changed_after_fit():
-    """What is kept of it is a copy."""
+    """The estimator keeps a copy of the table."""
     for table in (X[FEW].copy(), pd.DataFrame(X[FEW])):
         estimator = MetaSemiSupervisedClassifier("prototypes").fit(table, Y[FEW])
         before = answers(estimator)
@@ -395,7 +395,7 @@ def test_of_another_chunk_size_rows_of_fit_are_read_anew():
 
 
 def test_unlabelled_rows_that_are_read_are_some_of_all(monkeypatch):
-    """And not the first ones: tables are often sorted."""
+    """The rows read are spread over all, not the first ones: tables are often sorted."""
     monkeypatch.setattr(tables, "MOST_UNLABELLED", 20)
     target = np.where(np.arange(len(X)) < 9, X[:, 0], np.nan)
     read = MetaGPRegressor().fit(X, target)._rows

@@ -1,4 +1,4 @@
-"""What labelled rows say of attributes, beside scikit-learn's and numpy's figures, in float64."""
+"""Associations of attributes with labels equal scikit-learn's and numpy's figures, in float64."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ sizes = {"n_rows": st.integers(4, 30), "n_columns": st.integers(1, 6), "seed": s
 
 
 def drawn(n_rows, n_columns, seed, n_classes=0):
-    """One task: attributes, labels of the first half of its rows (or three), all are readable."""
+    """One task of readable rows, of which the first half (at least three) have labels."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_rows, n_columns))
     y = rng.standard_normal((n_rows, 1)) + X[:, :1]
@@ -55,7 +55,7 @@ def test_of_two_classes_it_ranks_attributes_as_an_analysis_of_variance(n_rows, n
     x, y, readable, n = drawn(n_rows, n_columns, seed, n_classes=2)
     t = associations_of(x, y, readable).strengths[0, :, 0].numpy() ** 2
     F, _ = f_classif(x[0, :n].numpy(), y[0, :n, 1].numpy())
-    share = F / (F + n - 2)  # of the variance
+    share = F / (F + n - 2)  # the share of the variance
     np.testing.assert_allclose(t, np.sqrt(share * (n - 1)), atol=1e-6)
 
 
@@ -79,7 +79,7 @@ def test_labels_that_differ_by_rounding_say_nothing():
 
 
 def test_what_cannot_be_seen_says_nothing():
-    """A column of gaps where rows are labelled, one that is constant there, one labelled row."""
+    """Without evidence strengths are 0: a column of gaps, a constant column, one labelled row."""
     x, y, readable, n = drawn(20, 3, 0)
     x[:, :n, 0], x[:, :n, 1] = torch.nan, 0.7
     found = associations_of(x, y, readable)
@@ -111,16 +111,16 @@ def test_a_guess_is_cut():
 
 def test_guesses_are_of_the_size_one_over_all_rows_that_may_be_read():
     x, y, readable, n = drawn(40, 2, 0)
-    x[0, n:] *= 0.5  # rows without a label
+    x[0, n:] *= 0.5  # the rows without a label
     readable[0, -4:] = False
     guess = first_guess(x, y, associations_of(x, y, readable))
-    assert guess.abs().max() < 4  # none is cut
+    assert guess.abs().max() < 4  # no guess is clipped
     assert guess[readable].square().mean().item() == pytest.approx(1)
 
 
 @given(**sizes, missing=st.sampled_from([0, 0.3]), of=st.integers(0, 2))
 def test_the_guess_of_a_labelled_row_is_that_of_all_others(n_rows, n_columns, seed, missing, of):
-    """As if its label had not been given."""
+    """A labelled row's guess does not use its own label."""
     x, y, readable, n = drawn(n_rows, n_columns, seed)
     x[torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)) < missing] = torch.nan
     found = associations_of(x, y, readable)
@@ -146,15 +146,15 @@ def test_a_backbone_weighs_attributes_by_their_strength(attributes):
         torch.nn.init.ones_(backbone.gate[0].weight)
         weighed = backbone(x, y, readable, *every)[0][0, :, :, -1]
         ratio = (weighed / even).median(0).values
-        assert ratio.argmax() == 0  # of the attribute that the target is made of
+        assert ratio.argmax() == 0  # the attribute that the target is made of
         assert ratio.square().mean().item() == pytest.approx(1)
-        backbone.gate[-1].weight.data *= 1e4  # however sure it is
+        backbone.gate[-1].weight.data *= 1e4  # even if the gate is saturated
         assert backbone(x, y, readable, *every)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("n_classes", [3, 12])
 def test_what_a_network_is_given(n_classes):
-    """Three channels of strengths and guesses, finite gradients, groups of many classes."""
+    """The input tensor has three channels of strengths and guesses; gradients are finite."""
     x, y, readable, n = drawn(60, 4, 0, n_classes)
     torch.manual_seed(0)
     learner = Learner("vsa", backbone_config={"width": 8, "n_heads": 2, "associations": True})
@@ -167,7 +167,7 @@ def test_what_a_network_is_given(n_classes):
     every = [torch.ones(1, size, dtype=torch.bool) for size in (4, n_classes)]
     learner.float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        logits = learner(x.float(), y, readable, *every)  # labels of another dtype will do
+        logits = learner(x.float(), y, readable, *every)  # labels may have another dtype
     logits.square().sum().backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in learner.parameters())
     assert learner.backbone.blocks[0].attention.project.weight.grad[:, 4:].any()

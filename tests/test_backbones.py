@@ -1,4 +1,4 @@
-"""What every backbone promises, and the equations of the rivals of VSA, in float64."""
+"""Properties of every backbone, and the equations of the backbones other than VSA, in float64."""
 
 import copy
 import math
@@ -17,7 +17,7 @@ from sklearn_meta.backbones.exchangeable import ExchangeableLayer
 from sklearn_meta.backbones.maml import INNER_LOSSES, prototype_loss, ridge_loss
 from sklearn_meta.backbones.standardisation import moments_of, standardise
 
-#: Small, and none of it a default.
+#: Small sizes, none of them a default.
 CONFIGS = {
     "vsa": {"width": 8, "n_layers": 2, "n_heads": 2, "head_width": 4, "last_width": 3},
     "vsa_pair": {
@@ -30,8 +30,8 @@ CONFIGS = {
     "att_hml": {"width": 8, "n_iterations": 2, "n_layers": 2, "n_heads": 2},
     "maml": {"width": 8, "n_steps": 2, "inner_rate": 0.01},
 }
-READ_ROWS = {"vsa", "vsa_pair", "exchangeable"}  # unlabelled ones, and not their scales alone
-POOLED = {"deep_sets", "hml", "att_hml", "maml"}  # one embedding a row, whatever its attributes
+READ_ROWS = {"vsa", "vsa_pair", "exchangeable"}  # these read unlabelled rows, not only their scales
+POOLED = {"deep_sets", "hml", "att_hml", "maml"}  # one embedding per row, whatever its attributes
 
 same = {"rtol": 0, "atol": 1e-9}
 
@@ -47,16 +47,16 @@ MODELS["vsa with attributes"] = build("vsa", attributes=True)
 MODELS["vsa with associations"] = build("vsa", attributes=True, associations=True)
 MODELS["vsa without own labels"] = build("vsa", associations=True, own_labels=False)
 for vsa in (MODELS["vsa with associations"], MODELS["vsa_pair"].second):
-    torch.nn.init.normal_(vsa.gate[-1].weight)  # which begins with zeros
+    torch.nn.init.normal_(vsa.gate[-1].weight)  # it is initialised with zeros
 
 every = pytest.mark.parametrize("name", MODELS)
 
 
 @st.composite
 def drawn_tasks(draw, n_tasks=None, inductive=None):
-    """Inputs of a backbone's call: sizes and kinds are drawn, numbers are random.
+    """Inputs of a backbone's call: sizes and kinds are drawn by Hypothesis, numbers are random.
 
-    All tasks are of the same size; some rows hold labels, among the rows that may be read.
+    All tasks have the same size. Some of the readable rows have labels.
     """
     B = n_tasks or draw(st.integers(1, 3))
     N, M, C = draw(st.integers(3, 12)), draw(st.integers(1, 6)), draw(st.integers(1, 4))
@@ -73,14 +73,14 @@ def drawn_tasks(draw, n_tasks=None, inductive=None):
     y[rows >= n_labelled] = np.nan
     readable = (rows < n_labelled) | (not inductive) | (rng.random((B, N)) < 0.4)
     if inductive:
-        readable &= rows < N - 1  # something is left to be embedded from the rest
+        readable &= rows < N - 1  # at least one row is embedded from the others
     inputs = {"x": x, "labels": y, "readable": readable}
     inputs |= {"columns": np.ones((B, M), bool), "classes": np.ones((B, C), bool)}
     return {key: torch.from_numpy(array) for key, array in inputs.items()}
 
 
 def suited(name, inputs):
-    """The same inputs; the inner loss of MAML for classification needs indicators for labels."""
+    """The same inputs, but with indicators for labels for "maml", whose inner loss needs them."""
     if name != "maml":
         return inputs
     y = inputs["labels"]
@@ -93,7 +93,7 @@ def embed(name, inputs):
 
 
 def fixed_task(n_rows=14, n_columns=4):
-    """Two classes, a third of the rows without a label, all of them readable."""
+    """A task of two classes; a third of the rows have no label, all rows are readable."""
     rng = np.random.default_rng(0)
     labels = torch.eye(2, dtype=torch.float64)[torch.arange(n_rows) % 2][None].clone()
     labels[:, ::3] = math.nan
@@ -130,9 +130,9 @@ def test_equivariance_over_rows_and_attributes_and_invariance_over_label_columns
 
 @every
 def test_what_is_read(name):
-    """Labels by all but deep sets; unlabelled rows, apart from scales, by VSA and exchangeable.
+    """All but deep sets read labels; VSA and exchangeable read unlabelled rows beyond their scales.
 
-    Without this the symmetries above would hold of a constant.
+    Without this test the symmetries above would hold for a constant, too.
     """
     inputs = fixed_task()
     z = embed(name, inputs)
@@ -141,7 +141,7 @@ def test_what_is_read(name):
     swapped[:, [1, 2]] = inputs["labels"][:, [2, 1]]
     moved = (embed(name, {**inputs, "labels": swapped}) - z).abs().max()
     assert moved == 0 if name == "deep_sets" else moved > 1e-6
-    # Two unlabelled rows exchange a cell, so no attribute has other moments.
+    # Two unlabelled rows exchange a cell, which leaves the moments of the attribute as they are.
     inputs["x"][0, [0, 3], 0] = inputs["x"][0, [3, 0], 0]
     moved = (embed(name, inputs) - z)[0, 1:3].abs().max()
     assert moved > 1e-6 if name.split()[0] in READ_ROWS else moved < 1e-9
@@ -160,7 +160,7 @@ def test_what_is_read(name):
 )
 def test_padding_changes_nothing(name, inputs, rows, columns, classes):
     z, (_, N, M) = embed(name, inputs), inputs["x"].shape
-    labels = pad(inputs["labels"], (0, classes))  # as the batches have it: 0 in labelled rows
+    labels = pad(inputs["labels"], (0, classes))  # as batches pad: 0 in labelled rows
     labels[inputs["labels"].isnan().all(2)] = math.nan
     padded = {
         "x": pad(inputs["x"], (0, columns, 0, rows), value=math.nan),
@@ -200,7 +200,7 @@ def test_length_of_the_embedding(name, n_columns):
 @settings(max_examples=12)
 @given(inputs=drawn_tasks(n_tasks=1, inductive=True), n_chunk=st.integers(1, 3))
 def test_memory_equals_the_full_pass(name, inputs, n_chunk):
-    """Rows in one go, in chunks, and one by one, without their labels and without each other."""
+    """A memory gives new rows the same embeddings: all at once, in chunks, without each other."""
     context = inputs["readable"][0]
     inputs = suited(name, inputs)
     known = {key: inputs[key][:, context] for key in ("x", "labels", "readable")}
@@ -239,9 +239,9 @@ def test_rows_outside_the_context_are_read_by_nobody(name, inputs):
 def test_a_constant_or_unseen_column_is_no_column(name, inputs, value, rounding):
     B, N, M = inputs["x"].shape
     extra = torch.full((B, N, 1), value, dtype=torch.float64)
-    # As sums of shares are one: each row may be off by some units in the last place.
+    # Sums of shares equal 1 up to rounding: each row may be off by a few units in the last place.
     extra *= 1 + 2.0**-52 * (torch.arange(N)[:, None] % (rounding + 1)).double()
-    extra[~inputs["readable"]] += 1  # what is read does not vary
+    extra[~inputs["readable"]] += 1  # the column is constant over readable rows only
     wider = {
         **inputs,
         "x": torch.cat([inputs["x"], extra], dim=2),
@@ -254,7 +254,7 @@ def test_a_constant_or_unseen_column_is_no_column(name, inputs, value, rounding)
 
 @every
 def test_missing_cells(name):
-    """A row, a column and some cells missing: finite, and not what a mean in their place is."""
+    """Embeddings with missing cells are finite, and a gap is not read as the column's mean."""
     inputs = fixed_task()
     full = embed(name, inputs)
     x = inputs["x"].clone()
@@ -274,7 +274,7 @@ def test_missing_cells(name):
     "emptied", ["x", "labels", "x classes", "x labels readable columns classes"]
 )
 def test_nothing_to_read(name, emptied):
-    """No cell at all, no label, neither, or padding alone: finite, and so are the gradients."""
+    """Without cells, labels or both, or with padding alone, embeddings and gradients are finite."""
     inputs = fixed_task()
     for part in emptied.split():
         nothing = False if inputs[part].dtype == torch.bool else math.nan
@@ -303,7 +303,7 @@ def test_gradient_reaches_every_parameter(name):
 
 @every
 def test_without_gradients(name):
-    """MAML takes its steps all the same; and a memory kept there can be read there."""
+    """MAML takes its gradient steps without gradient mode, and a memory kept there can be read."""
     inputs = fixed_task()
     new = inputs["labels"].isnan().all(-1)
     expected = MODELS[name](**inputs)[0].detach()
@@ -367,7 +367,7 @@ def test_deep_set_is_phi_mean_rho():
 
 @torch.no_grad()
 def test_hml_is_its_course():
-    """Descriptions of columns and rows in turn, set by set, from labelled rows alone."""
+    """HML describes columns and rows in turn, set by set, from labelled rows alone."""
     model, inputs = MODELS["hml"], fixed_task(5, 2)
     H = CONFIGS["hml"]["width"]
     inputs["x"][0, 1, 0] = math.nan
@@ -382,7 +382,7 @@ def test_hml_is_its_course():
 
     def of(network, values, descriptions=None):
         values = torch.stack(values)[:, None]
-        if descriptions is not None:  # a value weighs as much as what it stands beside
+        if descriptions is not None:  # a value weighs as much as the description beside it
             values = torch.cat([H**0.5 * values, torch.stack(descriptions)], 1)
         return network.rho(network.phi(values).mean(0))
 
@@ -411,7 +411,7 @@ def test_hml_is_its_course():
 
 
 def test_exchangeable_layer_is_four_linear_maps():
-    """Of a cell and the means over its row, its column and the matrix, index by index."""
+    """The maps read a cell and the means of its row, its column and the matrix, index by index."""
     torch.manual_seed(0)
     layer = ExchangeableLayer(3, 5).double()
     z = torch.randn(1, 6, 4, 3, dtype=torch.float64)
@@ -464,7 +464,7 @@ def test_a_set_transformer_does_not_see_what_is_not_there():
 
 @pytest.mark.parametrize("name", ["maml", "maml of regression"])
 def test_maml_is_gradient_descent_by_hand(name):
-    """On one task at a time, with autograd through the steps: embeddings and their gradients."""
+    """Embeddings and their gradients equal those of the steps written out for one task."""
     model = MODELS[name]
     loss_of = {"maml": prototype_loss, "maml of regression": ridge_loss}[name]
     inputs = fixed_task()
@@ -491,14 +491,14 @@ def test_maml_is_gradient_descent_by_hand(name):
 
 def test_prototype_loss_is_equation_9():
     rng = np.random.default_rng(0)
-    z, classes = rng.standard_normal((7, 3)), np.array([0, 1, 1, 0, 3, 3, 3])  # none of class 2
+    z, classes = rng.standard_normal((7, 3)), np.array([0, 1, 1, 0, 3, 3, 3])  # no point of class 2
     losses = []
     for row, c in zip(z, classes):
         p = np.zeros(4)
         for k in (0, 1, 3):
             p[k] = np.exp(-np.square(row - z[classes == k].mean(0)).sum())
         losses.append(-np.log(p[c] / p.sum()))
-    # A row without a label and a padded label column do not count.
+    # A row without a label does not count, nor does a padded label column.
     padded = np.vstack([z, np.full((1, 3), 9.0)])
     y = np.vstack([np.pad(np.eye(4)[classes], ((0, 0), (0, 1))), np.zeros((1, 5))])
     found = prototype_loss(torch.from_numpy(padded), torch.from_numpy(y), torch.from_numpy(y) == 1)
@@ -523,7 +523,7 @@ def test_ridge_loss_leaves_each_row_out():
 
 @pytest.mark.parametrize("inner", INNER_LOSSES)
 def test_inner_losses_are_in_full_precision(inner, monkeypatch):
-    """An inverse has no bfloat16, and autocast on a GPU does not convert it."""
+    """Matrix inverses have no bfloat16, and autocast on a GPU does not convert their inputs."""
     seen = []
 
     def loss(z, y, known):

@@ -1,4 +1,4 @@
-"""Commands of the benchmarks: what they refuse, and that a try spoils no longer run."""
+"""Commands of the benchmarks refuse bad arguments, and a short try does not spoil a longer run."""
 
 import sys
 from argparse import Namespace
@@ -56,7 +56,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
     ],
 )
 def test_what_would_compute_nothing_is_refused_at_once(script, given, told, capsys, tmp_path):
-    # In a folder of its own, should it run nevertheless.
+    # In a folder of its own, in case the script runs nevertheless.
     with pytest.raises(SystemExit, match="2"):
         script.main([*given.split(), "--output", str(tmp_path)])
     assert told in capsys.readouterr().err
@@ -72,7 +72,7 @@ def test_weights_of_one_name_in_two_folders_are_two_methods():
 
 
 def test_tables_have_rows_for_as_many_shots_as_are_asked_for(monkeypatch):
-    """A table that was too small for them ended the command after those before it."""
+    """Tables too small for the shots are left out: such a table ended the command halfway."""
     X = pd.DataFrame({"x": range(60)})
     found = [few_shot_tables.Table(f"{n}", X[: 2 * n], X["x"][: 2 * n] % 2, "") for n in (16, 30)]
     monkeypatch.setattr(few_shot_cross_val, "read_tables", lambda *args: found)
@@ -115,5 +115,5 @@ def test_outliers_within_are_found_by_the_default_weights(tmp_path, capsys):
     assert (tmp_path / "made.md").read_text() in capsys.readouterr().out
     assert len(table) == len(made_outliers.KINDS) and not table.isna().any(axis=None)
     assert (table["ours:default"].drop("ring amid noise") > 0.9).all()
-    # Sets are what they are called: the mean is in the middle of a ring.
+    # Check the name of the set: the mean is in the middle of a ring.
     assert table.loc[["ring", "between"], "distance to the mean"].max() < 0.2

@@ -1,4 +1,4 @@
-"""benchmarks/further_targets.py: what becomes a target, and that it is no attribute then."""
+"""benchmarks/further_targets.py: which columns become targets; a target is no attribute."""
 
 import sys
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_columns_and_cut_targets_take_the_place_of_the_target():
     found = further_targets([table_of()], [regression], n_columns=4)
     assert {t.name for t in found} == {
         *("prices/2", "prices/3", "prices/5"),
-        *("toy/number", "toy/count", "toy/category"),  # "rare" has one class of enough rows
+        *("toy/number", "toy/count", "toy/category"),  # "rare" has only one class with enough rows
     }
     for table in found:
         assert len(table.X) == len(table.y)
@@ -43,7 +43,7 @@ def test_columns_and_cut_targets_take_the_place_of_the_target():
     again = further_targets([table_of()], [regression], n_columns=4)
     assert all(np.array_equal(a.y, b.y) for a, b in zip(found, again, strict=True))
     assert len(further_targets([table_of()], [])) == 2
-    assert further_targets([table_of(n_rows=50)], []) == []  # too few rows a class
+    assert further_targets([table_of(n_rows=50)], []) == []  # too few rows per class
 
 
 def test_rows_without_a_class_are_left_out():

@@ -1,4 +1,4 @@
-"""benchmarks/gp_speed.py in its quick form: the same answers are compared, and ratios written."""
+"""benchmarks/gp_speed.py compares equal answers, and its quick form writes ratios of times."""
 
 import csv
 import sys

@@ -1,4 +1,4 @@
-"""benchmarks/meta_training.py in its quick form: it compares the same work, and writes figures."""
+"""benchmarks/meta_training.py in its quick form compares the same work and writes figures."""
 
 import csv
 import sys
@@ -20,7 +20,7 @@ def brief(monkeypatch):
 
 @pytest.fixture
 def small():
-    """Learner, and tasks that were drawn beforehand."""
+    """A learner, and tasks drawn beforehand."""
     _, learner, source, sampler = next(benchmark.networks(quick=True))
     return learner, benchmark.Known(source, sampler)
 
@@ -33,7 +33,7 @@ def test_plain_loop_and_engine_do_the_same_work(small):
 
 
 def spoilt(of_loss, of_weight):
-    """The plain loop, with other losses or weights than it has."""
+    """The plain loop with changed losses or weights."""
 
     def loop(learner, *rest, loop=benchmark.plain_loop):
         losses = loop(learner, *rest)

@@ -80,7 +80,7 @@ def test_scores_are_scikit_learns(sets, kind):
         assert_allclose(found["ll0"][b], model.score(s.X), rtol=1e-8)
         assert_allclose(found["held_out"][b], model.score(s.fresh), rtol=1e-8)
         assert_allclose(found["ari"][b], adjusted_rand_score(s.labels, model.predict(s.X)))
-    assert (found["ll1"] >= found["ll0"] - 1e-4).all()  # but for scikit-learn's reg_covar
+    assert (found["ll1"] >= found["ll0"] - 1e-4).all()  # up to scikit-learn's reg_covar
 
 
 @pytest.mark.parametrize("kind", ["diag", "full"])
@@ -100,7 +100,7 @@ def test_seeding_in_batches_is_seeding_one_by_one(sets, kind):
 
 
 def test_the_penalised_step_adds_pseudo_observations():
-    """Six points of the pooled variance and one of each component, written down for one set."""
+    """Six points with the pooled variance and one point per component, written out for one set."""
     rng = np.random.default_rng(0)
     X, r = rng.standard_normal((30, 2)), rng.dirichlet(np.ones(3), 30)
     one, mask = torch.from_numpy(X)[None], torch.ones(1, 30, dtype=torch.bool)
@@ -165,7 +165,7 @@ def test_differences_are_paired():
 
 
 def some_of(named):
-    """The first and the last."""
+    """The first and the last entry."""
     names = list(named)
     return {name: named[name] for name in (names[0], names[-1])}
 
@@ -174,7 +174,7 @@ def some_of(named):
 def test_quick_tables(form, weights, tmp_path, monkeypatch):
     options = [] if form == "paper" else [f"--{form}"]
     command = ["--quick", *options, "--weights", weights, "--n-sets", "2"]
-    if form != "paper":  # the same methods on other sets
+    if form != "paper":  # only the sets differ, so few methods are enough
         for name in ("PEERS", "CONTROLS"):
             monkeypatch.setattr(benchmark, name, some_of(getattr(benchmark, name)))
         ours = benchmark.ours
@@ -191,7 +191,7 @@ def test_quick_tables(form, weights, tmp_path, monkeypatch):
     assert {"AmortizedGMM random diag", "AmortizedGMM random full n_init=8"} <= names
     text = (tmp_path / f"{form}.md").read_text()
     assert f"mixtures.py {' '.join([*options, '--quick'])}" in text
-    if form == "paper":  # again, with the peers of before
+    if form == "paper":  # again, with the peers' rows reused
         again = [
             "--reuse",
             str(tmp_path / "paper_sets.csv.gz"),
@@ -212,7 +212,7 @@ def test_quick_tables(form, weights, tmp_path, monkeypatch):
     "other", [("paper", 2, 2, (20, 50), 4, 1), ("paper", 2, 2, (20, 50), 5, 0)]
 )
 def test_rows_of_other_sets_are_not_reused(other):
-    """Differences are paired by a set's position: of another seed, or missing, they would lie."""
+    """Differences are paired by a set's position: other sets or missing rows would falsify them."""
     peers = {"seeding": methods.seeding(1, "diag")}
     known = benchmark.measure(draw_sets("paper", 2, 2, (20, 50), 4, 0), 2, peers)
     with pytest.raises(SystemExit, match="--reuse: the rows of seeding are not those"):
@@ -242,6 +242,6 @@ def test_quick_cells(weights, tmp_path, monkeypatch):
     expected = means["AmortizedGMM random full + EM 5"] - means["seeding + EM 20 full"]
     where = ("AmortizedGMM random full + EM 5", "varied", 4, 2)
     assert_allclose(ahead.loc[where, "ahead"], expected)
-    assert len(ahead) == 8 * 4  # two kinds of covariance, four of our rows, four cells
+    assert len(ahead) == 8 * 4  # two kinds of covariance, four rows of ours, four cells
     assert (tmp_path / "cells.png").stat().st_size > 1000
     assert "| AmortizedGMM random diag | paper |" in (tmp_path / "cells.md").read_text()

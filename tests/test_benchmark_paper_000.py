@@ -1,4 +1,4 @@
-"""benchmarks/paper_000.py: its protocol on tiny tables, and that a killed run goes on."""
+"""benchmarks/paper_000.py follows the paper's protocol on tiny tables, and resumes a killed run."""
 
 import json
 import sys
@@ -31,13 +31,13 @@ N_TABLES = 40
 
 @pytest.fixture(autouse=True)
 def few_steps_of_tsne(monkeypatch):
-    """The fewest: what is drawn matters, not how well it is laid out."""
+    """Run t-SNE for the fewest steps: what is drawn matters, not how well it is laid out."""
     monkeypatch.setattr(embedding, "TSNE", partial(embedding.TSNE, max_iter=250))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Tables of each kind, two a family, and one of each kind that nobody may read."""
+    """Tables of each kind, two per family, and one per kind in the test split."""
     path = tmp_path_factory.mktemp("tables")
     rng = np.random.default_rng(0)
     index = []
@@ -115,7 +115,7 @@ def test_regression_is_scored_in_the_tables_units(folder):
         task = found.task
         assert task.labelled.sum() == 10 and len(task.y) == 66
         assert np.isclose(task.y[task.labelled].std(), 1, atol=1e-5)
-        # All 66 rows are in the task, so its targets have the table's variance: one.
+        # All 66 rows are in the task, so its targets have the table's variance, which is one.
         assert np.isclose((task.y * found.unit).std(), 1, atol=1e-5)
 
 
@@ -128,11 +128,11 @@ def test_kernels_of_gp_and_lp_are_chosen_on_training_tasks():
     for method in CLASSIFICATION[:2]:
         predict = training.tuned(cell._replace(method=method), tasks[:6])
         accuracy = np.mean([training.score(t, predict(t), ~t.labelled) for t in tasks[6:]])
-        assert accuracy > 0.7  # two circles without a column of noise
+        assert accuracy > 0.7  # two circles without noise columns
 
 
 def test_kernels_are_chosen_on_the_targets_they_are_scored_on(folder):
-    """Meta-learned methods may be trained on other columns of the tables, GP and LP are not."""
+    """Meta-learned methods may be trained with other columns as targets; GP and LP may not."""
     options = options_of(folder, retarget=1.0)
     kinds = {}
     for method in (CLASSIFICATION[0], OURS):
@@ -143,7 +143,7 @@ def test_kernels_are_chosen_on_the_targets_they_are_scored_on(folder):
 
 
 def test_figure_6b_is_scored_on_the_same_rows():
-    """Whatever is added to them: with more unlabelled rows the task is no other."""
+    """More unlabelled rows are added to the same task; the scored rows stay the same."""
     cells = [Cell(OURS, "fresh", 0, **point) for point in TABLES["6b"].cells]
     test = data.data_of(cells[-1], options_of("nowhere")).test
     few, *more = ([(f.task, f.scored) for f in data.test_tasks(c, test, (1,), 2)] for c in cells)
@@ -208,7 +208,7 @@ def test_figures_and_times(folder, tmp_path):
     assert pd.read_csv(results / "figure_6a_summary.csv")["x"].nunique() == 3
     fresh = run(folder, tmp_path, "--only", "2a", "--fresh", "--methods", "w/oRes")
     assert (fresh / "table_2a_fresh.md").is_file()
-    run(folder, tmp_path, "--only", "3", "--methods", "Proto")  # as ratios to Ours all the same
+    run(folder, tmp_path, "--only", "3", "--methods", "Proto")  # "Ours" is added for the ratios
     assert list(pd.read_csv(results / "table_3.csv")["method"]) == ["Proto", "Ours"]
 
 
@@ -238,7 +238,7 @@ def test_tasks_of_embeddings_are_those_of_the_papers_figure(kind, n_columns, n_c
 
 def test_figure_5_without_its_methods_is_left(folder, tmp_path):
     results = run(folder, tmp_path, "--only", "5", "3", "--methods", "GP", "Ours")
-    assert (results / "figure_5.png").is_file()  # of Ours alone
+    assert (results / "figure_5.png").is_file()  # with "Ours" alone
     other = run(folder, tmp_path / "other", "--only", "5", "3", "--methods", "GP")
     assert not (other / "figure_5.csv").exists() and (other / "table_3.csv").is_file()
 
@@ -253,7 +253,7 @@ def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):
     (plan,) = tmp_path.rglob("plan.json")
     assert json.loads(plan.read_text())["steps"] == 6
     monkeypatch.undo()
-    # Neither measured nor trained anew: the plan and the checkpoint stand.
+    # Nothing is measured or trained anew: the plan and the checkpoint are kept.
     monkeypatch.setattr(training, "seconds_per_step", lambda *arguments: 1 / 0)
     rows = training.run_cell(cell, (1,), options)
     assert (rows["steps"] == 6).all() and (rows["cpu_seconds"] < 1).all()
@@ -285,7 +285,7 @@ def test_openml_in_place_of_the_folder(tmp_path, monkeypatch):
         found = data.real_tables(None, (), ("99",), "classification")
         values = data.real_tables(None, (), ("99",), "regression")
     assert set(found) == set(found.families) == {"iris", "wine", "cancer"}
-    assert not values  # the suite has none of regression
+    assert not values  # the suite has no regression task
 
 
 @pytest.mark.parametrize("share", ["-0.1", "1.5", "nan"])

@@ -1,4 +1,4 @@
-"""benchmarks/paper_001.py: its sets are what they say, and a killed run goes on."""
+"""benchmarks/paper_001.py draws the sets that it names, and resumes a killed run."""
 
 import json
 import sys
@@ -29,19 +29,19 @@ from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import MixtureSets
 from sklearn_meta.weights import save_learner
 
-#: Of random weights: nothing is learned here, and that of the package takes longer.
+#: An encoder with random weights: nothing is learned here, and the package's encoder takes longer.
 ENCODER = "encoder.safetensors"
 
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
-    """Runs that are even briefer than those of --quick."""
+    """Make runs even shorter than those of --quick."""
     monkeypatch.setattr(paper_001, "QUICK", paper_001.QUICK | {"n_valid": 5, "n_test": 5})
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Noise in the place of characters: 6 alphabets to train on, one to watch, one to test."""
+    """Noise instead of characters: 6 alphabets to train on, one to validate, one to test."""
     path = tmp_path_factory.mktemp("omniglot")
     rng = np.random.default_rng(0)
     split = np.repeat(["train"] * 6 + ["valid", "test"], 12)
@@ -139,7 +139,7 @@ def test_a_pool_is_of_few_alphabets(folder):
     pool = omniglot.training_pool(np.random.default_rng(0), characters["train"], alphabets)
     assert pool.shape == (25, 10) and len(np.unique(pool)) == 250
     assert len(np.unique(alphabets[pool // 20])) <= 5
-    assert (pool // 20 == pool[:, :1] // 20).all()  # a row is of one character
+    assert (pool // 20 == pool[:, :1] // 20).all()  # all drawings of a row show one character
 
 
 def test_unique_sets_have_as_many_characters_as_they_say(folder):
@@ -178,7 +178,7 @@ def test_each_image_is_encoded_once_and_as_if_alone(folder):
         found = network.eval()(x, mask)
         assert n_read == [len(set(x[mask].tolist()))]
         for place, vector in zip(x[mask], found[mask], strict=True):
-            # bfloat16, where the processor has it, sums in another order.
+            # bfloat16, used where the processor has it, sums in another order.
             alone = network.encoder(images[place][None])[0]
             torch.testing.assert_close(vector, alone, atol=0.1, rtol=0)
     assert not found[~mask].any() and "images" not in network.state_dict()
@@ -204,11 +204,11 @@ def test_points_are_on_the_solids():
     assert len(solids.SOLIDS) >= 10
     cube = solids.on_polyhedron(rng, "cube", 5000)
     np.testing.assert_allclose(np.abs(cube).max(1), 1)
-    share = (cube > 0.5).mean(0)  # a sixth, and a quarter of four sixths
+    share = (cube > 0.5).mean(0)  # a sixth, plus a quarter of four sixths
     np.testing.assert_allclose(share, 1 / 3, atol=0.03)
     sphere = solids.on_revolution(rng, "sphere", 5000)
     np.testing.assert_allclose(np.linalg.norm(sphere, axis=1), 1, atol=3e-3)
-    assert np.abs(sphere.var(0) - 1 / 3).max() < 0.02  # uniform
+    assert np.abs(sphere.var(0) - 1 / 3).max() < 0.02  # uniform on the sphere
     cylinder = solids.on_revolution(rng, "cylinder", 5000)
     caps = np.abs(cylinder[:, 2]) == 1
     assert caps.mean() == pytest.approx(1 / 3, abs=0.03)  # 2 pi of 2 pi + 4 pi
@@ -253,7 +253,7 @@ def test_counts_are_rates_rounded_to_the_nearest_and_down(folder, tmp_path):
     assert found["mae"] == pytest.approx(0.425, abs=1e-5)
     nll = -torch.distributions.Poisson(rate).log_prob(counts).mean()
     torch.testing.assert_close(task.loss(output, counts), nll)
-    many = output[:, None] + torch.tensor([-1.0, 0.5, 2.0, -1.5])[:, None]  # of four seeds
+    many = output[:, None] + torch.tensor([-1.0, 0.5, 2.0, -1.5])[:, None]  # outputs of four seeds
     assert many.shape == (4, 4, 1)
     torch.testing.assert_close(task.rate(many), rate)
 
@@ -266,7 +266,7 @@ def test_odd_ones_are_scored_as_scikit_learn_would(folder, tmp_path):
     for name, score in (("auroc", roc_auc_score), ("aupr", average_precision_score)):
         expected = np.mean([score(t, o) for t, o in zip(truth, output.numpy(), strict=True)])
         assert found[name] == pytest.approx(expected, abs=1e-6)
-    ties = output.round()  # and a network that has died says the same of all, or nothing
+    ties = output.round()  # a network that has diverged gives equal scores, or NaN
     for tied in (ties, torch.zeros(30, 8), torch.full((30, 8), torch.nan)):
         scores, found = tied.nan_to_num().numpy(), task.measures(tied, target)
         for name, score in (("auroc", roc_auc_score), ("aupr", average_precision_score)):
@@ -357,7 +357,7 @@ def test_a_network_is_that_of_its_method(folder, tmp_path, kind):
 
 
 class Spy(MaxRegression):
-    """Records what is asked of it."""
+    """Records the sets drawn from it and the modes of its modules."""
 
     def __init__(self):
         self.asked, self.modes, self.first = [], [], []
@@ -385,18 +385,18 @@ def test_a_cell_is_watched_on_valid_and_scored_on_test(folder, tmp_path):
     assert {n for split, n, _ in spies[0].asked if split == "valid"} == {7}
     assert spies[0].modes == [True, False, True, False, False, False]
     sums = [total for *_, total in spies[0].asked]
-    assert sums[1] == sums[3] and len(set(sums)) == 5  # the same look twice, nothing else
+    assert sums[1] == sums[3] and len(set(sums)) == 5  # both looks see the same sets
     assert spies[0].first != spies[1].first and cells[0]["mae"] != cells[1]["mae"]
     alike = type("Alike", (Spy,), {"n_sets": 7})()
     options.n_test = 7
     training.run_cell(alike, method, 0, options)
-    totals = {split: total for split, _, total in alike.asked[::-1]}  # the first of each
-    assert len(set(totals.values())) == 3  # of as many sets, and others
+    totals = {split: total for split, _, total in alike.asked[::-1]}  # first request of each split
+    assert len(set(totals.values())) == 3  # equally many sets, but different ones
     others = [
         (Spy(), method._replace(config={"encoder": "rff", "pooling": "max"})),
         (type("Other", (Spy,), {"setting": {"name": "max", "n_sets": 5}})(), method),
     ]
-    for spy, other in others:  # none is taken for the cell that is kept
+    for spy, other in others:  # neither is taken for the stored cell
         training.run_cell(spy, other, 0, options)
         assert spy.asked
 
@@ -437,7 +437,7 @@ def test_training_learns_and_reports():
 
 def test_tables_and_figures_in_one_command(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(paper_001.QUICK, "steps", 1)
-    keys = ["2", "17", "figure_6"]  # the others have the same parts
+    keys = ["2", "17", "figure_6"]  # the others consist of the same parts
     paper_001.main(options_of(folder, tmp_path, "--only", *keys))
     results = tmp_path / "results"
     for key in keys:
@@ -457,7 +457,7 @@ def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):
     cells = sorted((tmp_path / "cache" / "unique").glob("*.json"))
     assert len(cells) == 2 and len(json.loads(cells[0].read_text())["curve"]) == 2
     table = (tmp_path / "results" / "table_8.csv").read_text()
-    # No cell is trained anew, but those of another budget are.
+    # Stored cells are not trained anew; cells of another budget are.
     monkeypatch.setattr(training, "train", lambda *args, **kwargs: 1 / 0)
     paper_001.main(arguments)
     assert (tmp_path / "results" / "table_8.csv").read_text() == table
@@ -526,7 +526,7 @@ def test_a_mixture_is_in_the_units_of_its_points_and_of_them_alone(pooling):
         moved.covariances, found.covariances * units**2, atol=1e-3, rtol=1e-3
     )
     assert found.covariances.std(1).max() > 0
-    for i, points in enumerate(sets):  # whatever stands beside it, and is longer
+    for i, points in enumerate(sets):  # alone, not beside longer sets
         alone = fit([points], 4)
         torch.testing.assert_close(alone.means[0], found.means[i], atol=1e-4, rtol=0)
 

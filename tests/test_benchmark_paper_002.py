@@ -1,4 +1,4 @@
-"""benchmarks/paper_002.py and mann_speed.py: what is scored is right, and a killed run goes on."""
+"""benchmarks/paper_002.py and mann_speed.py: scores are right, and a killed run is resumed."""
 
 import json
 import sys
@@ -43,13 +43,13 @@ from sklearn_meta.tasks import GaussianProcessPrior
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
-    """Tests that are even briefer than those of --quick: one batch."""
+    """Make tests even shorter than those of --quick: one batch."""
     monkeypatch.setitem(paper_002.QUICK, "n_test", 16)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Noise in the place of characters: as many classes as the largest of our episodes needs."""
+    """Noise instead of characters: as many classes as the largest of our episodes needs."""
     path = tmp_path_factory.mktemp("omniglot")
     split = np.repeat(["train", "valid", "test"], [30, 20, 20])
     np.savez(
@@ -99,7 +99,7 @@ def test_table_2_has_all_rivals_of_five_and_of_fifteen_classes():
 
 
 class Answers(torch.nn.Module):
-    """Says a label for each row, whatever it is."""
+    """Returns the same label for each row, whatever the row."""
 
     def __init__(self, head, words):
         super().__init__()
@@ -113,7 +113,7 @@ def test_accuracies_by_instance():
     head = StringLabels()
     a, b = [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]
     words = torch.tensor([[a, b, a, a]])
-    # Wrong, wrong; right in all but two letters, so nearest to a; right.
+    # Wrong; wrong; all but two letters right, so that a is nearest; right.
     said = torch.tensor([[b, a, [0, 0, 0, 2, 2], a]])
     inputs = {"x": torch.zeros(1, 4, 3), "labels": words}
     predict = evaluation.by_network(Answers(head, said))
@@ -127,7 +127,7 @@ def test_accuracies_by_instance():
 
 def test_the_error_of_a_share_is_that_of_episodes():
     rng = np.random.default_rng(0)
-    rate = rng.beta(2, 2, 4000)  # rows of one episode are alike
+    rate = rng.beta(2, 2, 4000)  # rows of one episode are correlated
     hits = rng.binomial(10, rate)
     share, error = evaluation.ratio(hits, np.full(4000, 10))
     assert share == pytest.approx((hits / 10).mean())
@@ -185,15 +185,15 @@ def test_persistent_memory_goes_on_where_it_was():
     first.sum().backward()
     again = learner(x, labels)
     assert (again - wiped(x, labels)).abs().max() > 1e-4
-    again.sum().backward()  # not through the batch before, whose graph is gone
-    learner.eval()  # tests have a memory of their own
+    again.sum().backward()  # gradients stop at the batch before, whose graph is freed
+    learner.eval()  # evaluation starts from an empty memory
     torch.testing.assert_close(learner(x, labels), wiped(x, labels))
     learner.train().forget()
     torch.testing.assert_close(learner(x, labels), wiped(x, labels))
 
 
 def test_all_but_the_memory_begins_anew(monkeypatch):
-    """Section 4.2.1 keeps the external memory; what the controller knows ends with the episode."""
+    """Section 4.2.1 keeps the external memory; the controller's state ends with the episode."""
     config = {"n_slots": 8, "slot_size": 4, "n_reads": 2, "width": 6}
     learner = training.PersistentMemory(inputs="vectors", n_inputs=3, backbone_config=config)
     begun, present = [], MemoryLearner.present
@@ -225,7 +225,7 @@ def test_tests_begin_with_an_empty_memory(folder, tmp_path):
 
 @pytest.fixture
 def split_of(monkeypatch):
-    """Which characters a source has, by its identity."""
+    """Return a function that names the split of a source, which it knows by its identity."""
     splits, characters = {}, training.characters
 
     def known(folder, split):
@@ -269,7 +269,7 @@ def test_scores_are_of_test_characters_each_kind_by_its_name(
     scores = training.judge_classes(curriculum, MANN, learner, 0, options)
     assert len(scores) == len(drawn) == 2 * len(curriculum.tests)
     assert {n for _, (n, _), _, _ in drawn} == {n for n, _ in curriculum.tests}
-    assert max(n for n, _ in curriculum.tests) == 100  # the paper's
+    assert max(n for n, _ in curriculum.tests) == 100  # as in the paper
     for score, (split, n_classes, augment, n) in zip(scores, drawn, strict=True):
         assert split == "test" and n_classes == (score["n_classes"],) * 2
         assert score["drawings"] == ("augmented" if augment else "as they are")
@@ -325,7 +325,7 @@ def test_tables_and_figures_in_one_command(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "N_ROWS", 20)
     for keys, methods in (
         (["table_1", "figure_5", "figure_6"], [FEEDFORWARD]),
-        (["table_2"], [KNN_PIXELS, KNN_FEATURES]),  # the others are made of the same parts
+        (["table_2"], [KNN_PIXELS, KNN_FEATURES]),  # the others consist of the same parts
     ):
         chosen = ["--methods", *(method.name for method in methods)]
         paper_002.main(options_of(folder, tmp_path, "--only", *keys, *chosen))
@@ -354,7 +354,7 @@ def test_a_killed_run_goes_on_and_given_weights_are_tested(folder, tmp_path, mon
     home = Path(cell["folder"])
     assert json.loads((home / f"cell-{options.n_test}.json").read_text()) == cell
     assert not (home / training.CHECKPOINT).exists()
-    # Neither a kept cell nor one of given weights is trained; one of another budget is.
+    # Stored cells and those with given weights are not trained; a cell of another budget is.
     monkeypatch.setattr(training, "meta_train", lambda *args, **kwargs: 1 / 0)
     assert training.run_cell(ONEHOT_5, MANN, 0, options) == cell
     given = parsed(folder, tmp_path, "--weights", str(home / "learner.safetensors"))
@@ -381,11 +381,11 @@ def test_a_figure_is_made_of_the_scores_of_its_cells(tmp_path):
     rows = report.to_rows([cell])
     text = report.to_markdown(TABLES["figure_4"], rows)
     assert "| 25 | 50.0 ± 10.0 |" in text and "| 50 | 50.0 ± 10.0 |" in text
-    for plot in (report.plot_curriculum, report.plot_tasks):  # the latter is of figure 3
+    for plot in (report.plot_curriculum, report.plot_tasks):  # the second draws figure 3
         path = tmp_path / f"{plot.__name__}.png"
         plot(TABLES["figure_4"], rows, [cell], path)
         assert path.stat().st_size > 0
-    # Over two trainings the error is that between them.
+    # With two trainings the standard error is that between trainings.
     other = {**cell, "seed": 1, "scores": [{**s, "exact": 0.7} for s in cell["scores"]]}
     both = report.by_instance(report.to_rows([cell, other]))
     np.testing.assert_allclose(both["exact"], 0.6)

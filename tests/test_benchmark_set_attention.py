@@ -1,4 +1,4 @@
-"""benchmarks/set_attention.py in its quick form: the same answers are compared, ratios written."""
+"""benchmarks/set_attention.py compares equal answers, and its quick form writes ratios."""
 
 import csv
 import sys
@@ -23,7 +23,7 @@ def test_all_attentions_have_one_answer(block, attention):
     x = benchmark.elements(block, 30)
     ours, other = (benchmark.build(block, name) for name in (benchmark.OURS, attention))
     torch.testing.assert_close(other(x), ours(x), rtol=1e-4, atol=1e-5)
-    # And it is another attention: ours must not be called.
+    # The other attention computes it: ours is not called.
     for module in other.modules():
         if isinstance(module, benchmark.MAB):
             assert "attend" in vars(module) and module.other is not None
@@ -42,9 +42,9 @@ def print_to(file, arguments):
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peak memory is Linux's")
 def test_peak_memory_sees_the_weights_that_plain_attention_keeps(monkeypatch, tmp_path):
-    """8 heads x 1100 x 1100 float32 are 37 MiB, several times over; ours keeps none.
+    """Plain attention keeps several arrays of 8 x 1100 x 1100 float32 (37 MiB each), ours none.
 
-    In processes that are forked: one that holds much may free it meanwhile, and have no peak.
+    Forked processes measure it: one that holds much memory may free some and show no peak.
     """
 
     def forked(command, **settings):

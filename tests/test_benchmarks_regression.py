@@ -67,7 +67,7 @@ def test_score():
     assert found["coverage"] == pytest.approx(2 / 3)
     assert found["width"] == pytest.approx(2 * 1.6448536 * 4 / 3)
     assert found["nlpd_mixed"] == pytest.approx(found["nlpd"], abs=0.1)
-    # One row that is certain and wrong is the plain score, and little of the mixed one.
+    # One certain but wrong row dominates the plain score, and hardly changes the mixed one.
     wrong = score(Predicted(np.zeros(100), np.full(100, 1e-6)), np.full(100, 1e-3))
     assert wrong["nlpd"] > 1e5 and wrong["nlpd_mixed"] < 6
     missing = score(Predicted(mean, None), y)
@@ -76,7 +76,7 @@ def test_score():
 
 
 def test_score_of_a_distribution_that_is_not_normal():
-    """That of exponential targets, whose unit changes on the way."""
+    """Exponential targets whose unit changes between prediction and score."""
     rng = np.random.default_rng(0)
     y, scales = rng.exponential(np.full(500, 3.0)), np.full(500, 3.0)
     ends = expon.ppf(np.array(few_shot_regression.ENDS)[:, None], scale=scales)
@@ -136,7 +136,7 @@ def test_cache_keeps_scores_that_have_no_density(tmp_path, monkeypatch):
     again = run(tables, RegressionCache(path))
     pd.testing.assert_frame_equal(again, fresh)
     text = path.read_text()
-    path.write_text(text[: text.rindex(",")])  # a line cut short
+    path.write_text(text[: text.rindex(",")])  # a truncated line
     assert len(RegressionCache(path).scores) == len(fresh) - 1
 
 
@@ -198,7 +198,7 @@ def test_command_runs_ours_beside_peers(tmp_path, capsys):
     assert set(results["dataset"]) == {"007", "b"}
     ours = results[results["method"].str.startswith("ours:")]
     assert set(ours["method"]) == {"ours:untrained", "ours:untrained:inductive"}
-    assert ours.notna().all().all() and ours["mse"].max() < 3  # though it has learnt nothing
+    assert ours.notna().all().all() and ours["mse"].max() < 3  # although it is untrained
     assert ours["coverage"].mean() > 0.3
     assert len(pd.read_csv(tmp_path / "out" / "train_summary.csv")) == 8
     assert (tmp_path / "out" / "train_summary.md").read_text().count("| Ridge | 0.") == 2

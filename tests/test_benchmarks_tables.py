@@ -239,7 +239,7 @@ def test_raw_peer_that_is_not_here_says_why(monkeypatch):
     assert peers.unavailable("1-NN") is None
 
 
-#: What TabPFN 1 takes from PyTorch and scikit-learn, which have other names for it today.
+#: A package that imports what TabPFN 1 needs from PyTorch and scikit-learn; both renamed it since.
 OLD_PACKAGE = """
 from torch.nn.modules.transformer import Optional
 from torch.utils.checkpoint import checkpoint
@@ -266,14 +266,14 @@ def test_tabpfn_1_runs_beside_newer_packages_and_downloads_nothing(tmp_path, mon
         (folder / "__init__.py").touch()
     (package / "scripts" / "transformer_prediction_interface.py").write_text(OLD_PACKAGE)
     monkeypatch.syspath_prepend(tmp_path)
-    # Neither the package itself, where it is installed, nor what is made of this one is kept.
+    # Forget an installed tabpfn, and forget this one after the test.
     for name in ("tabpfn", "tabpfn.scripts", "tabpfn.scripts.transformer_prediction_interface"):
-        monkeypatch.setitem(sys.modules, name, None)  # what was there is back afterwards
+        monkeypatch.setitem(sys.modules, name, None)  # restored after the test
         del sys.modules[name]
     monkeypatch.setattr(tabpfn_1, "_interface", tabpfn_1._interface.__wrapped__)
     monkeypatch.setattr(peers, "_tabpfn_1", peers._tabpfn_1.__wrapped__)
     monkeypatch.setattr(torch.nn.modules.transformer, "Optional", None, raising=False)
-    del torch.nn.modules.transformer.Optional  # and here, too
+    del torch.nn.modules.transformer.Optional  # restored, too
     assert peers.unavailable("TabPFN-1").startswith("FileNotFoundError: no models_diff/prior_diff")
 
     weights = package / tabpfn_1.WEIGHTS
@@ -348,7 +348,7 @@ def test_summary_averages_ranks_and_tests_over_tables():
     by_episode = peer.mean(axis=0)
     assert summary.loc["peer", "accuracy_se"] == pytest.approx(by_episode.std(ddof=1) / 2**0.5)
     assert summary.loc["peer", "log_loss"] == pytest.approx(1 - peer.mean())
-    # Ours is first on three tables and shares ranks 1 to 3 on the second.
+    # Ours is first on three tables; on the second all three methods tie.
     assert summary["rank"].to_dict() == {"ours:a": 1.25, "peer": 2.375, "twin": 2.375}
     pair = ours.mean(axis=1), peer.mean(axis=1)
     assert summary.loc["peer", "difference"] == pytest.approx(ours.mean() - peer.mean())

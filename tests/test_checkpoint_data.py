@@ -1,4 +1,4 @@
-"""A checkpoint is of one run: its tables, its tasks, its folder, the callbacks that ended it."""
+"""A checkpoint belongs to one run: its tables, its tasks, its folder, its callbacks."""
 
 import copy
 import errno
@@ -33,7 +33,7 @@ SETTINGS = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}
 
 
 def tables(seed, names="abc"):
-    """A few small tables; of a name and a seed they are always the same."""
+    """A few small tables, determined by their names and the seed."""
     return {name: make_classification(60, 5, random_state=100 * seed + ord(name)) for name in names}
 
 
@@ -42,11 +42,11 @@ def meta_fit(datasets, folder, **settings):
     return estimator.meta_fit(datasets, checkpoint_dir=folder, **SETTINGS | settings)
 
 
-# Which run a checkpoint is of
+# The run that a checkpoint belongs to
 
 
 def changed(a_name):
-    """The tables, but for one cell of one of them."""
+    """The tables, with one cell of one table changed."""
     found = tables(0)
     X, y = found[a_name]
     found[a_name] = X + (np.arange(X.size).reshape(X.shape) == 7), y
@@ -128,7 +128,7 @@ def test_the_same_data_made_anew_is_the_same_run(tmp_path):
 
 
 def test_the_order_of_tables_is_of_the_run(tmp_path):
-    """Tasks are drawn by their places."""
+    """Tasks are drawn by the positions of tables."""
     meta_fit(tables(0, "abc"), tmp_path)
     with pytest.raises(ValueError, match="other settings: tables are the same in another order"):
         meta_fit(tables(0, "cba"), tmp_path)
@@ -159,7 +159,7 @@ def test_other_settings_of_the_engine_are_refused(tmp_path):
 
 
 class OwnSource:
-    """Of a user: one parameter is kept, and what changes from draw to draw is not one."""
+    """A user's source: its description has one parameter, and not what changes with each draw."""
 
     def __init__(self, n_rows, seed=None):
         self.n_rows = n_rows
@@ -179,7 +179,7 @@ def test_a_source_of_ones_own_is_known_by_its_parameters():
 
 
 def many():
-    """Of every sort of thing, what is said of it."""
+    """Descriptions of things of every kind."""
     words = np.array(["one", None, 3.0, ("a", 1)], dtype=object)
     things = [
         *[OwnSource(5), EpisodeSampler(), len, c_function, OwnSource, Path("/x/log.csv")],
@@ -192,7 +192,7 @@ def many():
 
 
 def c_function():
-    """Named by what it is called."""
+    """Its description is its name."""
 
 
 def tell_many(pipe):
@@ -203,7 +203,7 @@ def tell_many(pipe):
 def test_fingerprints_are_the_same_in_every_process():
     here, there = CONTEXT.Pipe()
     process = started(tell_many, there)
-    there.close()  # so that one that dies at once is no wait without end
+    there.close()  # so that a process that dies at once does not leave recv waiting
     told, hash_there = here.recv()
     assert ended(process) == 0
     assert hash_there != hash("a")
@@ -269,14 +269,14 @@ def test_a_run_goes_on_from_its_own_weights_in_its_own_folder(tmp_path):
     assert not begun.goes_on(own, "others") and not begun.goes_on(other, "weights")
     assert not begun.goes_on(None, "weights")
     checkpoint_file(own).unlink()
-    assert not begun.goes_on(own, "weights")  # there is nothing to go on from
+    assert not begun.goes_on(own, "weights")  # there is no checkpoint left to resume
 
 
 # Several processes
 
 
 class TwoRanks:
-    """The first of two processes, of which the other says what it is told to."""
+    """The first of two processes; ``other`` is what the second process differs in."""
 
     rank, count, device = 0, 2, "cpu"
 
@@ -329,7 +329,7 @@ def test_a_run_that_a_callback_ended_stays_ended(tmp_path):
         UserWarning, match="interrupt or a callback ended meta-training after 2 of 5"
     ):
         assert train() == (*first[:2], 0)
-    assert train(patience=5)[1:] == (5, 6)  # other callbacks: it goes on
+    assert train(patience=5)[1:] == (5, 6)  # other callbacks: the run continues
     assert train(patience=5)[1:] == (5, 0)
 
 
@@ -371,7 +371,7 @@ def test_an_interrupt_while_a_checkpoint_is_written_does_not_end_the_run(tmp_pat
 
 def test_a_run_does_not_replace_the_checkpoint_of_another(tmp_path):
     class Other(Callback):
-        """Another run, which begins in the same folder."""
+        """Starts another run in the same folder."""
 
         def on_epoch_begin(self, net, **kwargs):
             if len(net.history) == 2:
@@ -395,7 +395,7 @@ def test_the_same_run_twice_at_once_does_no_harm(tmp_path):
 
 
 def save_without_end(folder, contents):
-    """Puts one file after the other in a checkpoint's place, as other runs do."""
+    """Put one file after the other in a checkpoint's place, as other runs do."""
     while True:
         for content in contents:
             with locked(folder):
@@ -483,7 +483,7 @@ def test_a_log_on_a_full_disk_costs_no_training(tmp_path, monkeypatch):
     log = tmp_path / "log.csv"
     with pytest.warns(UserWarning, match="CSVLog: .*log.csv cannot be .*No space.*make room"):
         net = t.train(callbacks=[CSVLog(log)])
-    assert len(log.read_text().splitlines()) > 2  # of all epochs, and the head
+    assert len(log.read_text().splitlines()) > 2  # all epochs, and the header
     assert list(tmp_path.iterdir()) == [log] and net
 
 
@@ -511,11 +511,11 @@ def test_weights_in_the_place_of_a_checkpoint_are_damaged(tmp_path, metadata, mi
         ),
         *((change, None) for change in ({"schedule": "[]"}, {"history": "{}"})),
         *(({"best_loss": text}, None) for text in ("[]", "{")),
-        ({}, "scaler.x"),  # as of a newer version
+        ({}, "scaler.x"),  # as from a newer version
     ],
 )
 def test_a_checkpoint_that_tells_other_things_is_damaged(tmp_path, change, name):
-    """Without a sha256, as an earlier version wrote it."""
+    """Checkpoints without a sha256 were written by an earlier version."""
     t.train(tmp_path, max_steps=2)
     with safe_open(tmp_path / CHECKPOINT, "pt") as file:
         header = file.metadata()
@@ -543,7 +543,7 @@ def test_a_tilde_is_the_users_folder(tmp_path, monkeypatch):
 
 def test_who_may_read_a_new_file_may_read_a_checkpoint(tmp_path):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "checkpoint.partial").touch(mode=0o600)  # of a save that was killed
+    (tmp_path / "run" / "checkpoint.partial").touch(mode=0o600)  # left by a killed save
     t.train(tmp_path / "run", max_steps=2)
     (tmp_path / "new").touch()
     expected = (tmp_path / "new").stat().st_mode
@@ -560,7 +560,7 @@ def test_a_lock_does_not_outlive_its_block_in_a_child(tmp_path):
             os.read(told, 1)
             os._exit(0)
     place = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises where it is held
+    fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if another process holds the lock
     os.write(tell, b"!")
     os.waitpid(child, 0)
     for number in (place, told, tell):

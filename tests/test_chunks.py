@@ -1,4 +1,4 @@
-"""Rows of a large table that are read together."""
+"""A large table is read in chunks of rows, whatever the order of rows, columns and units."""
 
 import weakref
 
@@ -38,11 +38,11 @@ def test_each_row_is_in_one_chunk_and_chunks_are_of_one_size(n_rows, chunk_size)
 
 @given(st.integers(1, 40), st.integers(1, 4), st.integers(1, 9), st.integers(0, 2**16))
 def test_it_is_rows_that_decide_who_reads_whom(n_rows, n_columns, chunk_size, seed):
-    """Not their order, nor that of the columns, nor units."""
+    """Chunks do not depend on the order of rows or columns, or on units."""
     rng = np.random.default_rng(seed)
     rows = rng.normal(size=(n_rows, n_columns))
     rows[rng.random(rows.shape) < 0.2] = np.nan
-    rows[:, 0] = rng.normal(size=n_rows)  # two rows that are the same may change places
+    rows[:, 0] = rng.normal(size=n_rows)  # distinct rows: equal ones may change places
 
     def contents(rows, found):
         return {frozenset(rows[some, 0]) for some in found}
@@ -51,14 +51,14 @@ def test_it_is_rows_that_decide_who_reads_whom(n_rows, n_columns, chunk_size, se
     order, columns = rng.permutation(n_rows), rng.permutation(n_columns)
     assert contents(rows[order], chunks_of(rows[order], chunk_size)) == expected
     assert contents(rows, chunks_of(7 * rows**3 + 1, chunk_size)) == expected
-    if len(np.unique(_kinds(rows)[-2:], axis=1).T) == n_rows:  # else cells decide, one by one
+    if len(np.unique(_kinds(rows)[-2:], axis=1).T) == n_rows:  # otherwise single cells decide
         assert contents(rows, chunks_of(rows[:, columns], chunk_size)) == expected
 
 
 def test_rows_of_the_same_sums_are_dealt_out_in_an_order_of_their_own():
     rng = np.random.default_rng(0)
     flags = (rng.random((60, 6)) < 0.5) * 1.0
-    flags[30:] = 1 - flags[:30]  # as many of each in every column
+    flags[30:] = 1 - flags[:30]  # every column has as many ones as zeros
     order = rng.permutation(60)
     some, others = chunks_of(flags, 7), chunks_of(flags[order], 7)
     for mine, theirs in zip(some, others, strict=True):
@@ -82,7 +82,7 @@ def test_unlabelled_rows_of_fit_do_not_outvote_few_labels_either():
 
 @given(*sizes, st.integers(0, 9), st.integers(0, 2**16))
 def test_which_unlabelled_rows_are_read_is_no_matter_of_their_order(n_rows, most, n_known, seed):
-    """Of equal ones some are, whichever."""
+    """Which unlabelled rows are read depends on their values alone; equal rows may be exchanged."""
     rng = np.random.default_rng(seed)
     rows = rng.choice([0.0, 1.0, 2.5, np.nan], (n_known + n_rows, 3))
     labels = rng.permutation(np.r_[np.arange(n_known), np.full(n_rows, -1)])
@@ -137,7 +137,7 @@ def test_chunks_of_a_task_have_its_context_and_come_back_in_order(n_rows, chunk_
 
 
 def test_a_sorted_table_is_told_as_well_as_a_shuffled_one():
-    """Read fifty at a time in their order, each chunk would have the wines of one class or two."""
+    """Chunks in the order of rows would hold wines of one class or two."""
     X, y = load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     classifier = MetaSemiSupervisedClassifier(chunk_size=50)
@@ -153,7 +153,7 @@ def test_a_sorted_table_is_told_as_well_as_a_shuffled_one():
 
 @pytest.mark.parametrize("n_labelled, expected", [(6, 60), (150, 75)])
 def test_a_classifier_reads_as_many_rows_at_a_time_as_meta_training_has(n_labelled, expected):
-    """Or half as many as it has labelled ones, with each of which chunks are read again."""
+    """Chunks grow to half the number of labelled rows, since each chunk reads those again."""
     X, y = make_blobs(400, 4, centers=3, random_state=0)
     labelled = np.arange(n_labelled)
     classifier = MetaSemiSupervisedClassifier("prototypes", dtype="float64")
@@ -176,7 +176,7 @@ def test_a_classifier_reads_as_many_rows_at_a_time_as_meta_training_has(n_labell
 
 
 def test_many_rows_do_not_outvote_few_labels():
-    """Of all at once, a class of five among a hundred was hardly told at all."""
+    """When all rows were read at once, a class of five among a hundred was hardly predicted."""
     X, y = load_digits(return_X_y=True)
     rng = np.random.default_rng(0)
     others, threes = (rng.permutation(np.flatnonzero((y == 3) == told)) for told in (False, True))
@@ -194,7 +194,7 @@ def test_chunks_are_made_when_they_are_asked_for():
     chunks, places = in_chunks(context_task(np.ones((100, 3)), y, 2), 10, 5)
     assert len(places) == 18
     alive = [weakref.ref(chunk.X) for chunk in chunks]
-    assert sum(X() is not None for X in alive) <= 1  # the loop's own, of the last
+    assert sum(X() is not None for X in alive) <= 1  # the loop's own variable: the last chunk
 
 
 @given(*sizes, st.integers(1, 9), st.integers(1, 2000))
@@ -212,7 +212,7 @@ def test_chunks_are_read_in_batches_of_bounded_size(n_rows, chunk_size, n_contex
 
 @pytest.mark.parametrize("backbone", ["prototypes", "default"])
 def test_chunks_read_in_a_batch_have_the_answers_of_each_alone(backbone, monkeypatch):
-    """43 rows in chunks of 9 or 8, which are padded and read in one forward pass."""
+    """43 rows make chunks of 9 or 8, which are padded and read in one forward pass."""
     X, y = make_blobs(57, 4, centers=2, cluster_std=6, random_state=0)
     classifier = MetaSemiSupervisedClassifier(backbone, dtype="float64", chunk_size=9)
     classifier.fit(X[:14], y[:14])
@@ -228,7 +228,7 @@ def test_chunks_read_in_a_batch_have_the_answers_of_each_alone(backbone, monkeyp
 
 
 def test_of_each_chunk_nothing_is_held_but_what_was_asked_for(monkeypatch):
-    """A view would hold the context's share, too, as often as there are chunks."""
+    """A view would keep the context's share of every chunk in memory."""
     parts = []
 
     def kept(some, places):
@@ -246,7 +246,7 @@ def test_of_each_chunk_nothing_is_held_but_what_was_asked_for(monkeypatch):
 
 
 def test_rows_that_are_the_same_have_the_same_answer():
-    """Whichever of them was in which chunk, so that their order does not matter."""
+    """Equal rows have equal answers in whichever chunks they are, so order does not matter."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 3, (90, 2)).astype(float)
     X[rng.random(90) < 0.2, 1] = np.nan
@@ -268,7 +268,7 @@ def test_rows_that_are_the_same_have_the_same_answer():
 
 @given(st.integers(0, 8), st.integers(1, 3), st.integers(0, 2**16))
 def test_what_is_found_of_equal_rows_is_their_mean(n_rows, n_columns, seed):
-    """Of two of them as of many, and a gap is no zero."""
+    """Equal rows, two or many, get the mean of their answers; a gap is not equal to zero."""
     rng = np.random.default_rng(seed)
     rows = rng.choice([0.0, 1.0, np.nan], (n_rows, n_columns))
     found = rng.normal(size=(n_rows, 2))

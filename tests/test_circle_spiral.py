@@ -1,4 +1,4 @@
-"""Circle-Spiral tables: what paper section 4.1 says of them."""
+"""Circle-Spiral tables have the properties that section 4.1 of paper 000 states."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_table_has_the_papers_shape(kind, n_classes):
 
 @pytest.mark.parametrize("kind", ["circle", "spiral"])
 def test_figure_separates_the_classes(kind):
-    """In the two informative columns a neighbour is of the same class; a labelled few are not."""
+    """In the informative columns neighbours share a class, yet a few labels are not enough."""
     source = CircleSpiral(n_columns=(2, 2), n_rows_per_class=100, kinds=(kind,))
     _, X, y, _ = source.draw(np.random.default_rng(0))
     near = KNeighborsClassifier(1).fit(X[::2], y[::2])
@@ -46,7 +46,7 @@ def test_all_columns_but_two_are_standard_noise_in_random_places():
     for seed in range(30):
         _, X, y, _ = source.draw(np.random.default_rng(seed))
         np.testing.assert_allclose(X.std(axis=0), 1, atol=0.1)
-        # The outer ring varies more than the inner one, noise varies alike in both classes.
+        # The outer ring varies more than the inner one; noise varies alike in both classes.
         spread = X[y == 1].std(axis=0) / X[y == 0].std(axis=0)
         assert (spread > 1.5).sum() == 2
         np.testing.assert_allclose(spread[spread < 1.5], 1, atol=0.2)

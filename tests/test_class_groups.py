@@ -1,4 +1,4 @@
-"""More classes than a network has learned to read: it is given groups of them."""
+"""If a task has more classes than a network has learned to read, it reads groups of them."""
 
 import copy
 
@@ -36,7 +36,7 @@ def many_classes(draw, least=11):
     X = rng.standard_normal((len(y) + draw(st.integers(2, 6)), draw(st.integers(1, 4))))
     X *= rng.lognormal(size=X.shape[1])
     gaps = rng.random(X.shape) < draw(st.sampled_from([0, 0.2]))
-    gaps[:, 0] = False  # classes of which nothing is known have no order
+    gaps[:, 0] = False  # a class without any observed cell has no place in the order
     X[gaps] = np.nan
     return X[: len(y)], y, X[len(y) :]
 
@@ -61,7 +61,7 @@ def test_groups_are_along_the_first_principal_axes_of_the_means():
     first, second = np.random.default_rng(0).permuted(np.tile(np.arange(40.0), (2, 1)), axis=1)
     X = np.c_[first, first, second].repeat(2, axis=0)  # the axis of two columns is the longest
     y = np.r_[np.arange(40).repeat(2), np.full(200, -1)]
-    elsewhere = np.random.default_rng(1).normal([20, 20, 60], 5, (200, 3))  # the means have a mean
+    elsewhere = np.random.default_rng(1).normal([20, 20, 60], 5, (200, 3))  # keeps the mean of X
     groupings = group_classes(**tensors(np.r_[X, elsewhere], y), n_groups=10)
     for members, place in zip(groupings, (first, second), strict=True):
         group = members[0].argmax(1).numpy()
@@ -77,12 +77,12 @@ def test_permutations_of_rows_columns_and_classes(learner, task, transductive, s
 
 @pytest.mark.parametrize("n_classes", [12, 14, 16])
 def test_the_direction_of_an_axis_does_not_matter(n_classes):
-    """Means that lie symmetrically have none: rounding would decide."""
+    """For symmetric means an axis has no direction: rounding would choose one."""
     X = np.arange(float(n_classes))[:, None]
     y = np.arange(n_classes)
     here, there = (group_classes(**tensors(x, y), n_groups=10)[0][0] for x in (X, X[::-1].copy()))
     there = there.flip(0)
-    assert_array_equal(here @ here.T, there @ there.T)  # the same classes together
+    assert_array_equal(here @ here.T, there @ there.T)  # the same classes are together
 
 
 @both_kinds
@@ -101,7 +101,7 @@ def test_tasks_of_few_and_of_many_classes_in_a_batch_equal_one_by_one(learner, t
 @settings(max_examples=10)
 @given(few=few_shot(), many=many_classes(), n_without=st.integers(0, 4))
 def test_padding_changes_nothing(learner, few, many, n_without):
-    """Nor where no row has the label of some classes."""
+    """This also holds if some classes have no labelled row."""
     tasks = [context_task(X, y, y.max() + 1 + n_without) for X, y, _ in (few, many)]
     learner = copy.deepcopy(learner).double()
     padded = learner(**collate(tasks, torch.float64)[0])
@@ -121,7 +121,7 @@ def test_inductive_answers_do_not_depend_on_their_batch(learner, task, chunk_siz
     assert_allclose(chunked.predict_proba(new), whole.predict_proba(new), atol=1e-10)
     assert_allclose(chunked.transform(new), whole.transform(new), atol=1e-10)
     assert whole.transform(new).shape[1] == len(whole.get_feature_names_out())
-    vars(whole)["_n_features_out"] = 1  # as pickles of before there were groups tell another number
+    vars(whole)["_n_features_out"] = 1  # pickles from before there were groups store another number
     whole.set_params(backbone=small_learner(last_width=3))
     assert whole.transform(new).shape[1] == len(whole.get_feature_names_out())
 
@@ -148,7 +148,7 @@ def test_targets_of_a_regression_are_no_classes():
 
 
 def test_many_classes_are_told_with_confidence():
-    """Each a label column of its own, forty classes had a log loss of 1.90 here."""
+    """With a label column per class, forty classes had a log loss of 1.90 here."""
     X, y = make_blobs(40 * 12, 10, centers=40, cluster_std=3.5, random_state=0)
     labelled = np.concatenate([np.flatnonzero(y == c)[:3] for c in range(40)])
     others = np.setdiff1d(np.arange(len(y)), labelled)
@@ -158,14 +158,14 @@ def test_many_classes_are_told_with_confidence():
 
 
 def test_where_there_is_but_one_axis_both_groupings_are_along_it():
-    """Columns that say the same span a second one of rounding alone."""
+    """For proportional columns the second axis would be made of rounding alone."""
     place = np.random.default_rng(0).permutation(np.arange(40.0))
     groupings = group_classes(**tensors(np.c_[place, 3 * place + 0.1], np.arange(40)), n_groups=10)
     assert_array_equal(*groupings)
 
 
 def test_classes_without_a_row_do_not_turn_the_axes():
-    """Padding, say: they lie where no class is, beside others that lie far from the origin."""
+    """Padded classes have no mean and do not count, even if the others lie far from the origin."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 3)), np.r_[np.arange(40), np.full(200, -1)]
     X = np.r_[X, rng.normal(6, 1, (200, 3))]
