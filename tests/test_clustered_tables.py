@@ -1,4 +1,4 @@
-"""benchmarks/clustered_tables.py: what the default weights' last stage draws, of made data."""
+"""benchmarks/clustered_tables.py on made data: what the last stage of the default weights draws."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ SPLITS = ("train", "valid", "test")
 
 @pytest.fixture(scope="module")
 def drawings(tmp_path_factory):
-    """Tables of 64 characters, each a few strokes; of other splits there is nothing but noise."""
+    """Tables of 64 characters of a few strokes each; the other splits hold nothing but noise."""
     folder = tmp_path_factory.mktemp("omniglot")
     rng = np.random.default_rng(0)
     strokes = np.kron(rng.random((64, 1, 4, 4)) < 0.4, np.ones((7, 7)))
@@ -39,7 +39,7 @@ def drawings(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Tables of five products and of films, of which texts have words of their own."""
+    """Tables of film reviews and of product reviews, each domain with words of its own."""
     pyarrow, parquet = (pytest.importorskip(name) for name in ("pyarrow", "pyarrow.parquet"))
     folder = tmp_path_factory.mktemp("texts")
     rng = np.random.default_rng(0)
@@ -58,7 +58,7 @@ def texts(tmp_path_factory):
 
 
 def leave_one_out(table):
-    """How often another row, the nearest, is of the same class; and the commonest class's share."""
+    """Return the leave-one-out accuracy of 1-NN and the share of the commonest class."""
     nearest = KNeighborsClassifier(2).fit(table.X, table.y).kneighbors(return_distance=False)[:, 0]
     return (table.y[nearest] == table.y).mean(), np.bincount(table.y).max() / len(table.y)
 
@@ -77,7 +77,7 @@ def test_tables_are_of_many_columns_in_which_classes_are_clusters(source, reques
     assert {2, 10} <= {table.n_classes for table in tables}
     told, guessed = np.mean([leave_one_out(table) for table in tables], axis=0)
     assert told > guessed + 0.2
-    # Of equal sizes, or of each its own.
+    # Some tables have classes of equal size, others do not.
     uneven = [np.bincount(table.y).std() > 0 for table in tables]
     assert 0.1 < np.mean(uneven) < 1  # of few drawings each class keeps all
 
@@ -92,9 +92,9 @@ def test_a_table_is_a_function_of_the_generator(source, request):
 
 def test_nothing_of_other_splits_is_read_and_nothing_that_is_left_out(drawings, texts):
     assert len(drawings.rows_of) == 64
-    still = drawings.drawings.reshape(64, 5, 28, 28)[:, 2]  # those that are not moved ...
+    still = drawings.drawings.reshape(64, 5, 28, 28)[:, 2]  # unmoved ones have blocks ...
     assert np.array_equal(still, np.kron(still[:, ::7, ::7], np.ones((7, 7))))
-    assert len(texts.words) == len(texts.opinion) == 12 * 72  # ... and noise has no blocks
+    assert len(texts.words) == len(texts.opinion) == 12 * 72  # ... and noise has none
     assert texts.domain.max() == 11
 
 

@@ -96,7 +96,7 @@ ARFF = """@relation t
 
 
 def test_a_folder_without_index_takes_every_table(tmp_path):
-    (tmp_path / "nominal.arff").write_text(ARFF, encoding="utf-8-sig")  # with a mark of bytes
+    (tmp_path / "nominal.arff").write_text(ARFF, encoding="utf-8-sig")  # with a byte order mark
     frame_of().to_csv(tmp_path / "comma.csv", index=False)
     frame = frame_of()
     frame.loc[2, "target"] = None  # a row without a target
@@ -246,7 +246,7 @@ def test_a_row_of_the_index_without_an_id_leaves_the_others_theirs(indexed):
 
 
 def test_codes_are_the_same_in_every_part_of_a_large_file(tmp_path):
-    """Read by pandas in parts of 256 rows, 01 would be a number but where another code is none."""
+    """pandas would read 01 as a number in those parts of 256 rows whose codes are all digits."""
     codes = np.resize(["00", "01", "02"], 300)
     codes[-1] = "A1"
     header = ",".join(f"c{i}" for i in range(4000))
@@ -342,7 +342,7 @@ def test_rows_with_names_and_lines_that_end_in_a_comma(tmp_path):
 
 @pytest.mark.parametrize("cell", ["{0},5", "{0},5,{1},5", "{1},{0},0"])
 def test_lines_of_more_cells_than_names_are_refused_where_the_first_name_no_rows(tmp_path, cell):
-    """Read as pandas does, what stands before a comma of 1,5 would be left out without a word."""
+    """pandas would take the first cell for a row's name, and silently drop the 1 of a price 1,5."""
     rows = [f"{cell.format(i % 3, i % 4)},{i},{i % 2}" for i in range(24)]
     (tmp_path / "prices.csv").write_text("\n".join(["price,size,y", *rows]))
     with pytest.raises(ValueError, match="'prices': .*more cells than there are names.*in quotes"):
@@ -366,19 +366,19 @@ def test_one_line_of_more_cells_than_names_names_no_rows(tmp_path):
 @pytest.mark.parametrize("start", [0, 1])
 def test_numbers_of_rows_without_a_name_are_no_column(tmp_path, start):
     frame = frame_of()
-    frame.loc[2, "c"] = np.nan  # text with a gap is read in another way
+    frame.loc[2, "c"] = np.nan  # text with a gap is read differently
     frame.set_index(np.arange(start, 9 + start)).to_csv(tmp_path / "one.csv")  # as R's write.csv
     assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
     frame.set_index(frame.pop("a")).rename_axis(None).to_csv(tmp_path / "one.csv")
     assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
-    frame.set_index(np.array([*"abcdefghi"])).to_csv(tmp_path / "one.csv")  # names, as of cars
+    frame.set_index(np.array([*"abcdefghi"])).to_csv(tmp_path / "one.csv")  # row names, as of cars
     assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
-    frame.set_index(np.arange(9) // 3).to_csv(tmp_path / "one.csv")  # not of rows
+    frame.set_index(np.arange(9) // 3).to_csv(tmp_path / "one.csv")  # numbers repeat
     assert list(Folder(tmp_path)["one"].X) == ["Unnamed: 0", "b", "c"]
 
 
 def test_numbers_of_rows_that_were_chosen_shuffled_or_written_twice_are_none_either(tmp_path):
-    """Of a table that was sorted by class they tell it."""
+    """If the table was sorted by class, row numbers would reveal it."""
     frame, file = frame_of(), tmp_path / "one.csv"
     for rows in (frame.drop(index=3), frame[frame["b"] > 0], frame[::-1], frame.sample(frac=0.7)):
         rows.to_csv(file)
@@ -391,17 +391,17 @@ def test_numbers_of_rows_that_were_chosen_shuffled_or_written_twice_are_none_eit
 def test_numbers_of_rows_in_parquet_are_no_column_and_no_target_either(tmp_path):
     frame, file = frame_of(), tmp_path / "one.parquet"
     frame.to_csv(tmp_path / "numbered.txt")
-    pd.read_csv(tmp_path / "numbered.txt").to_parquet(file)  # the first is called Unnamed: 0
+    pd.read_csv(tmp_path / "numbered.txt").to_parquet(file)  # the first column is called Unnamed: 0
     assert list(Folder(tmp_path)["one"].X) == ["a", "b", "c"]
     numbers = frame.sample(frac=1, random_state=0).index
-    # As polars writes again what pandas had written of shuffled rows.
+    # As polars writes a shuffled table that pandas had written.
     frame.assign(__index_level_0__=numbers).to_parquet(file)
     X, y, _ = Folder(tmp_path)["one"]
     assert list(X) == ["a", "b", "c"] and y.name == "target"
 
 
 def test_categories_that_are_numbers_are_categories_in_parquet(tmp_path):
-    """As of the frame itself; pandas reads them as the numbers that they are called by."""
+    """As in the frame itself, although pandas reads such categories as numbers."""
     frame = frame_of(60)
     frame["codes"] = pd.Categorical(np.resize([5, 7, 9], 60))
     frame["gaps"] = pd.Categorical(np.resize(np.array([5, 7, 9, None], dtype=object), 60))
@@ -436,7 +436,7 @@ def test_in_a_file_minus_one_is_a_class_and_a_gap_is_none(tmp_path, classes, tas
     evaluate({"constant": Constant()}, folder, n_shots=2, n_episodes=2, n_unlabelled=3)
     assert asked == [n, n]
     pair = {"one": (frame[["a", "b"]], frame["target"].fillna(classes[-1] + 1))}
-    assert len(as_source(pair)["one"].unlabelled) == 60 // (n + 1)  # there it is a mark
+    assert len(as_source(pair)["one"].unlabelled) == 60 // (n + 1)  # in a pair it is a mark
 
 
 def test_a_file_without_names_of_columns_is_told_of(tmp_path):
@@ -459,7 +459,7 @@ def test_a_file_without_names_of_columns_is_told_of(tmp_path):
 
 
 def test_rows_of_empty_cells_at_the_end_are_none(tmp_path):
-    """As a spreadsheet leaves them; beside them numbers of rows would be an attribute."""
+    """Spreadsheets leave empty rows; with them row numbers would pass for an attribute."""
     frame_of().assign(target=[0] * 4 + [1] * 5).to_csv(tmp_path / "one.csv")
     with (tmp_path / "one.csv").open("a") as file:
         file.write(",,,,\n" * 2)
@@ -493,7 +493,7 @@ def test_an_index_with_empty_cells(tmp_path):
     assert folder["NA"].metadata == {"name": "NA", "split": "0", "marked": False}
     assert list(Folder(tmp_path, split=0)) == list(Folder(tmp_path, split="0")) == ["NA", "wine"]
     assert len(as_source(folder, task="regression")) == 3
-    index.write_text("name,split\nNA,1\niris,\nwine,2\n")  # no number is made of it
+    index.write_text("name,split\nNA,1\niris,\nwine,2\n")  # and is still no number
     assert list(Folder(tmp_path, split=1)) == ["NA"]
     index.write_text("name,split\nNA,1\n,\niris,\n,\n")  # as a spreadsheet ends
     assert list(Folder(tmp_path)) == ["NA", "iris"]

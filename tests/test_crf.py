@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from sklearn_meta.heads.crf import LinearChainCRF
 from sklearn_meta.heads.text import CRFLayer, SoftmaxLayer
 
-# Those that older versions of Hypothesis have of themselves are nothing to this module.
+# Ignore warnings that older versions of Hypothesis raise about themselves.
 pytestmark = pytest.mark.filterwarnings("error", "ignore::hypothesis.errors.HypothesisWarning")
 METHODS = ("log_partition", "marginals", "decode")
 seeds = st.integers(0, 9999)
@@ -22,7 +22,7 @@ seeds = st.integers(0, 9999)
 
 @st.composite
 def problems(draw, least=0, max_words=5, max_tags=4, scale=None):
-    """A field, scores, tags and mask in double precision; integers where ties are wanted."""
+    """Draw a field, scores, tags and mask in double precision; integers give ties."""
     C = draw(st.integers(1, max_tags))
     lengths = draw(st.lists(st.integers(least, max_words), min_size=1, max_size=4))
     whole = draw(st.booleans())
@@ -48,7 +48,7 @@ def problem(C, lengths, seed, scale=1.0):
 
 
 def taggings(field, scores):
-    """Score of every tagging of one sentence (T, C), by tagging, in lexicographic order."""
+    """Return the score of every tagging of a sentence (T, C), in lexicographic order."""
     start, end = field.start.tolist(), field.end.tolist()
     transitions, scores = field.transitions.tolist(), scores.tolist()
     found = {}
@@ -60,7 +60,7 @@ def taggings(field, scores):
 
 
 def probabilities(found, total, T, C):
-    """Of each tag of each word, (T, C), summed over taggings."""
+    """Return the probability of each tag of each word, (T, C), summed over taggings."""
     sums = [[0.0] * C for _ in range(T)]
     for tagging, score in found.items():
         for t, tag in enumerate(tagging):
@@ -104,7 +104,7 @@ def test_against_every_tagging(drawn):
 @given(st.integers(1, 4), st.lists(st.integers(1, 5), min_size=1, max_size=3), seeds)
 def test_of_equal_taggings_the_first(C, lengths, seed):
     field, scores, _, mask = problem(C, lengths, seed, 0.6)
-    scores = scores.round()  # sums of small integers are exact, and often equal
+    scores = scores.round()  # sums of small integers are exact, and ties are common
     for parameter in field.parameters():
         parameter.data.round_()
     decoded = field.decode(scores, mask)
@@ -238,7 +238,7 @@ def test_gradients(drawn):
 
 
 class Call(torch.nn.Module):
-    """All that has gradients, as ``functional_call`` wants it."""
+    """Wraps all results that have gradients in a module, for ``functional_call``."""
 
     def __init__(self, field):
         super().__init__()
@@ -261,7 +261,7 @@ def test_marginals_are_the_gradient_of_the_partition(drawn):
     with torch.inference_mode():
         close(field.marginals(scores, mask), gradient)
     with torch.inference_mode():
-        close(field.marginals(scores * 1, mask), gradient)  # a tensor made in that mode
+        close(field.marginals(scores * 1, mask), gradient)  # an inference tensor
     with torch.no_grad():
         close(field.marginals(scores, mask), gradient)
     assert not field.decode(scores, mask).requires_grad
@@ -290,7 +290,7 @@ def test_extreme_scores_in_single_precision(drawn, offset):
     for b, T in enumerate(mask.sum(1).tolist()):
         found = taggings(field, scores[b, :T])
         total = torch.tensor(list(found.values()), dtype=torch.float64).logsumexp(0).item()
-        largest = scores[b, :T].abs().sum().item()  # what adds up to the total, and may cancel
+        largest = scores[b, :T].abs().sum().item()  # terms that add up, and may cancel
         torch.testing.assert_close(partition[b].item(), total, rtol=1e-6, atol=1e-7 * largest)
         close(likelihood[b], found[tuple(tags[b, :T].tolist())] - total, 1e-2)
         assert found[tuple(decoded[b, :T].tolist())] >= max(found.values()) - 1e-2
@@ -299,14 +299,14 @@ def test_extreme_scores_in_single_precision(drawn, offset):
 @pytest.mark.parametrize("level", [0.0, 1e4, -1e4])
 def test_small_differences_at_a_high_level(level):
     field, scores, tags, mask = problem(4, [300, 200], 2)
-    scores = (scores * 64).round() / 64  # exact in single precision, at each level
+    scores = (scores * 64).round() / 64  # exact in single precision, whatever the level
     with torch.no_grad():
         for parameter in field.parameters():
-            parameter.copy_((parameter * 64).round() / 64 + 100)  # a level of their own
+            parameter.copy_((parameter * 64).round() / 64 + 100)  # shift parameters, too
         expected = field.log_likelihood(scores, tags, mask), field.marginals(scores, mask)
         decoded = field.decode(scores, mask)
         field, scores = field.float(), (scores + level).float()
-        # Of 300 words, in digits that hold 1e-7 of 100: not of 30,000.
+        # Single precision holds 1e-7 of 100, the level of a word, but not of 30,000, that of 300.
         close(field.marginals(scores, mask), expected[1].float(), 1e-4)
         close(field.log_likelihood(scores, tags, mask), expected[0].float(), 1e-4)
     assert torch.equal(field.decode(scores, mask), decoded)
@@ -437,7 +437,7 @@ def test_a_field_has_tags():
 
 @given(problems(least=1))
 def test_a_taggers_score_is_the_share_of_words_that_are_right(drawn):
-    """Padding counts neither as right nor as a word."""
+    """Padding does not count, neither as right nor as a word."""
     field, scores, tags, mask = drawn
     told = SimpleNamespace(head=SimpleNamespace(crf=field), scores=scores, mask=mask)
     found = CRFLayer.score(told, tags)

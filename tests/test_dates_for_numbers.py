@@ -1,4 +1,4 @@
-"""Dates and durations where numbers are wanted: targets, points of mixtures."""
+"""Dates and durations are handled where numbers are expected: targets, points of mixtures."""
 
 from functools import partial
 
@@ -53,7 +53,7 @@ def test_points_that_are_dates_are_refused(table):
     "dates", [DAYS.to_frame("day"), DAYS.to_numpy()[:, None], DAYS.astype(object).to_frame("day")]
 )
 def test_a_mixture_of_numbers_is_not_asked_for_dates(dates):
-    """They would be numbers of nanoseconds, and so of one component without doubt."""
+    """Dates would become nanoseconds, which belong to one component without doubt."""
     mixture = AmortizedGMM(2).fit(pd.DataFrame({"day": X[:, 0]}))
     for ask in (mixture.predict, mixture.score_samples):
         with pytest.raises(
@@ -82,7 +82,7 @@ def test_one_set_is_not_taken_for_many(one):
 @pytest.mark.parametrize("unit", ["D", "ns"])
 @pytest.mark.parametrize("kind", ["M8", "m8"])
 def test_a_date_that_is_missing_is_a_missing_target(kind, unit):
-    # As an integer it is the least of all, which makes -2.9e18 of a prediction.
+    # As an integer NaT is the least of all, and would make a prediction of -2.9e18.
     y = np.arange(20, dtype="i8").astype(f"{kind}[{unit}]")
     known = MetaGPRegressor().fit(X, y)
     y[3] = "NaT"

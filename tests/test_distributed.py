@@ -1,4 +1,4 @@
-"""Several processes under torchrun: the same run as one, and an end when one of them dies."""
+"""Under torchrun several processes make the same run as one, and end if one of them dies."""
 
 import json
 import os
@@ -27,7 +27,7 @@ SETTINGS = {
     **{"learning_rate": 1e-3, "ema_decay": 0.5, "rate_factors": {"head.*": 3.0}},
 }
 
-#: What torchrun starts. To look for garbage while all is imported takes a second.
+#: The program that torchrun starts. Garbage collection during imports would take a second.
 PROGRAM = """
 import gc
 gc.disable()
@@ -39,7 +39,7 @@ train_and_save(*sys.argv[2:])
 
 
 def train_and_save(checkpoints, results, killed_at=None):
-    """A run of five epochs, this process's part of it; rank 1 kills itself at a step."""
+    """Run five epochs, of which this process does its part; rank 1 kills itself at a step."""
     rank = os.environ["RANK"]
     learner = t.new_learner()
     learner.register_buffer("rank", torch.zeros(()))
@@ -59,14 +59,14 @@ def train_and_save(checkpoints, results, killed_at=None):
 
 
 def run_torchrun(arguments, stderr):
-    """As its own program, in a process that has imported torch."""
+    """Run torchrun as its own program, in a process that has imported torch."""
     os.environ |= {"PYTHONPATH": str(HERE.parent), "OMP_NUM_THREADS": "1"}
     os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT), 2)
     run.main(arguments)
 
 
 def torchrun(n_processes, checkpoints, results):
-    """Exit status and stderr of the program in so many processes; fails after three minutes."""
+    """Return exit status and stderr of the program in ``n_processes``; fail after three minutes."""
     results.mkdir(exist_ok=True)
     program, stderr = results / "program.py", results / "stderr"
     program.write_text(PROGRAM)
@@ -76,17 +76,17 @@ def torchrun(n_processes, checkpoints, results):
 
 
 def as_rank(rank, port, *arguments):
-    """One of two processes with the variables that torchrun gives to those it starts."""
+    """Run as one of two processes, with the variables that torchrun sets."""
     os.environ |= {
         **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
         **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"},
-        "OMP_NUM_THREADS": "1",  # accelerate takes as many as there are else
+        "OMP_NUM_THREADS": "1",  # otherwise accelerate uses all cores
     }
     train_and_save(*arguments)
 
 
 def pair(*arguments):
-    """Exit statuses of two processes, without the seconds in which each imports the package."""
+    """Return exit statuses of two processes, which need not import the package anew."""
     port = get_free_port()
     both = [started(as_rank, rank, port, *arguments) for rank in range(2)]
     return [ended(process) for process in both]
@@ -94,7 +94,7 @@ def pair(*arguments):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Results of two processes."""
+    """Results of a run in two processes."""
     folder = tmp_path_factory.mktemp("two")
     assert pair(folder / "checkpoints", folder) == [0, 0]
     return folder
@@ -124,7 +124,7 @@ def test_two_processes_make_the_run_of_one(two, tmp_path):
     )
     np.testing.assert_allclose(losses(two / "0.json"), losses(tmp_path / "one.json"), rtol=2e-4)
     ours, start = flat(learner.state_dict()), flat(t.new_learner().state_dict())
-    # AdamW makes a step of a gradient that is nothing but rounding: the mean tells.
+    # AdamW makes full steps even for gradients of mere rounding, so compare the mean.
     difference = (weights(two / "0.safetensors") - ours).abs().mean()
     assert difference < 0.02 * (ours - start).abs().mean()
 

@@ -1,4 +1,4 @@
-"""What docstrings say of parameters is what signatures have: their names and their defaults."""
+"""Docstrings name the parameters of signatures and their defaults; docs/api.md lists all names."""
 
 import ast
 import importlib
@@ -14,12 +14,12 @@ import sklearn_meta
 MODULES = [m.name for m in pkgutil.walk_packages(sklearn_meta.__path__, "sklearn_meta.")]
 #: Headings of numpydoc that may follow the parameters.
 SECTIONS = "Returns|Yields|Raises|Attributes|Notes|References|Examples|See Also"
-#: Defaults that are told in words: of names that fill lines, and of an address.
+#: Defaults described in words: names that fill lines, and an address.
 IN_WORDS = ("all six", "all seven", "that of the authors' repository")
 
 
 def functions(module):
-    """The functions of a module and of its classes, each with the docstring of its parameters."""
+    """Yield functions, classes and methods of a module with the docstring of their parameters."""
     for name, found in vars(module).items():
         if getattr(found, "__module__", None) != module.__name__:
             continue
@@ -34,7 +34,7 @@ def functions(module):
 
 
 def told_parameters(docstring):
-    """Of each parameter in a docstring's section what stands behind its name."""
+    """Return, for each parameter in a docstring, what follows its name."""
     _, _, section = f"\n{inspect.cleandoc(docstring or '')}".partition("\nParameters\n---")
     section = re.split(rf"\n(?:{SECTIONS})\n-", section)[0]
     told = {}
@@ -45,7 +45,7 @@ def told_parameters(docstring):
 
 
 def each_of(kind, n_names):
-    """ "int, default=5 and 1" of two parameters for each of them alone."""
+    """Split " : int, default=5 and 1" of two parameters into one text for each."""
     kind, told, defaults = kind.partition("default=")
     if not told:
         return [kind] * n_names
@@ -54,7 +54,7 @@ def each_of(kind, n_names):
 
 
 def fault(kind, parameter):
-    """What is wrong with what is said of a parameter, or None."""
+    """Say what is wrong with the description of a parameter, or return None."""
     default, (_, told, value) = parameter.default, kind.partition("default=")
     if default is inspect.Parameter.empty:
         return "has no default" if told else None
@@ -62,7 +62,7 @@ def fault(kind, parameter):
         return None if default is None else f"the default {default!r} is not told"
     try:
         same = repr(ast.literal_eval(value)) == repr(default)
-    except (ValueError, SyntaxError):  # as torch.float32
+    except (ValueError, SyntaxError):  # such as torch.float32
         same = value == str(default) or value in IN_WORDS
     return None if same else f"the default is {default!r}"
 
@@ -126,5 +126,5 @@ def test_the_list_of_public_names_is_whole_and_says_what_they_say():
     for module in own.union(MODULES):
         found = importlib.import_module(module)
         public = {n for n in getattr(found, "__all__", ()) if not isinstance(vars(found)[n], dict)}
-        # What a module hands on may be listed where users import it from.
+        # A re-exported name may be listed under the module where users import it from.
         assert public <= {name for m, name, _ in told if module not in own or m == module}, module

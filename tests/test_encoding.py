@@ -1,4 +1,4 @@
-"""The encoding of tables: what is a number, what a category, and what is missing stays missing."""
+"""The encoding of tables: what is a number, what is a category; missing cells stay missing."""
 
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -180,7 +180,7 @@ def test_dates_of_fit_are_no_durations_later(later):
     with pytest.raises(ValueError, match="Column 'd' held durations in fit but holds dates now"):
         TableEncoder().fit(durations).transform(dates)
     encoder = TableEncoder().fit(dates)
-    del encoder.durations_  # as it was pickled before there were such
+    del encoder.durations_  # as pickled before there were durations
     assert encoder.transform(durations).shape == (2, 1)
     del encoder.times_, encoder.marks, encoder.marks_
     assert encoder.transform(durations).shape == (2, 1)
@@ -215,7 +215,7 @@ def test_periods_and_times_of_day_are_numbers_of_seconds():
     encoder = TableEncoder().fit(table[["month"]])
     np.testing.assert_array_equal(encoder.transform(table[["month"]].to_numpy()), encoded[:, :1])
     days = pd.DataFrame({"month": pd.period_range("2020-01-01", periods=1, freq="D")})
-    stacked = stack_tables(table[["month"]], days)  # of two lengths, which are objects
+    stacked = stack_tables(table[["month"]], days)  # two frequencies give objects
     np.testing.assert_array_equal(encode(stacked)[:, 0], [*encoded[:, 0], encoded[0, 0]])
 
 
@@ -243,7 +243,7 @@ def test_dates_of_two_tables_are_stacked_as_dates(unit):
 
 
 def test_what_frames_hold_beside_their_cells_is_ignored():
-    """``pandas.concat`` compares their ``attrs``, of which arrays have no single truth value."""
+    """``pandas.concat`` compares ``attrs``, and arrays in them have no single truth value."""
     table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": pd.Categorical(list("xyxy"))})
     plain = stack_tables(table, table)
     table.attrs["weights"] = np.arange(3)
@@ -287,7 +287,7 @@ def test_an_unseen_category_is_missing(dtype):
     found = encode(frame(list("abc"), dtype), frame(["d", "a", None], dtype))
     np.testing.assert_array_equal(found, [[nan] * 3, [1, 0, 0], [nan] * 3])
     found = encode(frame(["no", "yes"], dtype), frame(["yes", "perhaps", "no"], dtype))
-    np.testing.assert_array_equal(found, [[1], [nan], [0]])  # one column has no other place for it
+    np.testing.assert_array_equal(found, [[1], [nan], [0]])  # one column has no place for others
 
 
 @pytest.mark.parametrize("dtype", [float, "category", object, "str", "string", "Int64"])
@@ -326,7 +326,7 @@ def test_other_columns_than_in_fit(table):
 @pytest.mark.parametrize("later", [objects("1", "2"), objects(1, 2), np.array([[1], [2]])])
 @pytest.mark.parametrize("fitted", [objects("1", "2", "x"), frame([1, 2, 3], "category")])
 def test_categories_that_look_like_numbers_are_found_again(fitted, later):
-    """Rows that hold none of the column's words would pass for numbers by themselves."""
+    """Rows without any of the column's words would pass for numbers by themselves."""
     np.testing.assert_array_equal(encode(fitted, later), [[1, 0, 0], [0, 1, 0]])
 
 
@@ -338,7 +338,7 @@ def test_columns_of_a_matrix_may_be_said_to_be_categorical():
 
 
 def test_a_category_of_a_float_of_single_precision_is_found_again():
-    """Its name is that of the number in double precision, whether it was called a category."""
+    """The category is named by the number in double precision, whichever dtype it comes in."""
     shares = np.float32([0.1, 0.3, 0.7])
     found = encode(frame(shares, "category"), frame(shares, "float32"))
     np.testing.assert_array_equal(found, np.eye(3))
@@ -370,7 +370,7 @@ def test_text_of_numbers_in_a_column_that_fit_has_not_seen_is_numbers(dtype):
 
 
 def test_long_text_is_looked_at_once():
-    """Vectors that a file holds as text: each cell would take a second, and another one twice."""
+    """A cell with a vector as text takes a second to look at; here there are thirty."""
     cells = [str([i / 7] * 4000)[:-1] + ", nan]" for i in range(30)]
     assert TableEncoder().fit(frame(cells, TEXT)).categorical_ == [0]
 
@@ -381,7 +381,7 @@ def test_long_text_is_looked_at_once():
     [
         [f"item {i}" for i in range(40)],
         [f"A{i}" for i in range(40)],
-        ["1", "2", "?"] * 20,  # so few that each can be learned
+        ["1", "2", "?"] * 20,  # few enough to be learned one by one
         pd.Categorical([f"{i:05}" for i in range(40)]),
         [*map(str, range(15)), *(f"unknown {i}" for i in range(15))],
     ],
@@ -435,7 +435,7 @@ def test_columns_keep_their_order_and_the_table_its_values():
 
 @pytest.mark.parametrize("dtype", ["category", object, "str", "string"])
 def test_stacked_tables_are_encoded_as_one(dtype):
-    """Two frames seldom name the same categories, and numbers may be categories."""
+    """Two frames rarely name the same categories, and numbers may be categories."""
     values = [["b", "a"], ["c"]] if dtype != "category" else [[2, 1], [3]]
     tables = [frame(rows, dtype) for rows in values]
     stacked = stack_tables(*tables)
@@ -461,7 +461,7 @@ cells = {
 
 @given(st.lists(st.tuples(*cells.values()), min_size=1, max_size=12), st.booleans())
 def test_each_row_is_encoded_for_itself(rows, as_frame):
-    """Row by row and all at once are the same, whatever the rows hold."""
+    """Encoding row by row or all at once gives the same, whatever the rows hold."""
     table = np.array(rows, dtype=object)
     table = pd.DataFrame(table) if as_frame else table
     encoder = TableEncoder().fit(table)

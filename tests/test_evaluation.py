@@ -1,4 +1,4 @@
-"""Evaluation over a collection: the same episodes for all, and no failure without its name."""
+"""Evaluation over a collection: all estimators get the same episodes, and failures are named."""
 
 import pickle
 import time
@@ -33,7 +33,7 @@ QUICK = {"n_shots": (1, 3), "n_unlabelled": 5, "n_episodes": 2}
 
 
 class Recorder(ClassifierMixin, BaseEstimator):
-    """Appends what it is given to a list of its class."""
+    """Appends the data of each call to a list of its class."""
 
     seen = []
 
@@ -64,7 +64,7 @@ def seen(monkeypatch):
 
 
 def mixed_table(n=40):
-    """Categories, numbers, booleans and text with gaps in them, and a column of gaps."""
+    """Categories, numbers, booleans and text with gaps, and a column of nothing but gaps."""
     rng = np.random.default_rng(0)
     y = np.array(["no", "yes"] * (n // 2))
     colour = np.where(y == "no", "red", rng.choice(["blue", "green"], n)).astype(object)
@@ -124,7 +124,7 @@ def test_items_are_those_of_every_collection_or_told():
 
 def test_a_failure_of_many_numbers_says_that_they_may_be_quantities():
     X, settings = WINE[0][:60], {"n_shots": 1, "n_unlabelled": 4, "n_episodes": 1}
-    hours = {"hours": (X, np.arange(60) // 2), "few": (X, np.arange(60) // 3)}  # 30, and 20
+    hours = {"hours": (X, np.arange(60) // 2), "few": (X, np.arange(60) // 3)}  # 30 and 20 numbers
     with pytest.warns(UserWarning, match="2 failures") as told:
         evaluate({"knows": KNeighborsClassifier(1)}, hours, **settings)
     quantity = "Its labels are 30 numbers: if they are quantities, leave the table out."
@@ -169,7 +169,7 @@ class Counting(joblib.parallel.ThreadingBackend):
         type(self).calls += 1
         return super().submit(func, callback)
 
-    def apply_async(self, func, callback=None):  # what joblib 1.4 calls
+    def apply_async(self, func, callback=None):  # joblib 1.4 calls this one
         type(self).calls += 1
         return super().apply_async(func, callback)
 
@@ -185,7 +185,7 @@ def test_any_backend_of_joblib_does_the_work(monkeypatch):
 
 
 class Slow(KNeighborsClassifier):
-    """Takes a while, each fit another one."""
+    """Takes a while, each fit a different one."""
 
     n_fits = 0
 
@@ -315,7 +315,7 @@ def test_masked_cells_are_missing_ones(seen):
 
 @pytest.mark.parametrize("labels", [(-1, 0, 1), ("-1", "0", "1"), (-1.0, 1.0), (0.25, 0.75, 1.5)])
 def test_minus_one_and_fractions_are_classes_where_the_metadata_say_so(labels):
-    """Estimators are given numbers in its place: to some of them it is no label."""
+    """Estimators get codes in place of such labels: some would take -1 for an unlabelled row."""
     X, y = load_iris(return_X_y=True)
     X, y = X[y < len(labels)], y[y < len(labels)]
     estimators = {"1-NN": peers()["1-NN"]}
@@ -328,7 +328,7 @@ def test_minus_one_and_fractions_are_classes_where_the_metadata_say_so(labels):
 
 
 def test_a_task_that_is_none_is_no_classification(tmp_path):
-    """Quantities of few values were scored as classes, where meta_fit leaves the table out."""
+    """Quantities of few values were scored as classes, where ``meta_fit`` leaves the table out."""
     frame = pd.DataFrame({"a": range(60), "stars": np.arange(60) % 5})
     frame.to_csv(tmp_path / "one.csv", index=False)
     (tmp_path / "index.csv").write_text("name,task\none,Regression\n")
@@ -366,7 +366,7 @@ def test_rows_that_are_left_out_are_told_where_a_class_is_missing():
 def test_preparation_imputes_encodes_and_standardises():
     X, _ = mixed_table()
     prepared = preparation().fit_transform(X)
-    assert prepared.shape == (40, 3 + 3 + 1)  # numbers; three colours, a flag in one column
+    assert prepared.shape == (40, 3 + 3 + 1)  # numbers, three colours, and one column for the flag
     assert np.isfinite(prepared).all()
     np.testing.assert_allclose(prepared[:, :3].mean(axis=0), 0, atol=1e-12)
     assert prepared[:, 0].std() == pytest.approx(1) and prepared[5, 0] == pytest.approx(0)
@@ -428,13 +428,13 @@ def test_supervised_peers_learn_from_labelled_rows_prepared_with_all():
     X, y = IRIS
     train, test = np.r_[0:3, 50:53, 100:103], np.r_[10:20, 60:70, 110:120]
     found = peers()["GaussianProcess"].fit(X[train], y[train]).predict_proba(X[test])
-    prepared = preparation().fit_transform(X[np.r_[train, test]]) / 2  # of four columns
+    prepared = preparation().fit_transform(X[np.r_[train, test]]) / 2  # the scale for four columns
     plain = GaussianProcessClassifier(optimizer=None).fit(prepared[:9], y[train])
     np.testing.assert_allclose(found, plain.predict_proba(prepared[9:]))
 
 
 def records_of(scores):
-    """Records from {(dataset, estimator): accuracies}; log loss is what accuracy lacks."""
+    """Records from {(dataset, estimator): accuracies}; log loss is 1 - accuracy."""
     return [
         {
             "dataset": dataset, "n_shots": 1, "episode": episode, "estimator": estimator,
@@ -486,7 +486,7 @@ def test_summary_without_a_dataset_in_common_says_so():
 def test_names_may_be_numbers_and_numbers_are_checked_by_their_names():
     found = evaluate({1: KNeighborsClassifier(1)}, {0: IRIS}, **QUICK)
     assert "\n1 " in repr(found) and len(found.records) == 4
-    of_a_file = "caf\udce9"  # as Python has what is no UTF-8
+    of_a_file = "caf\udce9"  # as Python decodes what is not UTF-8
     assert len(evaluate(NEAREST, {of_a_file: IRIS}, **QUICK).records) == 4
     with pytest.raises(ValueError, match="n_episodes == 0, must be >= 1"):
         evaluate(NEAREST, {"iris": IRIS}, n_episodes=0)
@@ -497,7 +497,7 @@ def test_names_may_be_numbers_and_numbers_are_checked_by_their_names():
 
 
 def test_weights_know_what_they_have_seen(tmp_path, recwarn):
-    """Scores on such tables tell nothing of new ones: a warning says so, wherever weights are."""
+    """Scores on tables seen in training say nothing about new ones, so a warning tells."""
     iris, wine = load_iris(return_X_y=True), load_wine(return_X_y=True)
     ours = MetaSemiSupervisedClassifier("deep_sets", random_state=0)
     few = {"max_steps": 1, "batch_size": 1, "n_shots": 1, "n_unlabelled": 2, "verbose": False}
@@ -508,7 +508,7 @@ def test_weights_know_what_they_have_seen(tmp_path, recwarn):
         Mixture([[iris], {"a": wine}], [1, 0]),
     )
     for datasets in unnamed:
-        ours.meta_fit(datasets, **few)  # a list has no names, and what is not drawn is not seen
+        ours.meta_fit(datasets, **few)  # a list has no names, and an undrawn table is not seen
         assert ours.learner_.card == {"datasets": []}
     ours.meta_fit({"wine": wine}, **few).meta_fit(Mixture([{"iris": iris}, TablePrior()]), **few)
     assert ours.learner_.card == {"datasets": ["TablePrior", "iris", "wine"]}
@@ -541,7 +541,7 @@ def test_weights_know_what_they_have_seen(tmp_path, recwarn):
 
 
 class Torn(Recorder):
-    """As one whose __init__ does not keep what it is given."""
+    """Like an estimator whose __init__ does not keep its parameters."""
 
     def get_params(self, deep=True):
         raise AttributeError("'Torn' object has no attribute 'width'")

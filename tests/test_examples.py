@@ -1,4 +1,4 @@
-"""The quickstart, in its quick form, and the README's code, as a user would run them."""
+"""The quickstart, in its quick form, and the README's code run as users would run them."""
 
 import csv
 import re
@@ -16,7 +16,7 @@ METHODS |= {"RandomForest"}
 
 
 def run_quickstart(stdout, arguments):
-    """As its own program, in a process that has imported the package."""
+    """Run it as its own program, in a process that has imported the package."""
     sys.argv[1:] = arguments
     with open(stdout, "w") as sys.stdout:
         runpy.run_path(str(ROOT / "examples" / "quickstart.py"), run_name="__main__")
@@ -24,7 +24,7 @@ def run_quickstart(stdout, arguments):
 
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
-    """What the quick form prints, and the folder that it writes to."""
+    """Return what the quick form prints, and the folder that it writes to."""
     folder = tmp_path_factory.mktemp("quickstart") / "output"
     stdout = folder.with_name("stdout")
     assert ended(started(run_quickstart, stdout, ["--quick", "--output", str(folder)])) == 0
@@ -69,7 +69,7 @@ def test_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     text = (ROOT / "README.md").read_text()
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
-    # The same, but for the length of training, how much is read, and where checkpoints are left.
+    # The same code with less training, less data, and another place for checkpoints.
     for long, short in {
         "as_frame=True)\nlabelled": "as_frame=True)\nX, y = X[:240], y[:240]\nlabelled",
         "20_000": "1",

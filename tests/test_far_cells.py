@@ -1,4 +1,4 @@
-"""Rows of which one cell is far from all others of its column."""
+"""Rows with one cell that is far from all others of its column count as outliers."""
 
 import warnings
 
@@ -63,7 +63,7 @@ def test_a_far_amount_in_a_column_that_is_mostly_zero_is_found():
 
 @pytest.mark.parametrize("n_columns", [5, 20, 50])
 def test_a_row_with_one_far_cell_is_an_outlier(n_columns):
-    """Among twenty columns a cell of a million deviations was called normal."""
+    """Among twenty columns a cell of a million deviations used to be called normal."""
     rng = np.random.default_rng(1)
     X, new = rng.standard_normal((100, n_columns)), rng.standard_normal((20, n_columns))
     detector = AmortizedOutlierDetector().fit(X)
@@ -91,7 +91,7 @@ def test_the_unit_is_the_distance_from_the_median_to_the_90_percent_quantile_and
     expected = ((farthest(3 * X) - most) / (most - usual + 0.1) - 1).clip(0)
     assert (expected > 0).any() and (expected == 0).any()
     assert_allclose(FarCells.of(X).excess(3 * X), expected, atol=1e-12)
-    signs = np.tile([-1.0, 1.0], 20)[:, None]  # all rows are as far: half a width
+    signs = np.tile([-1.0, 1.0], 20)[:, None]  # all rows are equally far: half a width
     excess = FarCells.of(signs).excess(np.array([[1.0], [1.2], [2.0]]))
     assert_allclose(excess, [0, 0, np.log(2 / 1.5) / 0.1 - 1])
 

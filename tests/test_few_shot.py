@@ -38,7 +38,7 @@ from sklearn_meta.training import meta_train
 
 
 def small_learner(backbone="few_shot_transformer", inputs="tables", seed=0, **config):
-    """Random weights: properties hold for any, and these are quick."""
+    """A learner with random weights: the properties hold for any weights, and this one is quick."""
     torch.manual_seed(seed)
     config = {"n_inputs": 6, "n_ways": 3, "backbone_config": {"width": 8}} | config
     return FewShotLearner(backbone, inputs=inputs, **config).eval().requires_grad_(False)
@@ -67,12 +67,12 @@ def test_places_are_dealt_evenly(n_classes, n_ways, n_shots, seed):
     labels, turns = deal(n_classes, n_ways, n_shots, np.random.default_rng(seed))
     counts = np.bincount(labels, minlength=n_classes)
     assert len(labels) == n_ways * n_shots and counts.max() - counts.min() <= n_shots
-    for c in range(n_classes):  # as if each class had handed out its rows one after another
+    for c in range(n_classes):  # as if each class dealt its rows one after another
         assert_array_equal(turns[labels == c], np.arange(counts[c]))
 
 
 def table(rng, counts, n_columns):
-    """Rows that tell their class and number."""
+    """Rows whose first cell is their number."""
     y = np.repeat(np.arange(len(counts)), counts)
     X = rng.normal(size=(len(y), n_columns)).astype(np.float32)
     X[:, 0] = np.arange(len(y))
@@ -93,15 +93,15 @@ def test_episodes_hold_labelled_rows_and_other_queries(counts, n_ways, n_shots, 
     support, query = (x[:, 0].astype(int) for x in (episode.support, episode.query))
     n_classes = min(n_ways, len(counts))
     assert set(episode.labels) == set(range(n_classes))
-    # Codes of the episode stand for one class each.
+    # Each code of the episode stands for one class.
     of = {code: set(dataset.y[support[episode.labels == code]]) for code in range(n_classes)}
     assert all(len(classes) == 1 for classes in of.values())
     assert len(set.union(*of.values())) == n_classes
-    for code, (c,) in of.items():  # a row comes again only where its class has no other
+    for code, (c,) in of.items():  # a row repeats only if its class has no other
         rows, known = support[episode.labels == code], min(n_shots, max(counts[c] - 1, 1))
         assert len(set(rows)) == min(len(rows), known)
         times = np.unique(rows, return_counts=True)[1]
-        assert np.ptp(times) <= 1  # each in its turn
+        assert np.ptp(times) <= 1  # all equally often
     asked = episode.target != IGNORE
     assert asked.any()
     assert not set(query[asked]) & set(support)
@@ -165,12 +165,12 @@ def test_a_target_of_which_one_value_is_apart_is_two_classes(seed):
 
 
 def test_episodes_of_tables_are_those_of_the_estimator(monkeypatch):
-    """What is meta-trained is what is asked: rows by mean and deviation, but for a rotation."""
+    """Meta-training sees rows as the estimator does: standardised, and here also rotated."""
     X, y = make_blobs([4, 4, 4], 5, random_state=0)
-    X[:, 3] = 7.0  # says nothing
+    X[:, 3] = 7.0  # constant
     Z = ((X - X.mean(0)) / np.where(X.std(0) > 1e-9, X.std(0), 1))[:, [0, 1, 2, 4]]
 
-    def gram(vectors):  # distances do not change by a rotation, or another order
+    def gram(vectors):  # rotations and orders keep distances
         return np.sort(np.square(vectors[:, None] - vectors[None]).sum(-1).ravel())
 
     expected = gram(Z) * 6 / 4  # four columns in six outputs
@@ -260,7 +260,7 @@ def test_units_do_not_matter(task, a, b):
 
 @pytest.mark.parametrize("exponent", [-900, 900])
 def test_values_may_be_as_far_apart_as_float64_has_them(exponent):
-    """Their squares are beyond it; a power of two changes no bit."""
+    """The squares of such values overflow; scaling by a power of two changes no bit."""
     X, y = make_blobs(12, 4, random_state=0)
     found = classifier(dtype="float64").fit(X, y).predict_proba(X[:5] + 1)
     scaled = classifier(dtype="float64").fit(np.ldexp(X, exponent), y)
@@ -270,7 +270,7 @@ def test_values_may_be_as_far_apart_as_float64_has_them(exponent):
 @pytest.mark.parametrize("counts", [[2, 8, 3], [5, 6], [3, 2, 5, 1]])
 @pytest.mark.parametrize("n_shots", [1, 2])
 def test_every_labelled_row_is_used(counts, n_shots):
-    """There are more members than asked for, if it takes more to read all rows."""
+    """There are more members than asked for if it takes more to read all rows."""
     X, y = make_blobs(counts, 6, random_state=0)
     settings = {"n_estimators": 1, "dtype": "float64", "inputs": "vectors", "n_shots": n_shots}
     estimator = classifier(**settings).fit(X, y)
@@ -289,7 +289,7 @@ def test_of_columns_that_do_not_vary_nothing_is_learned():
 
 
 def test_no_more_members_than_it_takes_to_read_all_rows():
-    """Of two classes each takes two of five places at least, and the next member goes on there."""
+    """Each of two classes takes at least two of five places; the next member continues there."""
     X, y = make_blobs([8, 8], 6, random_state=0)
     learner = small_learner(inputs="vectors", n_ways=5)
     estimator = FewShotTransformerClassifier(learner, n_estimators=1).fit(X, y)
@@ -300,7 +300,7 @@ def test_no_more_members_than_it_takes_to_read_all_rows():
 
 
 def test_no_class_is_preferred():
-    """Of rows that are all the same each class has as many votes, with places left over or not."""
+    """If all rows are equal, classes get equal votes, even if places are left over."""
     X, y = np.ones((4, 6)), np.arange(4) % 2
     learner = small_learner("transformer", "vectors", n_ways=5)
     for m in (2, 16):
@@ -311,7 +311,7 @@ def test_no_class_is_preferred():
 @settings(max_examples=10)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=5))
 def test_classes_with_more_labelled_rows_are_likelier(counts):
-    """By their numbers, one added; where all have as many nothing is preferred."""
+    """Votes grow with a class's number of rows, plus one; equal numbers prefer no class."""
     y = np.repeat(np.arange(len(counts)), counts)
     learner = small_learner("transformer", "vectors", n_ways=len(counts))
     estimator = FewShotTransformerClassifier(learner, n_estimators=2)
@@ -332,7 +332,7 @@ def test_with_more_labelled_rows_of_each_class_it_is_surer(n_shots, monkeypatch)
 
 
 def test_rare_classes_are_not_taken_for_frequent_ones():
-    """Of real rows one in nine; as likely as the other class it had .77 in the mean."""
+    """One real row in nine is rare; when both classes counted alike, the score was 0.77."""
     X, y = load_breast_cancer(return_X_y=True)
     scores, rare, constant = [], [], []
     for seed in range(3):
@@ -387,7 +387,7 @@ def test_classes_in_any_order_and_of_any_type():
 
 def test_two_classes_and_one_row_each():
     X, y = make_blobs([1, 1], 4, random_state=0)
-    found = classifier(n_shots=4).fit(X, y).predict_proba(X)  # of three ways with four shots
+    found = classifier(n_shots=4).fit(X, y).predict_proba(X)  # three ways with four shots
     assert found.shape == (2, 2) and np.isfinite(found).all()
 
 
@@ -424,7 +424,7 @@ def test_clones_and_pickles_keep_what_was_meta_learned():
 
 @pytest.mark.parametrize("begin", ["vectors", "tables"])
 def test_labelled_rows_are_for_networks_of_the_same_inputs(begin):
-    """``meta_fit`` of another network may leave rows behind that it cannot read."""
+    """``meta_fit`` of another network may leave rows behind which that network cannot read."""
     X, y = hidden_classes(0)
     vectors = small_learner("transformer", "vectors", n_inputs=8, n_ways=5)
     first, second = (vectors, "transformer") if begin == "vectors" else ("transformer", vectors)
@@ -432,7 +432,7 @@ def test_labelled_rows_are_for_networks_of_the_same_inputs(begin):
     estimator = FewShotTransformerClassifier(first, n_estimators=2)
     estimator.meta_fit([(X, y)], **settings).fit(X, y)
     before = estimator.predict_proba(X)
-    estimator.meta_fit([(X, y)], **settings)  # of the same network: the rows stay
+    estimator.meta_fit([(X, y)], **settings)  # the same network: the rows stay
     assert not np.array_equal(estimator.predict_proba(X), before)
     estimator.set_params(backbone=second).meta_fit([(X, y)], **settings)
     with pytest.raises(NotFittedError):
@@ -441,7 +441,7 @@ def test_labelled_rows_are_for_networks_of_the_same_inputs(begin):
 
 
 def hidden_classes(seed):
-    """Classes told by two of eight columns, and the others larger."""
+    """Two of eight columns tell the classes; the others are larger."""
     X, y = make_blobs(60, 2, centers=5, cluster_std=0.5, random_state=seed)
     noise = np.random.default_rng(seed).uniform(-1, 1, (60, 6)) ** 3
     return np.hstack([X / 10, noise]), y
@@ -624,7 +624,7 @@ def test_vectors_that_the_network_does_not_read(estimator, made, message):
 
 @pytest.mark.parametrize("shape", [Drawings, Pictures])
 def test_ink_of_one_is_told(shape):
-    """Bytes of 0 and 1 would be pictures in which there is hardly anything."""
+    """Bytes of 0 and 1 would be rendered as pictures with hardly any ink."""
     images = np.random.default_rng(0).integers(2, size=(12, 784), dtype=np.uint8)
     vectors = shape(28) if shape is Drawings else shape(28, 1)
     few = FewShotTransformerClassifier("omniglot_few_shot")
@@ -633,7 +633,7 @@ def test_ink_of_one_is_told(shape):
 
 
 def test_vectors_may_be_any_function():
-    """Of other floats, too, for both kinds of networks."""
+    """They may return any floats, for both kinds of networks."""
     images = np.random.default_rng(0).integers(256, size=(12, 784)).astype(np.uint8)
     source, quick = Dataset("mine", images, np.arange(12) % 3), {"max_steps": 1, "batch_size": 2}
     learner = small_learner(inputs="images", n_inputs=784)
@@ -644,7 +644,7 @@ def test_vectors_may_be_any_function():
 
 
 def test_vectors_may_know_few_classes_and_pictures_may_be_blank():
-    """What is looked at beforehand is rendered as of two classes, and white is no fault."""
+    """The check before training renders with two classes only, and blank pictures are no fault."""
     images = np.random.default_rng(0).integers(256, size=(40, 784)).astype(np.uint8)
     images[::3] = 0
     fade, learner = np.linspace(0.5, 1, 5), small_learner(inputs="images", n_inputs=784)
@@ -662,7 +662,7 @@ def test_vectors_may_know_few_classes_and_pictures_may_be_blank():
 
 
 def test_colours_are_read_channel_after_channel():
-    """Divided by 255 alone, bytes that come pixel by pixel would be another picture."""
+    """Bytes that come pixel by pixel would, divided by 255 alone, be another picture."""
     images = np.random.default_rng(0).integers(256, size=(4, 16, 16, 3)).astype(np.uint8)
     learner = small_learner(inputs="images", n_inputs=768, encoder_config={"n_channels": 3})
     few, X, y = FewShotTransformerClassifier(learner), images.reshape(4, -1), [0, 0, 1, 1]
@@ -676,7 +676,7 @@ def test_colours_are_read_channel_after_channel():
 
 
 def test_pairs_are_meta_trained_on_as_fit_reads_them():
-    """Rows of networks that read them as they are, and bytes for what renders them."""
+    """Networks of vectors read the rows as they are; rendering reads bytes."""
 
     def weights(source, vectors):
         learner = small_learner("transformer", "vectors", n_inputs=8, n_ways=5)

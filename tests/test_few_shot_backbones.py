@@ -18,7 +18,7 @@ shapes = st.tuples(*(st.integers(a, b) for a, b in ((1, 4), (1, 3), (2, 5), (1, 
 
 
 def episodes(shape, seed=0):
-    """Support, labels and queries of B episodes of Q queries, N ways, K shots, I inputs."""
+    """Support, labels and queries of B episodes with Q queries, N ways, K shots and I inputs."""
     B, Q, N, K, size = shape
     generator = torch.Generator().manual_seed(seed)
     support = torch.randn(B, N * K, size, generator=generator, dtype=torch.float64)
@@ -111,7 +111,7 @@ def test_the_transformer_is_torchs_own():
     with torch.no_grad():
         attention.in_proj_weight.copy_(torch.cat([p.project.weight for p in own]))
         attention.in_proj_bias.copy_(torch.cat([p.project.bias for p in own]))
-        attention.out_proj.weight.copy_(torch.eye(8))  # ours has none
+        attention.out_proj.weight.copy_(torch.eye(8))  # ours has no output projection
         for mine, its in (
             (layer.feed_forward[0], theirs.linear1),
             (layer.feed_forward[2], theirs.linear2),
@@ -135,7 +135,7 @@ def test_labels_are_carried_to_the_query():
             np.testing.assert_allclose(told[b, q].detach(), expected, atol=1e-5)
     assert (told[..., 3] < 1e-5).all() and (told[..., 3] > 0).all()  # a class that nobody has
     np.testing.assert_allclose(told.sum(-1).detach(), 1, atol=1e-12)
-    half = features.bfloat16()  # of which probabilities near 1 would be 1
+    half = features.bfloat16()  # in bfloat16 probabilities near 1 would be 1
     torch.testing.assert_close(head(half, labels, 4), head(half.float(), labels, 4))
 
 
@@ -229,7 +229,7 @@ def test_snail_reads_only_what_came_before(shape, seed):
 
 
 def snail_of_whole_sequences(backbone, support, labels, query):
-    """Each query behind its labelled rows, as the original has it."""
+    """Put each query behind its labelled rows, as the original does."""
     known = torch.cat([backbone.embedding(support), F.one_hot(labels, backbone.n_ways)], 2)
     x = sequences(known, F.pad(backbone.embedding(query), (0, backbone.n_ways)))
     for block in backbone.blocks:
@@ -250,7 +250,7 @@ def test_snail_reads_labelled_rows_once_as_if_for_each_query(shape, n_fewer, see
     torch.manual_seed(seed)
     backbone = SNAIL(size, N, K, width=4).double()
     support, labels, query = episodes(shape, seed)
-    n_rows = max(N * K - n_fewer, 1)  # of an episode with too few of them
+    n_rows = max(N * K - n_fewer, 1)  # an episode with too few rows
     episode = support[:, :n_rows].requires_grad_(), labels[:, :n_rows], query.requires_grad_()
     positions = []
     backbone.output.register_forward_pre_hook(lambda _, given: positions.append(given[0].shape[1]))
@@ -285,7 +285,7 @@ def test_dropout_is_of_attention_and_of_the_network_behind_it():
 def test_snail_has_the_sizes_of_the_original():
     blocks = SNAIL(64, 5, 1).blocks
     assert [b.sizes[1:] for b in blocks[::2]] == [(64, 32), (256, 128), (512, 256)]
-    assert [len(b.layers) for b in blocks[1::2]] == [3, 3]  # of 6 positions
+    assert [len(b.layers) for b in blocks[1::2]] == [3, 3]  # for 6 positions
     assert blocks[1].layers[0].out_channels == 2 * 128  # values and gates
 
 
@@ -330,7 +330,7 @@ def test_residual_vectors_are_of_one_length_and_of_one_picture_each(side, n_chan
         torch.testing.assert_close(
             convolution(picture), F.conv2d(picture, convolution.weight, stride=2)
         )
-        # A block whose branch is silent gives its shortcut, rectified.
+        # A block whose branch gives zeros returns its shortcut, rectified.
         last.branch[-1].weight.zero_()
         last.branch[-1].bias.zero_()
         picture = torch.randn(1, 8, 5, 5, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The weights that FewShotTransformerClassifier is shipped with."""
+"""The weights for FewShotTransformerClassifier that the package ships."""
 
 import os
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_default_weights_read_tables():
 
 @pytest.mark.skipif(not OMNIGLOT.is_dir(), reason="Omniglot is not here")
 def test_drawings_of_new_characters():
-    """One drawing of each of 5 and of 20 characters of alphabets that training has not seen."""
+    """One drawing per character, of 5 and of 20 characters of alphabets not seen in training."""
     source = load_omniglot(OMNIGLOT, "valid")
     X = Drawings(28, augment=False)(source.dataset.X, source.dataset.y, None).astype(float)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Numbers that mark gaps, such as -9999."""
+"""Numbers that mark gaps, such as -9999, are read as missing cells."""
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ X, Y = X[ORDER], Y[ORDER]
 
 
 def marked(mark, share=0.1, seed=0):
-    """Wines with gaps that a number marks, and with NaN in its place."""
+    """Wines with gaps that a number marks, and the same with NaN."""
     gaps = np.random.default_rng(seed).random(X.shape) < share
     return np.where(gaps, mark, X), np.where(gaps, np.nan, X)
 
@@ -135,7 +135,7 @@ def test_other_rows_do_not_change_what_marks_gaps(transductive):
 
 
 def test_a_number_that_is_no_mark_tells_the_class():
-    """Zeros far from all else may be what matters: a missing cell would tell less of it."""
+    """Zeros far from all else may be what matters: read as gaps they would tell less."""
     rng = np.random.default_rng(0)
     y = (rng.random(120) < 0.7).astype(int)
     told = np.where(y, 100 + rng.normal(0, 3, 120), 0)
@@ -154,7 +154,7 @@ def test_estimators_of_rows_read_gaps_too(estimator):
     with pytest.warns(UserWarning, match="read as missing cells: -9999 in columns \\[0, 1"):
         found = estimator.fit(table[:40], Y[:40]).predict(table[40:])
     np.testing.assert_allclose(found, estimator.fit(gaps[:40], Y[:40]).predict(gaps[40:]))
-    assert np.mean(np.round(found) == Y[40:]) > 0.6  # taken for numbers, 0.4
+    assert np.mean(np.round(found) == Y[40:]) > 0.6  # read as numbers, 0.4
 
 
 def test_a_stream_that_has_begun_reads_them_as_gaps():
@@ -171,11 +171,11 @@ def test_a_stream_that_has_begun_reads_them_as_gaps():
 @pytest.mark.parametrize("estimator", [MetaSemiSupervisedClassifier(), MetaGPRegressor()])
 def test_the_answer_is_that_of_gaps(estimator, transductive):
     estimator.set_params(transductive=transductive)
-    table, gaps = marked(-9999.0, share=0.2)  # of which each column of fit shows two
+    table, gaps = marked(-9999.0, share=0.2)  # each column of fit shows at least two gaps
     with pytest.warns(UserWarning, match="read as missing cells: -9999 in columns \\[0, 1"):
         found = estimator.fit(table[:40], Y[:40]).predict(table[40:])
     np.testing.assert_allclose(found, estimator.fit(gaps[:40], Y[:40]).predict(gaps[40:]))
-    assert np.mean(np.round(found) == Y[40:]) > 0.8  # taken for numbers, 0.4
+    assert np.mean(np.round(found) == Y[40:]) > 0.8  # read as numbers, 0.4
 
 
 @pytest.mark.filterwarnings("ignore:These values lie far from all others")
@@ -197,7 +197,7 @@ def test_an_outlier_detector_takes_them_for_outliers():
 
 
 def test_tables_of_meta_training_have_gaps_where_numbers_mark_them():
-    """Standardised with them, a column would be one of two values to all that read the table."""
+    """Standardised with the marks, a column would seem to have two values only."""
     told, gaps = marked(-9999.0)
     with pytest.warns(
         UserWarning, match="Dataset 'wine': These values lie far from .* -9999 in columns"
@@ -209,7 +209,7 @@ def test_tables_of_meta_training_have_gaps_where_numbers_mark_them():
 @pytest.mark.filterwarnings("ignore:These values lie far from all others")
 @pytest.mark.parametrize("in_a_batch", [False, True])
 def test_beside_categories_the_answer_is_that_of_gaps(in_a_batch):
-    """Of which rows that are asked for may have others, so that both are read anew."""
+    """New rows may bring other categories, so that fitted and new rows are encoded together."""
     kinds = np.random.default_rng(0).choice(["a", "b", "c"], len(Y))
     told, gaps = (
         pd.DataFrame(table).add_prefix("c").assign(kind=kinds) for table in marked(-9999.0)

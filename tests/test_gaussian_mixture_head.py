@@ -1,4 +1,4 @@
-"""Densities and EM of batched mixtures, against scikit-learn and by their properties."""
+"""Densities and EM of batched mixtures agree with scikit-learn, and have its properties."""
 
 import math
 
@@ -41,7 +41,7 @@ def drawn_sets(draw, n_sets=1):
 
 
 def batched(sets, extra_rows=0, extra_columns=0):
-    """Points, mask, columns, floor and numbers of components of a padded batch; padding is NaN."""
+    """Points, mask, columns, floor and numbers of components of a batch; padding is NaN."""
     n_rows = max(len(x) for x, _ in sets) + extra_rows
     n_columns = max(x.shape[1] for x, _ in sets) + extra_columns
     points = torch.full((len(sets), n_rows, n_columns), math.nan, dtype=torch.float64)
@@ -56,7 +56,7 @@ def batched(sets, extra_rows=0, extra_columns=0):
 
 
 def seeded(points, mask, k, covariance_type, floor, columns=None):
-    """A mixture to begin with: points join the nearest of the first k of the farthest points."""
+    """A first mixture: points join the nearest of k points that are far from each other."""
     real = mask[..., None] if columns is None else mask[..., None] & columns[:, None]
     x, chosen = points.masked_fill(~real, 0), farthest_points(points, mask, k, columns)
     seeds = x.gather(1, chosen[..., None].expand(-1, -1, x.shape[2]))
@@ -93,7 +93,7 @@ def scikit_learns(mixture, covariance_type):
 
 
 def random_mixture(rng, n_components, n_columns, covariance_type):
-    """A mixture of one set, of moderate condition."""
+    """A well-conditioned mixture for one set."""
     root = rng.standard_normal((n_components, n_columns, n_columns))
     covariances = {
         "full": root @ root.mT + 0.1 * np.eye(n_columns),
@@ -163,7 +163,7 @@ def test_em_never_lowers_the_likelihood(covariance_type, sets):
 
 @given(drawn_sets(), KINDS)
 def test_a_wider_kind_of_covariance_is_at_least_as_likely(sets, covariance_type):
-    """EM may go on from a narrower kind: spherical within diagonal within full."""
+    """EM may continue from a narrower kind: spherical within diagonal within full."""
     points, mask, columns, floor, k = batched(sets)
     kinds = ("spherical", "diag", "full")
     for narrow, wide in zip(kinds, kinds[1:]):
@@ -177,7 +177,7 @@ def test_a_wider_kind_of_covariance_is_at_least_as_likely(sets, covariance_type)
 
 @ALL_TYPES
 def test_the_m_step_is_the_maximum_within_the_bound(covariance_type):
-    """No covariance within the bound, and no other mean, makes weighted points likelier."""
+    """No other mean, and no covariance within the bound, makes the weighted points likelier."""
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.standard_normal((1, 30, 3)) * [1, 0.1, 0.4])
     mask, responsibilities = torch.ones(1, 30, dtype=torch.bool), torch.ones(1, 30, 1).double()
@@ -235,7 +235,7 @@ def test_more_components_than_points_are_absent(covariance_type):
 
 @ALL_TYPES
 def test_weights_are_shares_of_all_responsibilities(covariance_type):
-    """Whatever those of a point add up to; a sum no larger than its rounding is none."""
+    """Responsibilities of a point need not add up to 1; a sum below rounding counts as zero."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 8, 2, dtype=torch.float64, generator=generator)
     r = torch.rand(1, 8, 3, dtype=torch.float64, generator=generator)
@@ -279,7 +279,7 @@ def test_farthest_points_one_at_a_time(sets):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_of_points_equally_far_the_first_is_taken_however_many_are_padded(dtype):
-    """Of two points, each several times, the mean is half-way, but for rounding."""
+    """The mean of two points is half-way between them up to rounding, so both are equally far."""
     ends = torch.tensor([[-0.33316604, 0.14018038, 1.4953466], [-1.92461845, 0.474186, -0.1430364]])
     for n in range(1, 30):
         x = ends.to(dtype).repeat(n, 1)
@@ -332,7 +332,7 @@ def test_batches_and_padding_change_nothing(sets, covariance_type, extra_rows, e
 @given(drawn_sets(), KINDS, st.integers(0, 2**32 - 1))
 def test_order_of_points_and_columns_does_not_matter(sets, covariance_type, seed):
     ((x, k),) = sets
-    # Of points equally far, which duplicates and pairs are, the order decides.
+    # Among equally far points (duplicates, pairs) the order decides.
     assume(len(x) > 2 and len(np.unique(x, axis=0)) == len(x))
     rng = np.random.default_rng(seed)
     rows, order = rng.permutation(len(x)), rng.permutation(x.shape[1])
@@ -354,7 +354,7 @@ def test_order_of_points_and_columns_does_not_matter(sets, covariance_type, seed
 
 
 def loss_of(logits, points, mask, columns, floor, covariance_type):
-    """What a network is trained on: responsibilities, M-step, likelihood after one more step."""
+    """The training loss: responsibilities, M-step, and the likelihood after one more step."""
     mixture = m_step(points, mask, logits.softmax(-1), covariance_type, floor, columns)
     mixture = em(points, mask, mixture, 1, covariance_type, floor, columns)
     return -log_likelihood(points, mask, mixture, columns).sum()
@@ -362,7 +362,7 @@ def loss_of(logits, points, mask, columns, floor, covariance_type):
 
 @ALL_TYPES
 def test_gradients_are_those_of_finite_differences(covariance_type):
-    """With bounds that some components reach and others do not."""
+    """The bounds are such that some components reach them and others do not."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((8, 3)) * [1, 0.2, 1]
     points, mask, columns, _, _ = batched([(x, 3), (x[:6] + 1, 2)])

@@ -33,7 +33,7 @@ EXPECTED_FAILURES = {
 
 
 def small_learner(seed=0, head="gp"):
-    """Random weights: properties hold for any, and these are quick."""
+    """A learner with random weights: the properties hold for any weights, and this one is quick."""
     torch.manual_seed(seed)
     small = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2}
     return Learner(
@@ -69,7 +69,7 @@ def test_sklearn_checks(estimator, check):
 
 @st.composite
 def few_shot(draw):
-    """A task with gaps: (X, y with NaN, X_new); y is a vector or has any number of targets."""
+    """Draw a task with gaps: (X, y with NaN, X_new); y is a vector or has several targets."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_labelled = draw(st.integers(1, 8))
     n_columns = draw(st.integers(1, 6))
@@ -85,7 +85,7 @@ def few_shot(draw):
 
 
 def answers(regressor, new):
-    """All that ``predict`` and ``sample_y`` say of rows."""
+    """All answers of ``predict`` and ``sample_y`` for some rows."""
     mean, std = regressor.predict(new, return_std=True)
     return {
         "mean": mean,
@@ -191,9 +191,9 @@ def test_transductive_chunks_are_separate_calls(task, chunk_size):
     chunk_size=st.sampled_from([1, 3, 1000]),
 )
 def test_batched_tasks_equal_one_by_one(tasks, transductive, chunk_size):
-    """Inductive ``fit`` reads the context once, ``predict_batch`` with the rows: both agree.
+    """Inductive ``fit`` reads the context alone, ``predict_batch`` with the rows: both agree.
 
-    Rows without a target are among them.
+    Some rows have no target.
     """
     regressor = double(transductive, chunk_size=chunk_size)
     pairs = regressor.predict_batch(tasks, return_std=True)
@@ -231,7 +231,7 @@ def test_what_predict_says_hangs_together(task, transductive):
 
 
 def assert_density(regressor, new, quantiles, levels=(0.1, 0.5, 0.8)):
-    """``log_predictive_density`` is the slope of what lies below a target."""
+    """``log_predictive_density`` is the slope of the distribution function."""
     step = 1e-5
     levels = np.array(levels)
     near = regressor.predict(new, quantiles=np.concatenate([levels - step, levels + step]))
@@ -319,7 +319,7 @@ def mixed():
 
 
 def test_the_default_weights_find_the_columns_that_tell():
-    """Two columns of sixty: a network that reads no labels takes all of them for alike."""
+    """Two of sixty columns tell the target: a network that reads no labels cannot find them."""
     scores = []
     for seed in range(3):
         rng = np.random.default_rng(seed)

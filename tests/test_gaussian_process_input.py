@@ -1,4 +1,4 @@
-"""MetaGPRegressor on targets and rows that make trouble, and its errors."""
+"""MetaGPRegressor on difficult targets and rows, and its errors."""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ HEADS = pytest.mark.parametrize("head", ["gp", "gp_attributes", "gp_warped", "li
 
 
 def regressor(transductive=True, head="gp", dtype="float32"):
-    """In float32, as a user has it: that is where a singular matrix is dangerous."""
+    """A regressor in float32, the user's precision, in which singular matrices are dangerous."""
     return MetaGPRegressor(small_learner(head=head), transductive=transductive, dtype=dtype)
 
 
@@ -71,7 +71,7 @@ def test_duplicated_rows_make_a_singular_kernel(transductive, head, agreeing):
     X = np.repeat(X_GOOD[:3], 100, axis=0)
     y = np.repeat(Y_GOOD[:3], 100) if agreeing else RNG.standard_normal(300)
     learner = small_learner(head=head)
-    learner.head.log_noise.fill_(-20)  # the noise alone would make it regular
+    learner.head.log_noise.fill_(-20)  # otherwise the noise alone makes the matrix regular
     model = MetaGPRegressor(learner, transductive=transductive).fit(X, y)
     assert finite(answers(model, X_GOOD))
 
@@ -329,7 +329,7 @@ def test_targets_may_be_read_only_and_not_sparse():
 
 
 class Readable:
-    """What hands out its own array, as a column of Arrow does."""
+    """Hands out its own read-only array, as a column of Arrow does."""
 
     def __init__(self, values):
         self.values = values

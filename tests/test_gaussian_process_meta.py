@@ -32,7 +32,7 @@ def fitted(datasets, **settings):
 
 
 def tables(n=3, digits=3):
-    """Tables by name, targets rounded to so many digits."""
+    """Tables by name, with targets rounded to some digits."""
     found = {f"table {i}": make_friedman1(40, n_features=5, random_state=i) for i in range(n)}
     return {name: (X, y.round(digits)) for name, (X, y) in found.items()}
 
@@ -57,10 +57,10 @@ def test_numbers_without_fraction_are_a_regression_target():
         regressor = fitted(datasets, callbacks=[Targets(drawn)])
         assert not same_weights(regressor, fitted([(X, y)], max_steps=1))
         values = np.unique(np.concatenate(drawn).round(4))
-        assert len(values) > 3  # standardised by the labelled rows of each task, not classes
+        assert len(values) > 3  # standardised targets, not classes
     same = fitted([(X, y)])
     assert same_weights(same, fitted({"0": (X, y)}))
-    # Names of classes are none.
+    # Names of classes are no targets.
     with pytest.raises(ValueError, match="has text as its target.*could not convert.*'a'"):
         fitted([(X, np.array(["a", "b", "c"])[y])])
 
@@ -90,7 +90,7 @@ def test_lists_dicts_and_frames_of_the_same_tables_train_the_same():
 
 
 class Votes:
-    """A prior of classification whose columns are all of two values."""
+    """A prior of classification whose columns all have two values."""
 
     def draw(self, rng):
         X = rng.integers(2, size=(40, 5)).astype(np.float32)
@@ -100,7 +100,7 @@ class Votes:
 def test_a_prior_of_classification_is_an_error_where_no_column_can_be_the_target():
     with pytest.raises(ValueError, match="'votes' has classes as its target and no column"):
         fitted(Votes(), max_steps=200)
-    assert fitted(TablePrior(n_columns=(2, 4)), max_steps=20).history_  # some have none, too
+    assert fitted(TablePrior(n_columns=(2, 4)), max_steps=20).history_  # some draws have none, too
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_architecture_by_name(backbone, head):
 
 
 class Crash(Exception):
-    """The end of a run, as a kill would be."""
+    """Ends a run as a kill would."""
 
 
 class CrashAfter(Callback):
@@ -176,7 +176,7 @@ def test_a_run_that_crashed_resumes_to_the_same_weights(tmp_path):
 
 
 def test_meta_fit_learns():
-    """One family of lines: the error falls well below that of the labelled rows' mean."""
+    """On one family of lines the error falls well below that of an untrained network."""
     prior = RegressionPrior(n_rows=30, n_columns=(2, 3), families=("linear",))
     settings = {"n_shots": (10,), "n_unlabelled": 20, "validation_datasets": prior}
     regressor = fitted(prior, max_steps=60, eval_every=60, learning_rate=1e-2, **settings)
@@ -224,7 +224,7 @@ def test_a_head_of_the_other_task_is_unknown():
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory):
-    """Folder with two regression tables, and small weights `tiny`; the current folder."""
+    """Make a folder with two regression tables and small weights `tiny` the current one."""
     folder = tmp_path_factory.mktemp("here")
     (folder / "tables").mkdir()
     for name, (X, y) in tables(2).items():
@@ -290,7 +290,7 @@ def test_numbers_of_a_folder_are_targets_and_the_prior_is_one_of_regression(here
     command = meta_fit_command("counts.safetensors", "--max-steps", "4", "--validation", "counts")
     command[1:2] = ["counts", "prior"]
     assert main(command) == 0
-    assert capsys.readouterr().err == ""  # nothing is left out
+    assert capsys.readouterr().err == ""  # no warning of anything left out
 
 
 def test_weights_of_the_other_task_are_refused(here, capsys):
