@@ -1,4 +1,4 @@
-"""Prototypes: Eq. (9) of paper 000, written out, and what it says where a class has no label."""
+"""Prototypes follow Eq. (9) of paper 000, written out, and leave classes without labels out."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from sklearn_meta.means import class_means
 
 
 def probabilities(z, y, n_classes, temperature=1.0):
-    """Eq. (9) with squared distances, for one task: (N, H), (N,) to (N, C)."""
+    """Eq. (9) with squared distances for one task: (N, H), (N,) to (N, C)."""
     result = np.zeros((len(z), n_classes))
     for c in np.unique(y[y >= 0]):
         mean = z[y == c].mean(axis=0)
@@ -27,7 +27,7 @@ def predict(head, z, y, classes):
 
 
 def context(y, classes):
-    """What ``adapt`` takes beside embeddings, of codes all of whose rows are readable."""
+    """The labels, classes and readable rows that ``adapt`` takes; all rows are readable."""
     return label_matrix(y, classes.shape[1]), classes, torch.ones(y.shape, dtype=torch.bool)
 
 
@@ -102,7 +102,7 @@ def test_temperature_is_learned_or_fixed():
 
 
 def test_near_prototypes_are_told_apart_far_from_the_origin():
-    """Differences of large squared distances lose what small ones say: no NaN, right class."""
+    """Differences of large squared distances lose small ones: no NaN, and the right class."""
     z = 1e4 + torch.tensor([0.0, 1.0, 0.2, 0.9], dtype=torch.float64).view(1, 4, 1, 1)
     y = torch.tensor([[0, 1, -1, -1]])
     found = predict(Prototypes().double(), z, y, torch.ones(1, 2, dtype=torch.bool))[0]
@@ -127,7 +127,7 @@ def test_means_of_classes_are_in_full_precision_under_autocast():
         means = class_means(rows, labels)
     expected = [rows[0, k + 1 :: 3].mean(0) for k in range(2)]
     torch.testing.assert_close(means[0, :2], torch.stack(expected))
-    assert not means[0, 2].any()  # of no row
+    assert not means[0, 2].any()  # it has no row
 
 
 def test_padded_classes_cost_no_digits_where_embeddings_lie_far_out():

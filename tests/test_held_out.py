@@ -1,4 +1,4 @@
-"""Labelled rows whose embedding does not read their own label, in float64."""
+"""Embeddings of labelled rows that do not read their own label, in float64."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_rows_without_a_label_and_what_is_remembered_are_the_papers(inputs):
 
 
 def with_targets():
-    """A task, and the same in which the target of row 1 is another."""
+    """A task, and the same task with another target in row 1."""
     inputs = fixed_task()
     inputs["labels"], inputs["classes"] = inputs["labels"][..., :1], inputs["classes"][:, :1]
     changed = inputs["labels"].clone()
@@ -66,20 +66,20 @@ def with_targets():
 @pytest.mark.parametrize("config", [{}, {"observed_indicator": False}])
 @torch.no_grad()
 def test_of_its_own_label_there_is_nothing_in_it(config):
-    """Exactly so in one layer; in more, others have read it, and a row reads them."""
+    """Holds exactly in one layer; in more layers a row reads others that have read its label."""
     inputs, changed = with_targets()
     for own_labels, least, most in ((False, 0, 1e-12), (True, 1e-5, math.inf)):
         config = {**config, "n_layers": 1, "attribute_attention": False}
         model = build(**config, own_labels=own_labels)
         moved = (model(**inputs)[0] - model(**changed)[0]).abs().amax((2, 3))[0]
         assert least <= moved[1] <= most
-        assert (moved[[0, 2, 3]] > 1e-5).all()  # others, which read it
+        assert (moved[[0, 2, 3]] > 1e-5).all()  # the others read it
 
 
 @pytest.mark.parametrize("indicators", [True, False])
 @torch.no_grad()
 def test_a_copy_has_the_guess_of_its_row_and_no_label(indicators):
-    """The guess of a labelled row is of the others alone already."""
+    """The guess of a labelled row is made from the others, so its copy may have it."""
     inputs, _ = with_targets()
     config = dict.fromkeys(["observed_indicator", "kind_indicator"], indicators)
     model, seen = build(**config, associations=True, own_labels=False), []
@@ -96,11 +96,11 @@ def test_a_copy_has_the_guess_of_its_row_and_no_label(indicators):
 @pytest.mark.parametrize("own_labels", [True, False])
 @torch.no_grad()
 def test_the_last_block_answers_for_what_is_asked_as_for_all(own_labels):
-    """For attributes alone, and for copies in place of the rows that they are of."""
+    """This holds for attributes alone, and for copies in place of their rows."""
     torch.manual_seed(0)
     block = Block("attributes", 5, 2, 6, 2, 3, True, True).double()
     labels = torch.full((2, 7, 1), torch.nan, dtype=torch.float64)
-    labels[0, :3], labels[1, 4] = 1.0, 0.0  # of the second task there are copies without a label
+    labels[0, :3], labels[1, 4] = 1.0, 0.0  # the second task is padded with copies without a label
     copies = None if own_labels else copies_of(labels)
     n_copies = 0 if own_labels else copies.places.shape[1]
     z = torch.randn(2, 7 + n_copies, 4, 5, dtype=torch.float64)

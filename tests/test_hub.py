@@ -1,6 +1,6 @@
-"""Weights shared through a folder or a hub: what was saved comes back, anything else is refused.
+"""Weights shared through a folder or a hub are the same when they return; anything else is refused.
 
-The real client, in processes of its own, talks to the hub of ``hub_server.py``.
+The real client runs in separate processes and talks to the hub of ``hub_server.py``.
 """
 
 import json
@@ -39,7 +39,7 @@ Y = np.array(["a", "b"] * 3)
 
 
 def files_of(learner, folder, **card):
-    """What ``save_pretrained`` writes, as a hub holds it."""
+    """Return the files that ``save_pretrained`` writes, as a hub holds them."""
     save_pretrained(learner, folder, **card)
     return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
@@ -58,7 +58,7 @@ def fitted_by_backbone(name):
 
 
 def begin(environment):
-    """Make a forked process one in which the client was never imported; it reads its settings."""
+    """Reset a forked process: forget the client's modules, so that it reads these settings anew."""
     for name in [name for name in sys.modules if name.split(".")[0] == "huggingface_hub"]:
         del sys.modules[name]
     for name in [name for name in os.environ if name.startswith(("HF_", "HUGGING"))]:
@@ -68,7 +68,7 @@ def begin(environment):
 
 
 class Client:
-    """A process with its own environment and cache, in which functions are called."""
+    """Calls functions in a process with its own environment and cache."""
 
     def __init__(self, **environment):
         context = multiprocessing.get_context("fork")  # spawned, it would import torch anew
@@ -94,7 +94,7 @@ def client(server, tmp_path_factory):
 
 @pytest.fixture
 def hub(server, tmp_path):
-    """The hub with one repository: seed 0 at the tag v1, seed 1 on main; no request yet."""
+    """The hub with one repository: seed 0 at tag v1, seed 1 on main; no request so far."""
     repository = Repository()
     repository.refs["v1"] = repository.commit(files_of(small_learner(0), tmp_path / "0", n=0))
     repository.commit(files_of(small_learner(1), tmp_path / "1", n=1))
@@ -136,7 +136,7 @@ def test_round_trip_through_a_folder(folder, tmp_path):
     path = estimator.save_pretrained(tmp_path / "again", seed=3)
     again = fitted(str(path.parent)).learner_
     assert is_learner(again, 0)
-    assert again.card == {**estimator.learner_.card, "seed": 3}  # a card is carried on
+    assert again.card == {**estimator.learner_.card, "seed": 3}  # the card is kept and extended
 
 
 def test_weights_of_the_package_and_meta_fitted_ones_can_be_shared(tmp_path):
@@ -226,7 +226,7 @@ def test_the_prefix_before_something_else_is_an_error(name):
 
 
 def test_a_path_that_exists_wins_and_the_prefix_means_the_hub(tmp_path, monkeypatch):
-    """Without the client installed, so whatever asks the hub is an ImportError."""
+    """Without the client installed, any request to the hub is an ImportError."""
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
     for name in ("owner/name", "owner/name@v1"):
@@ -240,7 +240,7 @@ def test_a_path_that_exists_wins_and_the_prefix_means_the_hub(tmp_path, monkeypa
                 operation(f"hub:{name}")
         with pytest.raises(ImportError, match="pip install"):
             save_pretrained(small_learner(), f"hub:{name}")
-    runpy.run_path(hub_module.__file__)  # to import our module takes no client
+    runpy.run_path(hub_module.__file__)  # importing our module needs no client
     with pytest.raises(ValueError, match="No weights 'owner/other'"):
         load_learner(Path("owner/other"))
     with pytest.raises(ValueError, match="No weights 'owner'.*folder with a model.safetensors"):
@@ -266,7 +266,7 @@ def test_round_trip_through_the_hub(hub, client):
     learner = client(load_learner, "someone/new")
     assert is_learner(learner, 2)
     assert learner.card["hub"] == name and learner.card["note"] == "of a test"
-    # Fetched weights, saved as they are, are the same commit once more.
+    # Fetched weights, saved unchanged, are the same commit again.
     assert client(save_pretrained, learner, "hub:someone/new", note="of a test") == name
 
 
@@ -276,7 +276,7 @@ def test_an_estimator_remembers_the_commit(hub, client):
     assert estimator.backbone == estimator.learner_.card["hub"] == f"hub:{NAME}@{v1}"
     by_backbone = client(fitted_by_backbone, f"hub:{NAME}@v1")
     assert by_backbone.learner_.card["hub"] == f"hub:{NAME}@{v1}"
-    # Both came here in a pickle, into a process without that hub: the weights came with them.
+    # Both were pickled to this process, which has no hub: the pickles contain the weights.
     expected = MetaSemiSupervisedClassifier(small_learner().eval()).fit(X[:6], Y).predict_proba(X)
     for found in (estimator, by_backbone, clone(estimator).fit(X[:6], Y)):
         np.testing.assert_array_equal(found.predict_proba(X), expected)
@@ -303,7 +303,7 @@ def test_card_and_weights_are_of_one_commit_though_the_branch_moves(hub, client,
 
         def resolve(self, revision):
             self.n_asked += 1
-            if self.n_asked == 4:  # two HEAD and one GET of the card are done
+            if self.n_asked == 4:  # after two HEAD requests and a GET of the card
                 self.commit(later)
             return super().resolve(revision)
 
@@ -326,7 +326,7 @@ def test_an_update_that_fails_leaves_the_weights_before_it(hub, client, tmp_path
     (there,) = tmp_path.glob(f"cache/*/snapshots/{second}/*")
     assert there.name == "model.json"
     assert is_learner(client(load_learner, NAME, **options, local_files_only=True), 1)
-    hub.broken_files = ""  # all of them, as without a connection
+    hub.broken_files = ""  # all files, as without a connection
     assert is_learner(client(load_learner, NAME, **options), 1)
     hub.broken = None
     assert is_learner(client(load_learner, NAME, **options), 4)
@@ -334,7 +334,7 @@ def test_an_update_that_fails_leaves_the_weights_before_it(hub, client, tmp_path
 
 
 def test_an_update_with_a_wrong_byte_leaves_the_weights_before_it(hub, client, tmp_path):
-    """And what the error says to remove is the update alone."""
+    """The error names only the update's files for removal."""
     repository, options = hub.repositories[NAME], {"cache_dir": tmp_path / "cache"}
     offline = {**options, "local_files_only": True}
     client(load_learner, NAME, **options)
@@ -390,7 +390,7 @@ def test_what_was_tampered_with_is_refused(hub, client, tmp_path, tamper, messag
     assert f"remove {cache / ('models--' + NAME.replace('/', '--'))}" in str(caught.value)
     with pytest.raises(ValueError, match="are refused"):  # from the cache, too
         client(fitted, f"{NAME}@{commit}", cache_dir=cache, local_files_only=True)
-    with pytest.raises(FileNotFoundError, match="is not in the cache"):  # none that can be used
+    with pytest.raises(FileNotFoundError, match="is not in the cache"):  # nothing usable is there
         client(fitted, NAME, cache_dir=cache, local_files_only=True)
     assert is_learner(client(load_learner, f"{NAME}@v1", cache_dir=cache), 0)
 
@@ -410,7 +410,7 @@ def test_a_pickle_on_the_hub_is_never_unpickled(hub, client, tmp_path, dump):
         "model.json",
         "model.safetensors",
     }
-    pickle.loads(bomb)  # the bomb is a live one
+    pickle.loads(bomb)  # the bomb does work
     assert trace.exists()
 
 
@@ -457,7 +457,7 @@ def test_without_an_answer_the_cache_serves(hub, client, tmp_path):
 
 
 def test_a_mistyped_path_is_told_at_once_where_there_is_no_hub(tmp_path):
-    with socket.socket() as closed:  # bound, and nobody listens
+    with socket.socket() as closed:  # bound, but not listening
         closed.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
         client = Client(HF_ENDPOINT=nowhere, HF_HOME=str(tmp_path))
@@ -467,7 +467,7 @@ def test_a_mistyped_path_is_told_at_once_where_there_is_no_hub(tmp_path):
                 client(load_learner, "weights/mine", cache_dir=tmp_path)
         finally:
             client.pool.shutdown()
-    assert time.monotonic() - start < 8  # the client's own tries take 23 seconds
+    assert time.monotonic() - start < 8  # the client's own retries take 23 seconds
 
 
 def test_a_hub_that_is_busy_is_asked_again_for_a_name_that_may_be_a_path(hub, client, tmp_path):

@@ -20,7 +20,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
-# Classes of each split by the files' names for it, not in order: readers have to sort.
+# Classes of each split under the files' names for it; unsorted, since readers have to sort.
 CLASSES = {"train": ["wolf", "apple", "cup"], "val": ["tank"], "test": ["sea", "pear"]}
 
 
@@ -65,7 +65,7 @@ def test_draw_gives_the_same_dataset_without_a_copy(source):
 
 def test_select_takes_names_or_a_mask(source):
     chosen = source.select(["sea", "pear"])
-    assert chosen.classes.tolist() == ["pear", "sea"]  # the source's order
+    assert chosen.classes.tolist() == ["pear", "sea"]  # in the order of the source
     assert np.array_equal(chosen.images, source.images[[0, 1, 2, 4]])
     assert chosen.dataset.y.tolist() == [1, 0, 0, 1]
     assert chosen.dataset.name == "p"
@@ -166,7 +166,7 @@ def test_rows_that_are_other_images_are_refused(X):
 
 
 def test_pixels_may_be_in_a_frame():
-    """As fetch_openml gives them."""
+    """``fetch_openml`` returns frames."""
     X = np.random.default_rng(0).integers(0, 256, (3, 75)).astype(np.uint8)
     assert_array_equal(Pictures(5)(pd.DataFrame(X)), Pictures(5)(X))
     with pytest.raises(ValueError, match=r"X must be uint8 of shape \(n, 75\), got int64"):
@@ -175,11 +175,11 @@ def test_pixels_may_be_in_a_frame():
     assert_array_equal(drawings(pd.DataFrame(X[:, :25])), drawings(X[:, :25], None, None))
 
 
-# The layouts. Each writer takes {split: {class: [images]}}, and writes in that order.
+# The layouts. Each writer takes {split: {class: [images]}} and writes in that order.
 
 
 def write_listed(folder, splits, suffix=".png"):
-    """Ravi & Larochelle: one folder of images, and a csv for each split."""
+    """Ravi & Larochelle: one folder of images, and a csv file for each split."""
     for part, members in splits.items():
         rows = []
         for name, images in members.items():
@@ -191,7 +191,7 @@ def write_listed(folder, splits, suffix=".png"):
 
 
 def write_nested(folder, splits, suffix=".png"):
-    """One folder for each split, and in it one for each class."""
+    """One folder for each split, with one folder for each class in it."""
     for part, members in splits.items():
         for name, images in members.items():
             for i in reversed(range(len(images))):
@@ -215,7 +215,7 @@ LAYOUTS = [
 
 
 def sets(size, n_images=2):
-    """Different images of each class of each split."""
+    """Different images for each class of each split."""
     return {
         part: {name: list(noise(n_images + len(name), ord(name[0]), size)) for name in names}
         for part, names in CLASSES.items()
@@ -250,7 +250,7 @@ def test_of_two_layouts_of_mini_imagenet_the_listed_one_is_read(tmp_path):
     write_listed(tmp_path, {"train": {"apple": [plain(RED)]}})
     write_nested(tmp_path, {part: {"pear": [plain(BLUE)]} for part in ("train", "val")})
     assert load_mini_imagenet(tmp_path).classes.tolist() == ["apple"]
-    assert load_mini_imagenet(tmp_path, "valid").classes.tolist() == ["pear"]  # has no csv
+    assert load_mini_imagenet(tmp_path, "valid").classes.tolist() == ["pear"]  # it has no csv file
     shutil.rmtree(tmp_path / "images")
     assert load_mini_imagenet(tmp_path).classes.tolist() == ["pear"]
 
@@ -270,7 +270,7 @@ def test_colours_stay_what_they_are(tmp_path, write, load, suffix):
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_images_are_cropped_around_the_centre(tmp_path, wide):
-    # Green squares of 40 between bands of 20 red and 20 blue.
+    # Green squares of 40 pixels between bands of 20 pixels in red and in blue.
     bands = [plain(colour, 20, 40) for colour in (RED, GREEN, GREEN, BLUE)]
     image = np.concatenate(bands)
     write_nested(tmp_path, {"train": {"a": [image.swapaxes(0, 1) if wide else image]}})
@@ -299,7 +299,7 @@ def test_images_are_reduced_with_antialiasing(tmp_path):
     stripes[:, ::2] = 255
     write_nested(tmp_path, {"train": {"a": [stripes]}})
     inner = load_mini_imagenet(tmp_path, size=8).images[0, :, 1:-1]
-    assert np.abs(inner.astype(int) - 127).max() < 10  # one of four stripes would be 0 or 255
+    assert np.abs(inner.astype(int) - 127).max() < 10  # a single stripe of four would be 0 or 255
 
 
 def test_small_images_are_enlarged(tmp_path):
@@ -398,7 +398,7 @@ def test_a_class_without_images_or_folder_is_an_error(tmp_path, write, load):
     with pytest.raises(FileNotFoundError, match=r"No \.jpg or \.png in .*b: put images there"):
         load(tmp_path)
     shutil.rmtree(place)
-    if load is load_cifar_fs:  # its list names the class still
+    if load is load_cifar_fs:  # its list still names the class
         with pytest.raises(FileNotFoundError, match=r"No \.jpg or \.png in .*b: put images"):
             load(tmp_path)
 
@@ -415,7 +415,7 @@ def test_a_csv_without_its_columns_is_an_error(tmp_path, text):
 
 @pytest.mark.parametrize("name", ["../secret.png", "a/../../secret.png", "{folder}/secret.png"])
 def test_a_csv_names_no_file_outside_of_its_images(tmp_path, name):
-    """It is a stranger's."""
+    """The csv file is written by strangers."""
     write_listed(tmp_path, {"train": {"a": [plain(RED)]}})
     (tmp_path / "secret.png").write_bytes(next((tmp_path / "images").iterdir()).read_bytes())
     name = name.format(folder=tmp_path)
@@ -438,7 +438,7 @@ def png(pixels):
 
 
 def with_a_wrong_length(content):
-    """The same png, but its pixels are said to end early: Pillow raises SyntaxError."""
+    """The same png with a wrong length of its pixels, for which Pillow raises SyntaxError."""
     start = content.index(b"IDAT")
     return content[: start - 4] + (1000).to_bytes(4, "big") + content[start:]
 

@@ -1,4 +1,4 @@
-"""The displays show the rows they say, in the colours and shapes they say."""
+"""The displays show the right rows, in the right colours and shapes."""
 
 import sys
 
@@ -53,7 +53,7 @@ def moons():
 
 
 class FirstTwo(TransformerMixin, BaseEstimator):
-    """Keeps two columns; remembers what it was given."""
+    """Keeps two columns, and records its inputs."""
 
     seen = []
 
@@ -66,7 +66,7 @@ class FirstTwo(TransformerMixin, BaseEstimator):
 
 
 def scatters(ax):
-    """Offsets of the crosses and of the circles on an axes."""
+    """Collections of the crosses and of the circles on an axes."""
     shapes = {}
     for collection in ax.collections:
         if not isinstance(collection, QuadMesh):
@@ -112,7 +112,7 @@ def test_embeddings_are_those_of_transform_and_prediction_colours_them(wine, tra
     texts = [text.get_text() for text in display.ax_[1].get_legend().get_texts()]
     assert texts[-1] == "unlabelled, as predicted"
     assert display.target[: len(y)][y >= 0].tolist() == y[y >= 0].tolist()
-    # A labelled row is embedded with its label, which transform cannot know.
+    # A labelled row is embedded with its label, which ``transform`` does not know.
     assert not np.allclose(embedding[: len(y)], classifier.transform(X), rtol=1e-2)
     # Rows of fit read the new ones in transductive mode only.
     EmbeddingDisplay.from_estimator(classifier, None, reduction=FirstTwo())
@@ -153,7 +153,7 @@ def test_reductions_repeat_with_their_seed(wine):
     own = PCA(2)
     EmbeddingDisplay.from_estimator(classifier, X_new, reduction=own)
     assert not hasattr(own, "components_")  # clones were fitted
-    many = np.random.default_rng(0).standard_normal((510, 60))  # of which PCA takes random parts
+    many = np.random.default_rng(0).standard_normal((510, 60))  # PCA is randomised at this size
     np.testing.assert_array_equal(*(to_two(many, "pca", 3) for _ in range(2)))
 
 
@@ -191,7 +191,7 @@ def test_many_classes_leave_room_for_the_panels(n_classes, recwarn):
     shown = {"original": points, "embedding": points, "target": classes}
     display = EmbeddingDisplay(**shown, labelled=classes > 3, classes=names, predicted=True).plot()
     display.figure_.canvas.draw()
-    assert not recwarn.list  # of axes that have no room left
+    assert not recwarn.list  # no warning that axes have no room left
     key = display.ax_[1].get_legend()
     inside, whole = key.get_window_extent(), display.figure_.bbox
     assert inside.y0 >= 0 and inside.y1 <= whole.y1 and inside.x1 <= whole.x1
@@ -276,7 +276,7 @@ def test_effect_panels_are_the_fits_without_and_with_unlabelled_rows(moons):
         crosses, circles = scatters(ax)
         np.testing.assert_array_equal(circles.get_offsets(), X[y >= 0])
         np.testing.assert_array_equal(crosses.get_offsets(), X[y < 0])
-        assert (crosses.get_facecolors() == to_rgba("0.35")).all()  # of no class
+        assert (crosses.get_facecolors() == to_rgba("0.35")).all()  # they have no class
         (mesh,) = [c for c in ax.collections if isinstance(c, QuadMesh)]
         corners = mesh.get_coordinates()
         centres = (corners[:-1, :-1] + corners[1:, 1:]) / 2
@@ -300,7 +300,7 @@ def test_effect_grid_points_are_no_unlabelled_rows(moons, in_pipeline):
     for region in ("without_unlabelled", "with_unlabelled"):
         np.testing.assert_array_equal(getattr(fine, region)[::4, ::4], getattr(coarse, region))
     inner = estimator[-1] if in_pipeline else estimator
-    assert inner.transductive  # the caller's estimator is left as it was
+    assert inner.transductive  # the caller's estimator is unchanged
     assert not hasattr(inner, "classes_")
 
 
@@ -370,7 +370,7 @@ DISPLAYS = [name for name in inspection.__all__ if name.endswith("Display")]
 @pytest.mark.parametrize("name", DISPLAYS)
 def test_without_matplotlib_it_is_said_how_to_install_it(name, monkeypatch):
     display = object.__new__(getattr(inspection, name))
-    display.scores = {}  # by which a learning curve knows its panels
+    display.scores = {}  # a learning curve derives its panels from these
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     message = rf"^{name}.plot needs matplotlib: pip install 'sklearn_meta\[plot\]'"
     with pytest.raises(ImportError, match=message):
@@ -386,4 +386,4 @@ def test_a_mark_of_gaps_among_new_rows_is_a_number_as_it_is_to_predict():
     FirstTwo.seen.clear()
     EmbeddingDisplay.from_estimator(classifier, new, reduction=FirstTwo())
     original = FirstTwo.seen[0]
-    assert (original[15:17, 0] < -3).all()  # no gap, which would be in the middle
+    assert (original[15:17, 0] < -3).all()  # not gaps, which would be in the middle

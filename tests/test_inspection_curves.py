@@ -1,4 +1,4 @@
-"""Pictures of predictive intervals and of meta-training: they show the numbers that they say."""
+"""Displays of predictive intervals and of meta-training show the right numbers."""
 
 import matplotlib
 
@@ -103,7 +103,7 @@ def test_any_regressor_with_standard_deviations(make):
 
 
 def test_a_search_shows_the_intervals_of_what_it_chose():
-    """Its own predict takes no ``return_std``, nor ``quantiles``."""
+    """The search's own ``predict`` takes neither ``return_std`` nor ``quantiles``."""
     X, y = load_diabetes(return_X_y=True)
     search = GridSearchCV(MetaGPRegressor(), {"transductive": [False]}, cv=2).fit(X[:30], y[:30])
     found, expected = (
@@ -116,7 +116,7 @@ def test_a_search_shows_the_intervals_of_what_it_chose():
 
 @pytest.mark.parametrize("n_targets", [(), (2,)])
 def test_intervals_lie_between_quantiles_where_there_are_some(n_targets):
-    """Of targets that are skewed, normal distributions would have others."""
+    """For skewed targets the intervals of a normal distribution would be others."""
     X, y = load_diabetes(return_X_y=True)
     y = np.exp(y / 40)[(..., *[None] * len(n_targets))] * np.ones(n_targets)
     regressor = make_pipeline(StandardScaler(), MetaGPRegressor()).fit(X[:40], y[:40])
@@ -133,7 +133,7 @@ def test_intervals_lie_between_quantiles_where_there_are_some(n_targets):
 
 
 def test_quantiles_that_are_not_routed_are_asked_for():
-    """To route ``return_std`` alone, as scikit-learn said of it, gave a normal distribution's."""
+    """Routing ``return_std`` alone, as scikit-learn suggested, gave a normal distribution's."""
     X, y = load_diabetes(return_X_y=True)
     rows = X[40:90], np.exp(y[40:90] / 40)
     regressor = make_pipeline(StandardScaler(), MetaGPRegressor())
@@ -154,7 +154,7 @@ def test_quantiles_that_are_not_routed_are_asked_for():
 
 
 class OtherQuantiles(BayesianRidge):
-    """Regressors of other packages: of another shape, with another meaning, or ignored."""
+    """Stands for other regressors: quantiles in another shape, with another meaning, or ignored."""
 
     def __init__(self, answer="rows first"):
         super().__init__()
@@ -198,7 +198,7 @@ def test_several_targets_are_pooled():
     Y = np.column_stack([y, -y])
     regressor = MetaGPRegressor(dtype="float64").fit(X[:30], Y[:30])
     display = IntervalCalibrationDisplay.from_estimator(regressor, X[30:80], Y[30:80])
-    assert ((display.observed * 100).round(6) % 1 == 0).all()  # of 50 rows x 2 targets
+    assert ((display.observed * 100).round(6) % 1 == 0).all()  # 50 rows x 2 targets
 
 
 def test_intervals_are_drawn_side_by_side_and_again():
@@ -211,7 +211,7 @@ def test_intervals_are_drawn_side_by_side_and_again():
     two = show(y, mean, 2 * std, name="two", ax=ax, show_width=True, color="red", linewidth=3)
     assert one.figure_ is two.figure_ is figure and one.ax_ is two.ax_ is ax
     assert labels(ax) == ["perfectly calibrated", "one", "two"]
-    assert one.width_ax_ is two.width_ax_ is not ax  # widths of both on one axis
+    assert one.width_ax_ is two.width_ax_ is not ax  # one axis for the widths of both
     assert len(figure.axes) == 2
     assert two.line_.get_color() == two.width_line_.get_color() == "red"
     assert two.line_.get_linewidth() == 3
@@ -290,7 +290,7 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def regressor(tmp_path_factory):
-    """With its log, and an average."""
+    """A regressor with a log of its training and averaged weights."""
     learner = Learner("vsa", "gp", task="regression", backbone_config=CONFIG)
     log = tmp_path_factory.mktemp("log") / "log.csv"
     table = make_friedman1(40, n_features=5, random_state=0)
@@ -368,8 +368,8 @@ def test_without_validation_there_is_one_panel():
     display = MetaLearningCurveDisplay.from_history(history)
     assert display.valid_loss is None and display.scores == {} and display.score_lines_ == []
     assert len(display.ax_) == len(display.figure_.axes) == len(display.loss_lines_) == 1
-    assert display.loss_lines_[0].get_marker() == "."  # a lone epoch is seen, too
-    assert display.steps.tolist() == [1, 2]  # epochs, for the steps are not told
+    assert display.loss_lines_[0].get_marker() == "."  # so that a lone epoch is visible
+    assert display.steps.tolist() == [1, 2]  # epochs, since steps are unknown
     _, ax = plt.subplots()
     assert display.plot(ax=ax).ax_[0] is ax
 
@@ -433,7 +433,7 @@ def test_displays_of_one_panel_take_one_axes(show):
     figure, axes = plt.subplots(2, 2)
     with pytest.raises(ValueError, match="^ax must be one matplotlib Axes, got 4.$"):
         show(axes)
-    for ax in (axes[0, 0], axes[:1, 0], [axes[0, 0]]):  # as the displays of two panels do
+    for ax in (axes[0, 0], axes[:1, 0], [axes[0, 0]]):  # as displays of two panels take
         display = show(ax)
         assert display.ax_ is axes[0, 0] and display.figure_ is figure
     assert show(None).figure_ is not figure

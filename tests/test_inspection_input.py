@@ -1,4 +1,4 @@
-"""What the displays are given: each reads it as its estimator does, or says what is wrong."""
+"""The displays read their input as the estimator does, or say what is wrong with it."""
 
 import matplotlib
 
@@ -197,7 +197,7 @@ def test_effect_needs_an_estimator_that_knows_the_mark(moons, supervised):
 
 
 def test_effect_is_refused_before_the_grid_is_predicted(moons, monkeypatch):
-    """Which takes a minute by some estimators."""
+    """Predicting the grid takes some estimators a minute."""
     monkeypatch.setattr(KNeighborsClassifier, "predict", None)
     with pytest.raises(ValueError, match="took -1 for a class"):
         show_effect(KNeighborsClassifier(), *moons)
@@ -219,7 +219,7 @@ def test_effect_of_a_missing_or_an_infinite_cell(moons):
     found = show_effect(semi_supervised(), nullable, y, grid_resolution=3)
     assert_array_equal(found.xx1, display.xx1)
     X[20, 1] = np.inf
-    with pytest.raises(ValueError, match="Input X contains infinity"):  # of the estimator
+    with pytest.raises(ValueError, match="Input X contains infinity"):  # raised by the estimator
         show_effect(semi_supervised(), X, y, grid_resolution=3)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of learning row after row: accuracy by instance, and what is written to the memory."""
+"""Displays of learning row after row: accuracy by instance, and what is written to the memory."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -93,12 +93,12 @@ def test_standard_errors_are_those_of_a_mean_over_episodes_of_as_many_rows():
 
 
 def test_standard_errors_cover_the_accuracy_of_many_episodes_of_unlike_length():
-    """The spread of accuracies over repetitions is what a standard error says it is."""
+    """The standard error equals the spread of accuracies over repetitions."""
     rng = np.random.default_rng(0)
     found, errors = [], []
     for _ in range(40):
         y_true = [np.zeros(1 + n) if n else np.arange(8) for n in rng.integers(0, 2, 40)]
-        skill = rng.random(40)  # rows of an episode succeed together
+        skill = rng.random(40)  # rows of an episode are correlated
         y_pred = [np.where(rng.random(len(y)) < s, y, -1) for y, s in zip(y_true, skill)]
         display = show(y_true, y_pred, ax=plt.gca())
         found.append(display.accuracy[0])
@@ -110,12 +110,12 @@ def test_one_episode_has_no_standard_error():
     display = show(["a", "a", "b"], ["a", "b", "b"])
     assert_array_equal(display.accuracy, [1, 0])
     assert np.isnan(display.standard_error).all() and display.band_ is None
-    display = show([[1, 1], [1]], [[1, 1], [2]])  # a second instance in one of two
+    display = show([[1, 1], [1]], [[1, 1], [2]])  # only one of two has a second instance
     assert_allclose(display.standard_error, [0.5, np.nan])
 
 
 class Parrot(ClassifierMixin, BaseEstimator):
-    """Predicts the label before, in an episode that nothing came before."""
+    """Predicts the label before, and refuses an episode if it has seen another."""
 
     def __init__(self, first=0):
         self.first = first
@@ -256,7 +256,7 @@ def test_heads_spread_their_weight_over_the_slots(stream, access, n_writers):
     assert_allclose(display.read_weights.sum(axis=1), 1, rtol=1e-5)
     written = display.write_weights.sum(axis=1)
     assert_allclose(written[1:], n_writers, rtol=1e-5)
-    # Before anything was read, LRUA has nowhere to write but to the least used slots.
+    # Before anything is read, LRUA can write only to the least used slots.
     assert 0 < written[0] < 3 if access == "lrua" else written[0] == pytest.approx(1)
 
 
@@ -284,14 +284,14 @@ def test_replay_leaves_the_estimator_as_it_was(stream):
         attributes = set(vars(estimator))
         found.append(MemoryDisplay.from_estimator(estimator, X[:4], y[:4]).write_weights)
         assert set(vars(estimator)) == attributes
-    assert_array_equal(*found)  # it begins with an empty memory, whatever was read before
+    assert_array_equal(*found)  # it starts with an empty memory, whatever was read before
     assert fitted.n_samples_seen_ == 15
     assert_array_equal(fitted.predict_proba(X), before)
 
 
 def test_nothing_watches_the_network_afterwards(stream):
     X, y = stream
-    classifier = network().fit(X, y)  # whose clones share its network
+    classifier = network().fit(X, y)  # its clones share its network
     access = classifier._module(classifier.learner_).backbone.access
     MemoryDisplay.from_estimator(classifier, X, y)
     with pytest.raises(ValueError, match="inconsistent"):
@@ -300,7 +300,7 @@ def test_nothing_watches_the_network_afterwards(stream):
 
 
 def test_categories_that_come_late_are_read():
-    """As by partial_fit with all rows, which learns the categories from them."""
+    """``partial_fit`` with all rows learns the categories from all of them; so does the display."""
     frame = pd.DataFrame({"c": pd.Categorical(list("aabbab")), "x": np.arange(6.0)})
     y = np.array([0, 0, 1, 1, 0, 1])
     display = MemoryDisplay.from_estimator(network(), frame, y)
@@ -314,7 +314,7 @@ def test_panels_show_the_weights_and_the_labels_of_the_rows(stream):
     names = np.array(["one", "two", "three"])[y]
     figure, axes = plt.subplots(2, 1)
     display = MemoryDisplay.from_estimator(network(), X, names, min_write=0.9, ax=axes, cmap="gray")
-    assert display.slots.tolist() != list(range(9))  # some are shown elsewhere, or not at all
+    assert display.slots.tolist() != list(range(9))  # some are elsewhere, or hidden
     assert display.figure_ is figure and list(display.ax_) == list(axes)
     for image, weights in zip(
         display.images_, (display.write_weights, display.read_weights), strict=True
@@ -324,7 +324,7 @@ def test_panels_show_the_weights_and_the_labels_of_the_rows(stream):
     for ax in axes:
         assert [label.get_text() for label in ax.get_yticklabels()] == names.tolist()
         assert ax.get_ylabel() == "class of the row"
-    assert len(figure.axes) == 4  # two with a scale each
+    assert len(figure.axes) == 4  # two panels with a scale each
     assert display.plot(colorbar=False) is display and display.figure_ is not figure
     assert len(display.figure_.axes) == 2
     with pytest.raises(ValueError, match="two matplotlib Axes, got 1"):

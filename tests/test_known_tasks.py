@@ -1,4 +1,4 @@
-"""What known tasks say of the texts of a new one, beside its own linear model and network."""
+"""How known tasks inform a new one, beside its own linear model and its network."""
 
 import copy
 import pickle
@@ -27,7 +27,7 @@ def learned():
 
 
 def test_a_linear_model_reads_what_known_tasks_say():
-    """Of texts that are all the same nothing else can tell the label."""
+    """If all texts are the same, nothing but the scores can tell the label."""
     y = np.arange(40) % 2
     model = OwnLinear([["toy"]] * 40, y, scored(y, 2))
     told = model.predict_proba([["toy"]] * 2, scored([0, 1], 2, seed=1))
@@ -38,7 +38,7 @@ def test_a_linear_model_reads_what_known_tasks_say():
     ("strength", "noise", "least", "most"), [(0, 10, 0, 0.01), (0.5, 1, 0.1, 0.9), (3, 1, 0.95, 1)]
 )
 def test_scores_are_read_as_far_as_cross_validation_speaks_for_it(strength, noise, least, most):
-    """That scores tell something is four to one; what is said of texts not seen, the evidence."""
+    """The prior odds that scores tell something are 4 : 1; cross-validation is the evidence."""
     X, y = texts(24, "book")
     scores, tokens = scored(y, strength) * noise, tokens_of(X)
     model = OwnLinear(tokens, y, scores)
@@ -73,7 +73,7 @@ def test_where_no_two_labels_have_two_texts_scores_are_read_as_expected(labels):
 
 
 def test_labels_of_one_text_are_left_out_of_the_comparison():
-    """Of the others scores are seen to tell which is which."""
+    """With that label left out, the scores are seen to tell the others apart."""
     y = np.arange(40) % 2
     scores = scored(y, 3)
     y[0] = 2
@@ -81,7 +81,7 @@ def test_labels_of_one_text_are_left_out_of_the_comparison():
 
 
 def test_texts_that_are_there_several_times_are_compared_once():
-    """By a copy that a model has seen words alone tell any label, as after oversampling."""
+    """Copies, as of oversampling, would be in all folds: words alone would tell any label."""
     X, y = texts(24, "book")
     tokens, scores = tokens_of(X), scored(y, 0.5)
     once = OwnLinear(tokens, y, scores).relevance
@@ -95,7 +95,7 @@ def test_texts_that_are_there_several_times_are_compared_once():
 
 
 def test_of_copies_with_other_labels_most_are_heard_in_any_order():
-    """As where several people have labelled a text; the first alone would decide."""
+    """Several people may have labelled a text; the first label alone must not decide."""
     rng = np.random.default_rng(0)
     y = np.arange(30) % 2
     tokens, copies = [[f"word{i}", "x"] for i in range(30)], np.repeat(np.arange(30), 5)
@@ -127,7 +127,7 @@ def test_a_model_that_has_no_say_is_not_fitted(relevance, fitted, monkeypatch):
 
 
 def test_a_task_that_known_ones_say_nothing_of_is_told_as_from_nothing(learned, monkeypatch):
-    """The network, too, has little more of the say than it would have without them."""
+    """The network gets little more weight than it would have without known tasks."""
     (X, _), (new, _) = texts(120, "toy", 3), texts(60, "toy", 4)
     y, truth = (np.array([number(text) % 3 for text in of]) for of in (X, new))
     estimator = copy.copy(learned).fit(X, y)
@@ -135,14 +135,14 @@ def test_a_task_that_known_ones_say_nothing_of_is_told_as_from_nothing(learned, 
     assert_allclose(estimator._share, 120 / 1120 / 3, atol=0.01)
     assert estimator.score(new, truth) == 1
     before = log_loss(truth, estimator.predict_proba(new))
-    # Heard as if they told everything, known tasks confuse.
+    # With full weight on them, known tasks confuse.
     monkeypatch.setattr("sklearn_meta.wide._relevance", lambda *given: 1.0)
     assert_allclose(estimator.fit(X, y)._share, 1 / 3)
     assert log_loss(truth, estimator.predict_proba(new)) > 1.5 * before
 
 
 def number(text):
-    """That a text begins with, behind its topic's name."""
+    """The number that a text begins with, after its topic's name."""
     return int(text.split()[0][-1])
 
 
@@ -153,16 +153,16 @@ def test_known_tasks_are_heard_as_far_as_they_tell_the_labels(n):
     right, guess, wrong = (
         KnownTasks(shared, [0, 1], y, scored(y, strength)).shares for strength in (9, 0, -9)
     )
-    assert_allclose(right, most, atol=0.07 * most)  # nearly all, of four texts, too
-    assert_allclose(guess, most / 2)  # nothing is told of it
+    assert_allclose(right, most, atol=0.07 * most)  # nearly all, even with four texts
+    assert_allclose(guess, most / 2)  # no evidence for the task
     assert wrong < 1e-4
-    # Of labels of other names any two known ones may be meant, in either order.
+    # Labels with other names may mean any two known ones, in either order.
     known = KnownTasks(shared, ["x", "y"], y, scored(y, -9))
     assert known.meanings == [(0, [0, 1]), (0, [1, 0]), (2, [0, 1]), (2, [1, 0])]
     assert known.shares.argmax() == 1 and known.shares.sum() <= most
     own = np.full((1, 2), 0.5)
     assert known.beside(own, shared.probabilities(scored([1], -9)))[0, 1] > 0.5 + 0.3 * most
-    # Of three labels the order of others is not looked for.
+    # For three labels with other names no order is sought.
     assert not KnownTasks(shared, list("xyz"), y, scored(y, 9)).meanings
     for labels, place in ((list("abc"), 1), (["no", "yes"], 2)):
         assert KnownTasks(shared, labels, y, scored(y, 9)).meanings[0][0] == place
@@ -177,7 +177,7 @@ def test_one_text_alone_does_not_decide_that_a_task_is_another():
 
 
 def test_before_a_text_tells_it_is_one_half_likely_that_some_known_task_is_meant():
-    """Of several meanings each has its part of that half."""
+    """Its prior of one half is shared by the possible meanings."""
     shared, y = SharedLinear(["a"], SETS), np.arange(20) % 2
     known = KnownTasks(shared, ["x", "y"], y, np.zeros((20, 5)))
     assert_allclose(known.shares, np.full(4, AS_MANY / (20 + AS_MANY) / 8))
@@ -211,11 +211,11 @@ def test_four_texts_of_a_new_task_are_enough_where_known_tasks_tell_them(learned
     assert heard.min() > 0.5 and heard.mean() > of_truth().mean() + 0.1
     again = pickle.loads(pickle.dumps(estimator.fit(X, labels[y])))
     assert_allclose(again._known.shares, known.shares)
-    assert learned.estimators_["book"]._known is None  # it has texts enough
+    assert learned.estimators_["book"]._known is None  # it has enough texts
 
 
 def test_of_probabilities_the_network_has_a_third_where_known_tasks_tell_the_labels():
-    """In tasks of ``meta_fit`` themselves it has read all of their texts, and no others."""
+    """For tasks of ``meta_fit`` the network has read all of their texts, and no others."""
 
     def share(estimator):
         tokens, scores = estimator._read_by_linear(X)
@@ -249,7 +249,7 @@ def test_of_probabilities_the_network_has_a_third_where_known_tasks_tell_the_lab
 
 
 def test_the_own_model_of_a_task_of_meta_fit_reads_scores_of_models_that_have_not_seen_its_texts():
-    """Of parts that are drawn with the seed that is given."""
+    """The parts are drawn with the given seed."""
     X, y = texts(43, "book")
     estimator = MetaLSTMClassifier(**TINY, random_state=3)
     estimator.meta_fit({"book": (X, y)}, max_steps=1, verbose=False)

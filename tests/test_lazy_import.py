@@ -1,4 +1,4 @@
-"""Estimators are imported when they are first asked for, by whichever thread that is."""
+"""Estimators are imported when they are first used, by whichever thread uses them."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ import sklearn_meta
 def test_two_threads_that_ask_first_import_one_after_the_other(monkeypatch):
     names = ["MetaGPRegressor", "MANNClassifier", "MetaLSTMClassifier"]
     for name in names:
-        monkeypatch.setitem(vars(sklearn_meta), name, None)  # put back in the end
+        monkeypatch.setitem(vars(sklearn_meta), name, None)  # monkeypatch restores it
     inside = most = 0
 
     def slowly(home):
@@ -39,7 +39,7 @@ def test_other_names_are_attribute_errors():
 
 
 def test_an_error_of_a_library_is_told_and_is_no_missing_name(monkeypatch):
-    monkeypatch.setitem(vars(sklearn_meta), "AmortizedGMM", None)  # put back in the end
+    monkeypatch.setitem(vars(sklearn_meta), "AmortizedGMM", None)  # monkeypatch restores it
     del sklearn_meta.AmortizedGMM
 
     def fails(home):

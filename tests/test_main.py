@@ -1,4 +1,4 @@
-"""The command line: what its commands write where, their exit codes, and runs that go on."""
+"""The command line: what commands write and where, their exit codes, and runs that resume."""
 
 import hashlib
 import inspect
@@ -39,7 +39,7 @@ def call(*arguments):
 
 @pytest.fixture(autouse=True, scope="module")
 def here(tmp_path_factory):
-    """Folder `tables` with iris and wine, and small weights `tiny`, in the current folder."""
+    """Make a folder with iris and wine in `tables` and small weights `tiny` the current one."""
     pytest.importorskip("pyarrow")
     folder = tmp_path_factory.mktemp("here")
     (folder / "tables").mkdir()
@@ -82,7 +82,7 @@ def test_help_comes_without_torch():
 
 
 def test_evaluate_pipes_json(here):
-    """As a user starts it, but on one thread, as the tests are."""
+    """Run it as a user does, but on one thread, as the tests are run."""
     command = [sys.executable, "-m", "sklearn_meta", "evaluate", "tables", *QUICK]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     run = subprocess.run(
@@ -106,7 +106,7 @@ def test_an_error_is_one_line(capsys):
 
 
 def call_that_may_be_interrupted(folder, arguments):
-    # Where the tests run in a shell's background it is ignored, and processes inherit that.
+    # Processes started in a shell's background inherit that SIGINT is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     with open("stdout", "w") as sys.stdout, open("stderr", "w") as sys.stderr:
@@ -483,7 +483,7 @@ def test_a_card_whose_datasets_are_no_names_tells_of_none(here, capsys, datasets
 
 
 def test_what_strangers_write_moves_no_terminal(here, capsys):
-    """Their cards, and the names of their files."""
+    """Cards and names of files come from strangers."""
     strange = "a\x1b[2J\x1b]0;b\x07\u202ec\rd"
     shown = r"a\x1b[2J\x1b]0;b\x07\u202ec d"
     learner = load_learner("tiny.safetensors")
@@ -522,7 +522,7 @@ def test_info_tells_of_weights_versions_and_device(capsys):
     text = capsys.readouterr().out
     card, version = load_learner("default").card, torch.__version__.split("+")[0]
     assert card["sha256"] in text and f"torch {version}" in text and "device" in text
-    assert f"datasets: ({len(card['datasets'])})" in text  # of many names their number
+    assert f"datasets: ({len(card['datasets'])})" in text  # for many names, their number
     assert call("info", "tiny.safetensors", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["weights"] == {"tiny.safetensors": load_learner("tiny.safetensors").card}
@@ -531,7 +531,7 @@ def test_info_tells_of_weights_versions_and_device(capsys):
 
 
 def test_nobody_need_read_what_is_said(monkeypatch):
-    monkeypatch.setattr(sys, "stdout", None)  # as Python has it where it is closed
+    monkeypatch.setattr(sys, "stdout", None)  # as Python sets it if it is closed
     assert call("info", "tiny.safetensors") == 0
     monkeypatch.setattr(sys, "stderr", None)
     assert call(*meta_fit_prior("unseen.safetensors")) == 0
@@ -539,7 +539,7 @@ def test_nobody_need_read_what_is_said(monkeypatch):
 
 
 def call_with_stderr_closed(folder, arguments):
-    """As Python has it where it begins so: the next file that is opened takes its number."""
+    """stderr is closed from the start, so the next file that is opened takes its number."""
     os.chdir(folder)
     os.close(2)
     sys.stderr = None
@@ -548,7 +548,7 @@ def call_with_stderr_closed(folder, arguments):
 
 
 def test_stdout_has_the_result_alone_whoever_reads_stderr(here):
-    """It is closed, as under some daemons, or a pipe whose reader has gone."""
+    """stderr is closed, as under some daemons, or a pipe whose reader has gone."""
     arguments = ["evaluate", "tables", *QUICK]
     arguments += ["--json", "--peers", "1-NN", "--exclude", "no such"]
     assert ended(started(call_with_stderr_closed, here, arguments)) == 0
@@ -680,7 +680,7 @@ def test_what_cannot_be_fetched_is_tried_once(openml_options, capsys):
         (["evaluate", "tables", "--n-rows", "9,2"], "smallest and largest"),
         (["evaluate", "tables", "--peers", "2-NN"], "unknown peers ['2-NN']: choose from Label"),
         (["fetch"], "a suite or --tasks is needed"),
-        # What is left of a variable that is not set would name the current folder.
+        # An unset variable in a shell would leave these, which would name the current folder.
         (["meta-fit", "", "--output", "a.safetensors"], "collection: a name is needed, got ''"),
         (["meta-fit", "@0.5", "--output", "a.safetensors"], "a name is needed, got ''"),
         (["meta-fit", "prior", "--validation", ""], "--validation: a name is needed, got ''"),
@@ -744,11 +744,11 @@ def test_help_names_every_command_and_peers(capsys):
     text = capsys.readouterr().out
     assert all(f"usage: sklearn-meta {name} " in text for name in COMMANDS)
     assert text.count("examples:") == len(COMMANDS)
-    assert set(peers()) >= {"LabelSpreading", "RandomForest"}  # as the examples say
+    assert set(peers()) >= {"LabelSpreading", "RandomForest"}  # the examples name them
 
 
 def call_on_a_small_disk(folder, arguments):
-    """The command in that folder, where no file may have more than 4 kB."""
+    """Call the command in a folder where no file may be larger than 4 kB."""
     import resource
 
     os.chdir(folder)

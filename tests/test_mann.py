@@ -1,4 +1,4 @@
-"""The memory-augmented network against slow transcriptions of its equations (paper 002)."""
+"""The memory-augmented network equals slow transcriptions of its equations (paper 002)."""
 
 import math
 import warnings
@@ -93,7 +93,7 @@ def test_lrua_is_its_equations(n, n_slots, size, n_heads, tied, shared, seed):
 
 
 def slow_network(network, inputs):
-    """Eq. (9)-(16) and the memory, step by step and number by number, for one sequence."""
+    """Eq. (9)-(16) and the memory for one sequence, step by step and number by number."""
     p = {name: tensor.tolist() for name, tensor in network.state_dict().items()}
     width, n_slots, size, n_heads = (SMALL[k] for k in ("width", "n_slots", "slot_size", "n_reads"))
 
@@ -157,7 +157,7 @@ def test_the_step_can_be_scripted():
 def test_access_can_be_compiled(access):
     torch.compiler.reset()
     network, compiled = make(access=access), make(access=access)
-    compiled.access.compile(backend="aot_eager", fullgraph=True)  # which needs no C++ compiler
+    compiled.access.compile(backend="aot_eager", fullgraph=True)  # needs no C++ compiler
     outputs, gradients = [], []
     for each in (network, compiled):
         output, _ = each(torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(2, 5, 4))
@@ -179,7 +179,7 @@ def test_what_is_kept_and_said_is_never_bfloat16(controller, access):
             rounded, state = network(inputs)
     kept = [state.hidden, state.cell, *(state.memory or ())]
     assert {tensor.dtype for tensor in [rounded, *kept]} == {torch.float32}
-    assert 0 < (rounded - exact).abs().max() < 0.05  # the controller's products are
+    assert 0 < (rounded - exact).abs().max() < 0.05  # the controller's products are bfloat16
 
 
 @pytest.mark.parametrize("access", ACCESSES)
@@ -197,7 +197,7 @@ def test_in_pieces_batched_and_padded(controller, access, data):
         second, last = network(inputs[:, cut:], state)
         alone, _ = network(inputs[:1])
     torch.testing.assert_close(torch.cat([first, second], 1), whole)
-    torch.testing.assert_close(whole[:, :cut], first)  # what comes later is not seen
+    torch.testing.assert_close(whole[:, :cut], first)  # later rows are not read
     torch.testing.assert_close(alone, whole[:1])
     torch.testing.assert_close(last.hidden, end.hidden)
 
@@ -225,14 +225,14 @@ def test_what_is_remembered_depends_on_memory():
 
 def test_the_gate_chooses_between_least_used_and_last_read():
     slots = torch.randn(1, 6, 4)
-    read = torch.eye(6)[None, :2]  # heads read slots 0 and 1
+    read = torch.eye(6)[None, :2]  # the heads read slots 0 and 1
     usage = torch.tensor([[5.0, 4, 1, 3, 0, 2]])  # least used: 4, then 2
     keys, strength = torch.randn(1, 2, 4), torch.ones(1, 2, 1)
     new, _, write, *_ = lrua_step(
         *(slots, read, usage, keys, torch.zeros(1, 2, 1), strength, 0.99, False)
     )
     assert write[0].argmax(1).tolist() == [4, 2]
-    torch.testing.assert_close(new[0, [4, 2]], keys[0])  # emptied before it is written
+    torch.testing.assert_close(new[0, [4, 2]], keys[0])  # emptied before being written
     torch.testing.assert_close(new[0, [0, 1, 3, 5]], slots[0, [0, 1, 3, 5]])
     new, _, write, *_ = lrua_step(
         *(slots, read, usage, keys, torch.ones(1, 2, 1), strength, 0.99, False)
@@ -302,7 +302,7 @@ def test_turing_machine_is_its_equations():
         [before.slots[0, i] * (1 - write[i] * erase) + write[i] * add for i in range(N)]
     )
     torch.testing.assert_close(after.slots[0], slots, rtol=1e-6, atol=1e-8)
-    for r, asked in enumerate(readers):  # what was written is read
+    for r, asked in enumerate(readers):  # heads read after the writing
         read = address(asked, before.read_weights[0, r], slots)
         torch.testing.assert_close(after.read_weights[0, r], read, rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(after.reads[0, r], read @ slots, rtol=1e-6, atol=1e-8)

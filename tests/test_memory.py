@@ -30,13 +30,13 @@ from sklearn_meta.tasks import (
 )
 from sklearn_meta.training import meta_train
 
-#: Settings of meta_fit that draw and look at no more than is needed.
+#: Settings of ``meta_fit`` that draw and evaluate as little as possible.
 LITTLE = {"n_pooled": 3, "n_validation": 2, "verbose": False}
-#: Every one reads some streams row by row.
+#: Each example reads some streams row by row, so few examples.
 few_streams = settings(max_examples=8)
 SMALL = {"width": 16, "n_slots": 12, "slot_size": 6, "n_reads": 2}
-#: Of float32 the last digit depends on how many rows are predicted at a time.
-#: One or two orders of the rows, not eight: the time of these checks is that of reading rows.
+#: In float32 the last digit depends on how many rows are predicted at a time. One or two orders of
+#: the rows, not eight: these checks spend their time on reading rows.
 CHECKED = [
     MANNClassifier(n_estimators=1, dtype="float64"),
     MANNRegressor(n_estimators=2, dtype="float64"),
@@ -44,13 +44,13 @@ CHECKED = [
 
 
 def small_learner(head="onehot", inputs="tables", seed=0, **config):
-    """Random weights: properties hold for any, and these are quick."""
+    """A learner with random weights: the properties hold for any weights, and this one is quick."""
     torch.manual_seed(seed)
     task = "online_regression" if head == "gaussian" else "online_classification"
     learner = MemoryLearner(
         "mann", head, task=task, inputs=inputs, n_inputs=6, backbone_config=SMALL | config
     )
-    with torch.no_grad():  # answers that differ visibly
+    with torch.no_grad():  # answers differ visibly
         learner.backbone.output.weight.mul_(8)
     return learner.requires_grad_(False)
 
@@ -153,7 +153,7 @@ def test_online_predictions_are_those_before_each_row(stream, window):
 def test_online_regression_is_that_before_each_row(stream):
     X, y, _ = stream
     mean, std = regressor(dtype="float64").predict_online(X, y, return_std=True)
-    # Of the first row nothing is known, whatever its target is.
+    # Nothing is known about the first row, whatever its target.
     other = np.r_[y[0] + 1e6, y[1:]]
     before = regressor(dtype="float64").predict_online(X, other, return_std=True)
     assert [mean[0], std[0]] == [part[0] for part in before]
@@ -180,7 +180,7 @@ def test_units_of_columns_and_targets_are_no_matter(stream, scale, offset):
 @pytest.mark.parametrize("make", EVERY, ids=["onehot", "string", "regression"])
 @pytest.mark.parametrize("exponent", [-900, 900])
 def test_values_may_be_as_far_apart_as_float64_has_them(make, exponent):
-    """Their squares are beyond it; a power of two changes no bit."""
+    """The squares of such values overflow; scaling by a power of two changes no bit."""
     X, y = blobs()
     found = answers(make(dtype="float64").fit(X[:30], y[:30]), X[30:])
     target = np.ldexp(y.astype(float), exponent) if make is regressor else y
@@ -230,7 +230,7 @@ def test_more_members_are_an_average_of_one_and_others():
 
 
 def test_a_target_is_shown_as_meta_training_shows_it():
-    """Among those up to it, itself among them; asked for it is among those before it."""
+    """Shown targets are in units of the targets up to them, asked ones in units of those before."""
     X, _ = blobs(n_columns=6)
     y = 7 + 50 * X[:, 0]
     sampler = TargetSequences(Vectors(6), n_rows=40)
@@ -241,13 +241,13 @@ def test_a_target_is_shown_as_meta_training_shows_it():
         stream.partial_fit(X[[i]], y[[i]])
         shown.append(stream._reading.previous[:, 0])
     found = torch.stack(shown).numpy()
-    sign = np.sign(found[1, 0] * sequence.shown[1])  # it turns half of the sequences round
+    sign = np.sign(found[1, 0] * sequence.shown[1])  # half of the sequences are flipped
     assert_allclose(found, sign * sequence.shown[:, None].repeat(2, 1), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("inputs", ["vectors", "tables"])
 def test_a_deviation_is_that_of_the_mixture_of_members(inputs):
-    """Which is larger where members disagree; of tables each has its own units of the target."""
+    """It is larger where members disagree; in tables each member has its own units of targets."""
     X, _ = blobs(n_columns=6)
     y = 7 + 50 * X[:, 0] if inputs == "tables" else X[:, 0]
     members = regressor(inputs, n_estimators=3).fit(X, y)
@@ -262,7 +262,7 @@ def test_a_deviation_is_that_of_the_mixture_of_members(inputs):
 
 
 def test_a_target_is_shown_as_it_is_to_a_network_of_vectors():
-    """Meta-training knows no running units there, in which predictions would not be given."""
+    """For networks of vectors meta-training uses no running units."""
     X, _ = blobs(n_columns=6)
     y = 7 + 50 * X[:5, 0]
     stream, shown = regressor("vectors"), []
@@ -274,7 +274,7 @@ def test_a_target_is_shown_as_it_is_to_a_network_of_vectors():
 
 @pytest.mark.parametrize("n_rows", [1, 4])
 def test_targets_that_did_not_vary_are_in_their_own_unit(n_rows):
-    """Of equal ones nothing tells how far the next is: no deviation of zero."""
+    """Equal targets do not tell how far the next one may be, so the deviation is not zero."""
     X, _ = blobs()
     members = regressor(n_estimators=2).fit(X[:n_rows], np.full(n_rows, 7.0))
     means, deviations = (part.numpy() for part in members.learner_.head.moments(members._ask(X)))
@@ -322,7 +322,7 @@ def test_more_classes_than_one_hot_labels(head, n_classes):
         words_of, asked = declared._words_of, []
         declared._words_of = lambda slots: asked.append(slots) or words_of(slots)
         declared.predict_proba(X[:1])
-        # Those that never came are in sorted order.
+        # Classes that have not occurred are in sorted order.
         assert_array_equal(asked[0][0, 0], [*range(1, 21), 0, *range(21, 40)])
         return
     with pytest.raises(
@@ -353,7 +353,7 @@ def test_a_persistent_memory_is_not_wiped():
     X, y = blobs()
     for estimator in (classifier, regressor):
         wiped, kept = (estimator(memory=how).fit(X, y) for how in ("wipe", "persistent"))
-        assert_array_equal(answers(wiped, X), answers(kept, X))  # there was nothing yet
+        assert_array_equal(answers(wiped, X), answers(kept, X))  # there was no memory before
         assert_array_equal(answers(wiped.fit(X, y), X), answers(kept, X))
         assert not np.allclose(answers(kept.fit(X, y), X), answers(wiped, X))
 
@@ -530,7 +530,7 @@ def test_the_papers_optimiser_and_architectures():
 
 
 class Bound(ClassSequences):
-    """Sequences of rows that tell their label."""
+    """Sequences whose rows tell their label."""
 
     def draw(self, dataset, rng):
         sequence = super().draw(dataset, rng)
@@ -540,7 +540,7 @@ class Bound(ClassSequences):
 
 @pytest.mark.parametrize("sampler", [ClassSequences, Bound])
 def test_a_network_that_ignores_memory_stays_at_chance(sampler):
-    """Labels are shuffled from sequence to sequence; were they bound to rows, it would learn."""
+    """Sequences shuffle the labels; if labels were bound to rows, the network would learn them."""
     dataset = as_dataset(np.repeat(np.eye(2), 30, 0), np.repeat([0, 1], 30))
     torch.manual_seed(0)
     network = {"controller": "feedforward", "access": None, "width": 16}
@@ -579,13 +579,13 @@ def test_regression_learns_from_functions():
         n_groups=1,
         **LITTLE,
     )
-    # To answer with the prior, whatever was read, costs log(2 pi) / 2 + 1 / 2 = 1.42.
+    # Predicting the prior, whatever was read, costs log(2 pi) / 2 + 1 / 2 = 1.42.
     assert estimator.history_[-1]["valid_loss"] < 1.35
 
 
 @pytest.mark.parametrize("make", [classifier, regressor])
 def test_vectors_are_meta_trained_on_as_fit_reads_them(make):
-    """A network that reads rows as they are is not to learn from standardised ones."""
+    """A network of vectors reads rows unchanged, so it is not trained on standardised ones."""
     X, y = blobs(n_columns=6)
     X = 2 + X / 20
     y = y if make is classifier else X[:, 0].astype(np.float32)
@@ -603,7 +603,7 @@ def test_vectors_are_meta_trained_on_as_fit_reads_them(make):
 
 @pytest.mark.parametrize("n_rows", [20, 60])
 def test_targets_count_as_they_are_however_far_off_the_rows_before(n_rows):
-    """No single cell of a column decides what is usual; a target is what is to be predicted."""
+    """No single cell decides what is usual in a column, but all targets count as they are."""
     X, y = np.random.default_rng(0).normal(size=(2, n_rows))
     y[-5:] += 1e4
     read = regressor().partial_fit(X[:, None], y)._reading.targets

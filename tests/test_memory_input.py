@@ -1,4 +1,4 @@
-"""Streams that are asked for what cannot be, and parameters that change on the way."""
+"""Streams with invalid requests, and parameters that change during a stream."""
 
 import copy
 import sys
@@ -54,7 +54,7 @@ def test_labels_are_of_one_kind(more):
 @pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
 @pytest.mark.parametrize("call", ["partial_fit", "predict_online"])
 def test_what_another_network_was_shown_is_forgotten_where_rows_are_refused(kind, call):
-    """``set_params`` forgets the network; refused rows bring none to the old memory."""
+    """``set_params`` forgets what the old network read, even if the rows after it are refused."""
     y = TARGET[:40] if kind is MANNRegressor else Y[:40]
     estimator = kind(n_estimators=2, random_state=0).fit(X[:40], y)
     other = copy.deepcopy(estimator.learner_)
@@ -139,7 +139,7 @@ def test_a_label_that_is_missing():
     ],
 )
 def test_a_list_of_text_and_others_is_not_made_text(make, labels, message):
-    """As numpy makes it: "nan" of NaN, which would be one more class."""
+    """numpy would turn NaN into "nan", one more class."""
     for rows in (X[:6], pd.DataFrame(X[:6])):
         with pytest.raises(ValueError, match=message):
             make(n_estimators=1).fit(rows, labels)
@@ -165,7 +165,7 @@ def test_a_piece_that_fails_changes_nothing():
 
 
 def interrupt_after(n_rows, monkeypatch):
-    """Let the network be interrupted, as by Ctrl-C, after some rows."""
+    """Interrupt the network, as Ctrl-C would, after some rows."""
     present, left = MemoryLearner.present, iter(range(n_rows))
 
     def interrupted(self, *args):
@@ -225,7 +225,7 @@ def test_a_persistent_memory_is_not_that_of_another_network():
     anew = classifier(memory="persistent", backbone="default_mann_string").fit(X[:60], Y[:60])
     assert_array_equal(estimator.predict_proba(X), anew.predict_proba(X))
     twice = anew.fit(X[:60], Y[:60]).predict_proba(X)
-    assert np.abs(twice - estimator.predict_proba(X)).max() > 0  # it does persist otherwise
+    assert np.abs(twice - estimator.predict_proba(X)).max() > 0  # otherwise it does persist
 
 
 def test_numbers_that_float32_does_not_hold():
@@ -245,7 +245,7 @@ def test_pixels_are_no_bytes():
         with pytest.raises(ValueError, match="divided by 255 twice"):
             getattr(estimator, method)(PIXELS / 255, *labels)
     estimator.fit(PIXELS, np.arange(10) % 5)
-    assert np.isfinite(estimator.predict_proba(np.zeros_like(PIXELS))).all()  # blank ones
+    assert np.isfinite(estimator.predict_proba(np.zeros_like(PIXELS))).all()  # blank pictures
 
 
 @pytest.mark.parametrize("kind", [MANNClassifier, MANNRegressor])
@@ -272,7 +272,7 @@ def test_pixels_are_no_bytes_in_meta_training_either(kind):
     ):  # divided by 255 twice
         network.meta_fit([(PIXELS / 255, np.arange(10) % 5.0)], **settings)
     assert network.meta_fit(good, **settings).history_
-    assert network.meta_fit(Mixture([good, bad], [1, 0]), **settings).history_  # which none reads
+    assert network.meta_fit(Mixture([good, bad], [1, 0]), **settings).history_  # none of it is read
 
 
 def test_too_many_classes_are_told_which_weights_know_more():
@@ -393,7 +393,7 @@ def test_declared_categories_are_known_before_a_row_shows_them(kind):
 
 
 def leave_autocast():
-    """A trace may raise before a block has been left: later tests would read stale casts."""
+    """Reset autocast, which an exception from a trace may leave open, with stale casts."""
     for _ in range(torch.autocast_increment_nesting()):
         torch.autocast_decrement_nesting()
     torch.clear_autocast_cache()
@@ -419,7 +419,7 @@ def test_an_interrupt_leaves_a_stream_as_it_was_or_as_it_will_be(kind):
         stop += 1
         lines.clear()
         tried = copy.deepcopy(stream)
-        before = sys.gettrace()  # a measure of coverage
+        before = sys.gettrace()  # coverage, for instance
         sys.settrace(interrupted)
         try:
             tried.partial_fit(X[60:61], Y[60:61])
@@ -445,4 +445,4 @@ def test_of_targets_that_are_all_equal_the_next_is_not_certain():
     _, std = MANNRegressor(n_estimators=1, random_state=0).predict_online(
         X, np.arange(20.0), return_std=True
     )
-    assert (std > 0).all()  # of the first rows, too
+    assert (std > 0).all()  # for the first rows, too

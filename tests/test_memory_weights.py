@@ -1,4 +1,4 @@
-"""The weights with a memory that the package ships: they do what their cards say."""
+"""The weights with a memory that the package ships perform as their cards say."""
 
 import os
 from pathlib import Path

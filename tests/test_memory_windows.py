@@ -1,4 +1,4 @@
-"""What MANNClassifier and MANNRegressor keep of long streams, and what they forget."""
+"""What MANNClassifier and MANNRegressor remember of long streams, and what they forget."""
 
 import copy
 import pickle
@@ -11,7 +11,7 @@ from test_memory import EVERY, answers, blobs, classifier, regressor
 
 from sklearn_meta import MANNClassifier, MANNRegressor
 
-#: Classes come in turn, so that a stream that is begun later knows them in the same order.
+#: Classes take turns, so that a stream that starts later knows them in the same order.
 X = np.random.default_rng(0).normal(size=(30, 4))
 Y = np.arange(30) % 3
 EACH = pytest.mark.parametrize("make", EVERY, ids=["onehot", "string", "regression"])
@@ -20,7 +20,7 @@ EACH = pytest.mark.parametrize("make", EVERY, ids=["onehot", "string", "regressi
 @EACH
 @pytest.mark.parametrize("n_rows, begin", [(5, 0), (6, 0), (11, 0), (12, 6), (17, 6), (18, 12)])
 def test_a_memory_knows_one_window_or_two(make, n_rows, begin):
-    """Behind row 12 answers the one that began behind row 6."""
+    """After row 12 the answers come from the memory that began after row 6."""
     parameters = {"window_size": 6, "dtype": "float64"}
     stream = make(**parameters).partial_fit(X[:n_rows], Y[:n_rows])
     late = make(**parameters | {"window_size": None}).partial_fit(X[begin:n_rows], Y[begin:n_rows])

@@ -1,4 +1,4 @@
-"""Meta-LSTM and its rivals: the equations of paper 004, and packed texts."""
+"""Meta-LSTM and its rivals follow the equations of paper 004, and texts are packed."""
 
 import copy
 import math
@@ -22,7 +22,7 @@ lengths_of = st.lists(st.integers(1, 7), min_size=1, max_size=5)
 
 
 def packed(lengths, size=3, seed=0):
-    """Packed texts of random vectors, and the texts in the order in which they are packed."""
+    """Packed texts of random vectors, and the texts in the order of packing."""
     generator = torch.Generator().manual_seed(seed)
     texts = [torch.randn(n, size, generator=generator, dtype=torch.float64) for n in lengths]
     texts = sorted(texts, key=len, reverse=True)
@@ -39,10 +39,10 @@ def sigmoid(x):
 
 
 def transcription(meta, basic, text):
-    """Eq. (10)-(20), number by number, of one text (T, d): z and h of every word."""
+    """Eq. (10)-(20) for one text (T, d), number by number: z and h of every word."""
     h, m = basic.weight.shape[2], meta.to_z.in_features
     meta, basic = (copy.deepcopy(net).requires_grad_(False) for net in (meta, basic))
-    W_m = torch.cat([meta.from_input.weight, meta.from_state.weight], 1)  # of [x; h^; h]
+    W_m = torch.cat([meta.from_input.weight, meta.from_state.weight], 1)  # for [x; h^; h]
     P, B = basic.weight[:, : basic.rank], basic.weight[:, basic.rank :]
     Q = torch.cat([basic.from_input.weight, basic.from_state.weight], 1)
     hidden, cell, meta_hidden, meta_cell = [0.0] * h, [0.0] * h, [0.0] * m, [0.0] * m
@@ -94,7 +94,7 @@ def test_cell_is_equations_10_to_20(lengths, seed):
 
 
 def test_generated_matrices_are_equation_13():
-    """W(z) [x; h] and B z are what the cell computes, from one word to the next."""
+    """W(z) [x; h] + B z is what the cell computes, word after word."""
     meta, basic = networks()
     x, (text,) = packed([6])
     with torch.no_grad():
@@ -138,7 +138,7 @@ class Both(nn.Module):
 @settings(deadline=None, max_examples=4)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3))
 def test_gradients_are_right(lengths):
-    """Of the written gradient, by finite differences: of every output, input and parameter."""
+    """The hand-written gradient equals finite differences for every output, input and parameter."""
     x, _ = packed(lengths, 2)
     both = Both(*networks(2, 3, 2, 2))
     names, values = zip(*both.named_parameters())
@@ -205,14 +205,14 @@ def test_as_many_parameters_as_the_papers_formulas(d, h, m, z):
     meta, basic = MetaLSTM(d, h, m, z), BasicLSTM(d, h, z)
     n_meta, n_basic = (sum(p.numel() for p in net.parameters()) for net in (meta, basic))
     assert n_meta == 4 * m * (d + h + m + 1) + m * z
-    assert n_basic == 8 * h * z + 4 * d * z + 4 * h * z  # the last for Q's part of the state
+    assert n_basic == 8 * h * z + 4 * d * z + 4 * h * z  # the last is for Q's part of the state
     if d == 100:
         assert (n_meta, n_basic) == (18_080, 32_000)  # the paper has 18,080 and 24,000
 
 
 @pytest.mark.parametrize("forget_bias", [2.0, 0.0])
 def test_the_forget_gate_begins_with_its_bias(forget_bias):
-    """Eq. (14) at z = 1: biases of the gates c, o, i and f, the means of their units."""
+    """Eq. (14) at z = 1: the mean bias of the gates c, o, i and f."""
     torch.manual_seed(0)
     biases = BasicLSTM(6, 200, 40, forget_bias).weight[:, 40:].sum(1).mean(1)
     torch.testing.assert_close(biases, torch.tensor([0, 0, 0, forget_bias]), atol=0.05, rtol=0)
@@ -273,7 +273,7 @@ def test_tasks_have_parts_of_their_own(name):
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["ssp_mtl", "ssp_mtl_shared_only"])
 def test_what_the_private_lstm_of_a_stack_reads(name):
-    """Both of Eq. (7), or what the shared LSTM says alone."""
+    """It reads both of Eq. (7), or the output of the shared LSTM alone."""
     torch.manual_seed(0)
     backbone, (x, (text,)) = of_two_tasks(name), packed([5])
     said, _ = backbone.shared(text)
@@ -282,7 +282,7 @@ def test_what_the_private_lstm_of_a_stack_reads(name):
 
 
 def test_as_many_parameters_of_a_stack_as_table_3_counts():
-    """1,411K, of one bias where torch has two, and 16 output layers of two classes."""
+    """1,411K: one bias per gate, where torch has two, and 16 output layers of two classes."""
     backbone = TEXT_BACKBONES["ssp_mtl_shared_only"](200, width=100)
     for _ in range(16):
         backbone.add_task()
@@ -296,7 +296,7 @@ def test_hyper_lstm_without_scaling_is_torchs_lstm():
     with torch.no_grad():
         for scale in hyper.scales:
             scale.weight.zero_()
-        order = torch.arange(16).view(4, 4)[[2, 3, 0, 1]].flatten()  # torch's: i, f, g, o
+        order = torch.arange(16).view(4, 4)[[2, 3, 0, 1]].flatten()  # torch's order: i, f, g, o
         lstm.weight_ih_l0.copy_(hyper.from_input.weight[order])
         lstm.weight_hh_l0.copy_(hyper.from_state.weight[order])
         lstm.bias_ih_l0.zero_(), lstm.bias_hh_l0.zero_()
@@ -306,7 +306,7 @@ def test_hyper_lstm_without_scaling_is_torchs_lstm():
 
 @torch.no_grad()
 def test_hyper_lstm_is_its_equations():
-    """Of Ha et al., word by word: what a smaller LSTM says scales the sums."""
+    """The equations of Ha et al., word by word: a smaller LSTM scales the sums."""
     torch.manual_seed(0)
     net, (x, (text,)) = HyperLSTM(3, 4, 2, 3).double(), packed([5])
     hidden, cell, meta_hidden, meta_cell = (torch.zeros(n).double() for n in (4, 4, 2, 2))
@@ -323,12 +323,12 @@ def test_hyper_lstm_is_its_equations():
         hidden, cell = lstm_of(d_x * net.from_input(word) + d_h * net.from_state(hidden) + b, cell)
         torch.testing.assert_close(found, hidden)
     begun = [float(scale.bias.mean()) for scale in net.scales]
-    assert begun == [1.0, 1.0, 0.0]  # a plain LSTM's, if what is said is nothing
+    assert begun == [1.0, 1.0, 0.0]  # without scaling, a plain LSTM's
 
 
 @torch.no_grad()
 def test_the_penalty_of_the_adversary():
-    """Which of the tasks there are, and how far shared and private features are orthogonal."""
+    """The penalty: telling the tasks apart, and shared features orthogonal to private ones."""
     torch.manual_seed(0)
     backbone = of_two_tasks("asp_mtl", adversarial=0.3, orthogonal=0.7).train()
     _, texts, penalty = backbone(packed([4, 2, 1])[0], 1)
@@ -419,7 +419,7 @@ def test_training_drops_a_share_of_word_vectors_and_of_what_heads_read(task, sha
 
 @pytest.mark.parametrize("backbone", TEXT_BACKBONES)
 def test_what_is_said_of_a_word_is_what_comes_before_and_after_it(backbone):
-    learner = learner_of("text_tagging", backbone).double()  # in training: with penalties
+    learner = learner_of("text_tagging", backbone).double()  # in training mode: with penalties
     words, lengths = torch.tensor([[1, 2, 3, 0, 0], [4, 5, 6, 7, 8], [2, 0, 0, 0, 0]]), [3, 5, 1]
     outputs, texts, order, penalty = learner.read(words, torch.tensor(lengths), 1)
     outputs = pad_packed_sequence(outputs, batch_first=True)[0][order]

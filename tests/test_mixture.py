@@ -30,7 +30,7 @@ KINDS = st.sampled_from(COVARIANCE_TYPES)
 
 
 def random_learner(seed=0):
-    """A network that advises at random: what holds for it holds for any."""
+    """A network whose advice is random: what holds for it holds for any."""
     small = {"width": 8, "n_heads": 2, "n_layers": 1, "n_rounds": 2}
     learner = MixtureLearner(backbone_config=small).requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
@@ -44,7 +44,7 @@ LEARNER = random_learner()
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """The random weights as a file."""
+    """Save the random weights as a file."""
     return str(save_learner(LEARNER, tmp_path_factory.mktemp("weights") / "random.safetensors"))
 
 
@@ -74,7 +74,7 @@ def test_sklearn_checks(estimator, check, path):
 
 @st.composite
 def drawn_sets(draw, n_sets=1):
-    """Clouds of points without duplicates, and how many components to look for."""
+    """Clouds of points without duplicates, and the number of components to look for."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     sets = []
     for _ in range(n_sets):
@@ -86,7 +86,7 @@ def drawn_sets(draw, n_sets=1):
 
 
 def rescaled(mixture, slope):
-    """Covariances after every column was multiplied by its slope."""
+    """Return the covariances after every column was multiplied by its slope."""
     if mixture.covariance_type == "spherical":
         return mixture.covariances_ * slope[0] ** 2
     if mixture.covariance_type == "diag":
@@ -101,7 +101,7 @@ def test_order_of_points_and_columns_does_not_matter(drawn, covariance_type, ste
     rows, columns = rng.permutation(len(X)), rng.permutation(X.shape[1])
     before = double(k, covariance_type, refine_steps=steps).fit(X)
     after = double(k, covariance_type, refine_steps=steps).fit(X[rows][:, columns])
-    # The order of components is that of the seeds, which has nothing to do with that of points.
+    # Components are ordered as their seeds, which does not depend on the order of points.
     proba = before.predict_proba(X)
     assert_allclose(after.predict_proba(X[:, columns]), proba, atol=1e-6)
     assert_allclose(after.weights_, before.weights_, atol=1e-8)
@@ -116,7 +116,7 @@ def test_order_of_points_and_columns_does_not_matter(drawn, covariance_type, ste
 
 @given(drawn_sets(), KINDS, st.integers(0, 2), st.integers(0, 2**32 - 1), st.sampled_from([1, 8]))
 def test_units_do_not_matter(drawn, covariance_type, steps, seed, exponent):
-    """Another zero, another unit and another sign: the same mixture in the new units."""
+    """Shifted, scaled and mirrored points give the same mixture in the new units."""
     X, k = drawn
     rng = np.random.default_rng(seed)
     slope = 10.0 ** rng.uniform(-exponent, exponent, X.shape[1])
@@ -135,21 +135,21 @@ def test_units_do_not_matter(drawn, covariance_type, steps, seed, exponent):
     assert_allclose(after.lower_bound_ + log_volume, before.lower_bound_, atol=1e-6)
     signed = sign * slope if covariance_type == "full" else slope
     found, expected, rounding = after.covariances_, rescaled(before, signed), 0.0
-    if covariance_type == "full":  # columns that do not hang together: nothing but rounding
+    if covariance_type == "full":  # uncorrelated columns: nothing but rounding
         std = np.sqrt(np.diagonal(expected, axis1=1, axis2=2))
         unit = std[:, :, None] * std[:, None]
         found, expected, rounding = found / unit, expected / unit, 1e-12
     assert_allclose(found, expected, rtol=1e-5, atol=rounding)
     number = before._mixture.bic(X) - 2 * len(X) * -before._mixture.score(X)
     fit = -2 * len(X) * after.score(Z)
-    rounding = 3e-10 * max(abs(fit), abs(number))  # of terms that may cancel
+    rounding = 3e-10 * max(abs(fit), abs(number))  # the terms may cancel
     assert_allclose(after.bic(Z), fit + number, rtol=1e-9, atol=rounding)
 
 
 @settings(max_examples=12)
 @given(drawn_sets(n_sets=3), KINDS, st.integers(0, 2))
 def test_batches_equal_one_by_one(drawn, covariance_type, steps):
-    """Sets of any size and width, padded where they go together."""
+    """Sets of any size and width are padded if read together."""
     sets = [X for X, _ in drawn] + [drawn[0][0][:-1]]
     k = min(len(sets[-1]), *(k for _, k in drawn))
     mixture = double(k, covariance_type, refine_steps=steps)
@@ -189,7 +189,7 @@ def test_steps_of_em_never_lower_the_likelihood(drawn, covariance_type):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @given(drawn_sets(), KINDS, st.integers(0, 2))
 def test_attributes_are_scikit_learns(drawn, covariance_type, steps):
-    """Shapes, and that scikit-learn's estimator with these attributes says the same."""
+    """Shapes agree, and scikit-learn's estimator with these attributes gives the same answers."""
     X, k = drawn
     ours = double(k, covariance_type, refine_steps=steps, random_state=0).fit(X)
     theirs = GaussianMixture(k, covariance_type=covariance_type, max_iter=1, random_state=0)
@@ -251,7 +251,7 @@ def test_auto_is_the_least_bic():
             each = [double(n, covariance_type, refine_steps=3).fit(X).bic(X) for n in range(1, 6)]
             assert chosen.n_components_ == len(chosen.weights_) == 1 + np.argmin(each)
             assert_allclose(chosen.bic(X), min(each), rtol=1e-9)
-    for n, most in ((3, 1), (9, 1), (10, 2)):  # four columns, and a point more for each component
+    for n, most in ((3, 1), (9, 1), (10, 2)):  # four columns, and one more point for each component
         assert 1 <= double("auto", "diag").fit(X[:n]).n_components_ <= most
     batch = double("auto", "diag", max_components=5, refine_steps=3).fit_batch([X, X[:20]])
     alone = [double("auto", "diag", max_components=5, refine_steps=3).fit(Z) for Z in (X, X[:20])]
@@ -271,7 +271,7 @@ def test_far_apart_components_are_found(covariance_type):
 
 
 def test_many_columns_and_components():
-    """Beyond what the weights were trained for."""
+    """More than the weights were trained for."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 40))
     for covariance_type in COVARIANCE_TYPES:
@@ -345,7 +345,7 @@ def test_batches_of_an_array_and_of_a_generator(blobs):
 
 
 def test_meta_fit(tmp_path):
-    """On classes of real points; what it learned is kept by clone and forgotten with weights."""
+    """``clone`` keeps what ``meta_fit`` learned on classes of points; other weights replace it."""
     X, y = make_blobs(200, centers=4, n_features=3, random_state=0)
     mixture = AmortizedGMM(4, covariance_type="diag", backbone=random_learner(1))
     start = mixture.fit(X).means_
@@ -387,7 +387,7 @@ def test_of_several_starts_the_likeliest_is_kept(bounds, best):
 
 @pytest.mark.parametrize(("ahead", "best"), [(0.89, 0), (0.91, 1)])
 def test_what_leaves_components_empty_must_be_likelier(ahead, best):
-    """A mean and covariance of three columns are nine parameters: 9 / 20 nats for each of two."""
+    """It must be ahead by 9 / 20 nats for each empty component, since one has nine parameters."""
     weights = np.full(3, 1 / 3), np.array([1.0, 0, 0])
     fitted = [
         SimpleNamespace(lower_bound_=-4 + i * ahead, means_=np.zeros((3, 3)), weights_=some)
@@ -404,7 +404,7 @@ def test_starts_of_few_are_among_those_of_more():
 
 
 def test_default_weights_generalise_better_than_em():
-    """Held out, on small sets: what they were meta-trained for."""
+    """On small sets, which they were meta-trained for, they score better on held-out points."""
     rng = np.random.default_rng(0)
     source = MixtureSets(n_components=(3, 5), n_columns=(2, 4), n_points=(160, 240))
     sets = [np.array_split(source.draw(rng).X, 2) for _ in range(30)]

@@ -1,4 +1,4 @@
-"""Mixtures of columns that are correlated, or in which many points share a value."""
+"""Mixtures whose columns are correlated, or in which many points share a value."""
 
 import numpy as np
 import pytest
@@ -23,9 +23,9 @@ def standardised(rng, n_samples, n_columns):
 
 
 def decorrelated(X, n_padded=0, varied=True):
-    """The two matrices by which one set is read once more, as part of a padded batch.
+    """The two matrices with which one set is read a second time, as part of a padded batch.
 
-    They are the identity where it is not; some columns may be constant.
+    They are identities for a set that is not read again. Some columns may be constant.
     """
     n, d = X.shape
     varied = np.broadcast_to(varied, (1, d)).copy()
@@ -84,7 +84,7 @@ def test_beside_a_value_that_many_points_share_none_is_learned(n_points, share, 
 @pytest.mark.parametrize("n_init", [1, 4])
 @pytest.mark.parametrize(("n_points", "n_columns"), [(32, 16), (50, 30)])
 def test_components_of_few_points_in_many_columns_are_told(n_points, n_columns, n_init):
-    """One covariance of all points is likelier than two, and worse for others."""
+    """One covariance for all points is likelier than two here, but worse for new points."""
     rng = np.random.default_rng(0)
     centres = 1.5 * rng.normal(size=(2, n_columns))
     labels = rng.integers(0, 2, n_points)
@@ -115,7 +115,7 @@ def test_new_rows_are_about_as_likely_as_by_em(n_components):
             GaussianMixture(n_components, n_init=3, random_state=0).fit(X_fit).score(X_new),
         ])  # fmt: skip
     full, diag, peer = np.mean(found, axis=0)
-    assert full > peer - 0.4  # of the columns as they are alone: a nat behind
+    assert full > peer - 0.4  # without decorrelation it is a nat behind
     assert full > diag + 2
 
 
@@ -147,4 +147,4 @@ def test_a_column_of_few_values_does_not_hide_the_clusters(covariance_type, colu
         }[column]
         mixture = AmortizedGMM(3, covariance_type=covariance_type)
         scores.append(adjusted_rand_score(y, mixture.fit_predict(np.column_stack([X, shown]))))
-    assert np.mean(scores) > least  # stretched by its equal values, the column left 0.0 to 0.5
+    assert np.mean(scores) > least  # when equal values stretched the column, this was 0.0 to 0.5

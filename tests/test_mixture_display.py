@@ -1,4 +1,4 @@
-"""The display of a mixture shows the points, centres and ellipses that it says."""
+"""The display of a mixture shows the right points, centres and ellipses."""
 
 import matplotlib
 
@@ -35,7 +35,7 @@ def points():
 
 
 def outline(ellipse):
-    """Points on an ellipse, in the units of the data."""
+    """Return points on an ellipse, in the units of the data."""
     return ellipse.axes.transData.inverted().transform(ellipse.get_verts())
 
 
@@ -48,7 +48,7 @@ def test_ellipses_are_at_one_and_two_standard_deviations(points, covariance_type
     assert len(display.ellipses_) == 3
     for k, own in enumerate(display.ellipses_):
         mean = mixture.means_[k, list(features)]
-        # The marginal covariance, from points drawn of the component.
+        # The marginal covariance, estimated from points drawn from the component.
         precision = np.linalg.inv(np.cov(samples[labels == k][:, list(features)].T))
         for radius, ellipse in zip((1, 2), own, strict=True):
             deviations = outline(ellipse) - mean
@@ -74,7 +74,7 @@ def test_every_mixture_can_be_shown(points, make):
         assert_allclose(same[:3], colours[display.labels == k][0, :3])
     centres = [line.get_xydata()[0] for line in ax.lines]
     assert_array_equal(centres, mixture.means_[:, [2, 0]])
-    # All of every ellipse is in the picture.
+    # The picture holds every ellipse completely.
     ends = np.vstack([outline(e) for own in display.ellipses_ for e in own])
     low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
     assert (ends > low).all() and (ends < high).all()

@@ -1,4 +1,4 @@
-"""AmortizedGMM on points that make trouble, and its errors."""
+"""AmortizedGMM on difficult points, and its errors."""
 
 import numpy as np
 import pandas as pd
@@ -18,14 +18,14 @@ X_GOOD = RNG.standard_normal((30, 3)) + 4 * RNG.integers(0, 2, (30, 1))
 
 
 def single(n_components, covariance_type="full", **parameters):
-    """In float32, as a user has it: that is where a singular matrix is dangerous."""
+    """A mixture in float32, the user's precision, in which singular matrices are dangerous."""
     return AmortizedGMM(
         n_components, covariance_type=covariance_type, backbone=LEARNER, **parameters
     )
 
 
 def assert_sound(mixture, X):
-    """All that a mixture can be asked has an answer."""
+    """All attributes and answers of a mixture are finite."""
     for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
         assert np.isfinite(getattr(mixture, name)).all(), name
     assert_allclose(mixture.weights_.sum(), 1)
@@ -83,7 +83,7 @@ def test_points_of_other_types(dtype):
 
 @ALL_TYPES
 def test_constant_columns(covariance_type):
-    """They take no part, and their variance is that which scikit-learn gives them."""
+    """Constant columns do not matter, and have the variance that scikit-learn gives them."""
     constant = np.insert(X_GOOD, [0, 3], [7.0, 1e5], axis=1)
     plain = double(3, covariance_type, refine_steps=1).fit(X_GOOD)
     mixture = double(3, covariance_type, refine_steps=1).fit(constant)
@@ -159,12 +159,12 @@ def test_columns_of_very_different_scales(covariance_type):
 
 @ALL_TYPES
 def test_small_spread_on_a_large_offset(covariance_type):
-    """As seconds since 1970 are: scikit-learn's expanded squares lose all digits of them."""
+    """Such as seconds since 1970, of which scikit-learn's expanded squares lose all digits."""
     expected = double(2, covariance_type, refine_steps=1).fit(X_GOOD)
     mixture = double(2, covariance_type, refine_steps=1).fit(X_GOOD + 1.7e9)
     assert_allclose(mixture.score(X_GOOD + 1.7e9), expected.score(X_GOOD), rtol=1e-5)
     assert_allclose(mixture.covariances_, expected.covariances_, rtol=1e-4, atol=1e-6)
-    far = X_GOOD + 1e13  # of which some digits are left, so that it is not constant
+    far = X_GOOD + 1e13  # some digits are left, so it is not constant
     found = double(2, covariance_type, refine_steps=1).fit(far).predict(far)
     assert_array_equal(found, expected.predict(X_GOOD))
 
@@ -293,7 +293,7 @@ def test_points_that_are_out_of_all_reach_have_probabilities(covariance_type):
     assert np.isfinite(mixture.score_samples(far)).all()
 
 
-#: Of forty points of which the fourth has a gap.
+#: Slices of forty points with a gap in the fourth: with the gap, and without.
 GAP_AND_WHOLE = (("gap", slice(30)), ("whole", slice(10, 40)))
 
 
@@ -382,7 +382,7 @@ def test_one_set_or_many_have_their_components_in_one_order():
         assert_array_equal(alone.predict(points), mixture.predict(points))
 
 
-#: Points of which many are as far from each other as others.
+#: Points with many pairs of equal distance.
 FLAGS = (load_digits().data[:150, [12, 20, 27, 28, 35, 36, 43, 51]] > 8).astype(float)
 GRID = np.stack(np.meshgrid(*[np.arange(8.0)] * 2), -1).reshape(-1, 2)
 
@@ -390,7 +390,7 @@ GRID = np.stack(np.meshgrid(*[np.arange(8.0)] * 2), -1).reshape(-1, 2)
 @ALL_TYPES
 @pytest.mark.parametrize("X", [FLAGS[:, [1, 3, 4, 6]], FLAGS, GRID], ids=["four", "eight", "grid"])
 def test_the_order_of_points_that_are_equally_far_does_not_matter(covariance_type, X):
-    """Of flags many are, and the first of them began a component."""
+    """Many flags are equally far, and the first of them used to begin a component."""
     of = AmortizedGMM(3, covariance_type=covariance_type, dtype="float64")
     expected = of.fit(X).score_samples(X)
     for seed in range(6):

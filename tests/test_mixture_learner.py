@@ -20,7 +20,7 @@ from sklearn_meta.training import meta_train
 
 
 def a_learner(seed=0, n_rounds=3):
-    """A network whose advice is not that of the start, in float64."""
+    """A network in float64 whose advice differs from that at initialisation."""
     torch.manual_seed(seed)
     learner = MixtureLearner(backbone_config={"width": 8, "n_heads": 2, "n_rounds": n_rounds})
     for step in learner.backbone.rounds:
@@ -33,7 +33,7 @@ LEARNER = a_learner()
 
 @st.composite
 def drawn_tasks(draw, n_tasks=1):
-    """Tasks of one kind of covariance."""
+    """Tasks with one kind of covariance."""
     rng = np.random.default_rng(draw(st.integers(0, 10_000)))
     kind = draw(st.sampled_from(COVARIANCE_TYPES))
     prior = MixturePrior(max_components=6, max_columns=5, n_points=(20, 120))
@@ -64,7 +64,7 @@ def test_order_of_points_and_columns(drawn):
     x, mixture = read([task])
     moved = task._replace(X=task.X[points][:, columns], held_out=task.held_out[:, columns])
     x_moved, mixture_moved = read([moved])
-    # Ties between far points are broken by order: duplicates aside, real numbers have none.
+    # Order breaks ties between far points, but real numbers other than duplicates have none.
     close(
         log_joint(x_moved, mixture_moved).logsumexp(-1),
         log_joint(x, mixture).logsumexp(-1)[:, points],
@@ -97,7 +97,7 @@ def test_padding_changes_nothing(drawn):
 @settings(deadline=None, max_examples=40)
 @given(drawn_tasks())
 def test_a_mixture_is_one(drawn):
-    """Weights sum to one, and covariances are positive definite, whatever the advice."""
+    """Weights sum to one and covariances are positive definite, whatever the advice."""
     (task,), _ = drawn
     _, mixture = read([task])
     close(mixture.log_weights.exp().sum(1), torch.ones(1).double())
@@ -146,7 +146,7 @@ def test_gradients_are_finite_on_poor_sets(X, kind):
 
 
 def test_no_advice_is_em_with_a_penalty():
-    """Zeros are the penalty of their docstring, in numbers of this test's own."""
+    """With zero advice the penalty is that of the docstring, computed here by hand."""
     x = torch.tensor([[[0.0, 0], [2, 0], [5, 5], [5, 9]]]).double()
     r = torch.tensor([[[1.0, 0], [1, 0], [0, 1], [0, 1]]]).double()
     moments = LearnedMoments.moments(x, r, full=False)
@@ -162,7 +162,7 @@ def test_no_advice_is_em_with_a_penalty():
 
 @torch.no_grad()
 def test_moments_are_sums_over_points():
-    """Component by component; one pseudo-observation of the pooled variance in the fourth."""
+    """Component by component; ``fourth`` has one pseudo-observation of the pooled variance."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 9, 2, generator=generator, dtype=torch.float64)
     r = torch.rand(1, 9, 3, generator=generator, dtype=torch.float64).softmax(2)
@@ -271,7 +271,7 @@ def test_sets_of_the_protocol_are_equations_19_to_21():
     assert np.abs(centres).max() <= 4
     np.testing.assert_allclose((np.abs(centres) > 3).mean(), 0.25, atol=0.03)  # (19)
     shares = np.array([np.bincount(one.y, minlength=4) / len(one.y) for one in sets])
-    np.testing.assert_allclose(shares.var(), 3 / 80, atol=0.005)  # (20), of a flat Dirichlet
+    np.testing.assert_allclose(shares.var(), 3 / 80, atol=0.005)  # (20), a flat Dirichlet
     one = MixtureSets(n_components=(1, 1), n_points=(5000, 5000)).draw(rng)
     np.testing.assert_allclose(one.X.std(0), 0.3, rtol=0.05)  # (21)
 
@@ -315,7 +315,7 @@ def test_what_is_read_has_unit_variance_by_columns_or_if_spherical_together(kind
 
 
 def test_a_column_of_two_values_is_not_all_that_tells_what_is_near():
-    """Points that are near have the same one of them, which says nothing of a width."""
+    """Near points share its value, which must not make its width zero."""
     rng = np.random.default_rng(0)
     x = torch.from_numpy(np.c_[rng.standard_normal(40), np.tile([-1.0, 1.0], 20)])[None]
     mask, columns = torch.ones(1, 40) > 0, torch.ones(1, 2) > 0

@@ -1,4 +1,4 @@
-"""Splitters that know -1, and Transductive, on scikit-learn's own real data."""
+"""Splitters that know -1 as no label, and Transductive, on scikit-learn's own real data."""
 
 import pickle
 import warnings
@@ -64,7 +64,7 @@ def knn_spreading():
 
 @pytest.fixture(scope="module")
 def wine():
-    """Three labelled rows a class, and all the others to predict."""
+    """Three labelled rows per class, and all others to predict."""
     X, y = load_wine(return_X_y=True)
     train, test = next(FewShotSplit(n_shots=3, random_state=0).split(X, y))
     return X[train], y[train], X[test], y[test]
@@ -88,7 +88,7 @@ def test_a_regressor_has_no_labels_to_give():
 
 @st.composite
 def partly_labelled(draw):
-    """Labels 0.., each class at least 5 times and in random order, with any number of -1."""
+    """Labels from 0, each class at least 5 times and in random order, with any number of -1."""
     counts = draw(st.lists(st.integers(5, 12), min_size=2, max_size=4))
     y = np.repeat([*range(len(counts)), -1], [*counts, draw(st.integers(0, 30))])
     return np.random.default_rng(draw(st.integers(0, 99))).permutation(y)
@@ -206,7 +206,7 @@ def test_gaps_of_any_kind_are_rows_without_a_target():
     with pytest.raises(ValueError, match="y contains NaN or None"):
         next(FewShotSplit(1, n_shots=1).split(np.zeros((6, 1)), ["a", np.nan, "b"] * 2))
     train, _ = next(FewShotSplit(1, n_shots=1).split(np.zeros((6, 1)), ["a", 1] * 3))
-    assert len(train) == 2  # of text and numbers numpy makes text
+    assert len(train) == 2  # numpy makes text of text and numbers
 
 
 @pytest.mark.parametrize("y", [[0.0, 1.0, np.nan] * 4, ["a", "b", None] * 4])
@@ -278,7 +278,7 @@ def test_folds_of_a_regression_need_targets():
 def test_folds_of_a_regression_warn_of_classes_without_a_label(y):
     with pytest.warns(UserWarning, match="if y holds classes and -1 means no label, use SemiSup"):
         folds = list(SemiSupervisedKFold(3).split(np.zeros((len(y), 1)), y))
-    assert sum(len(test) for _, test in folds) == len(y)  # which they are not refused
+    assert sum(len(test) for _, test in folds) == len(y)  # they are not refused
 
 
 @pytest.mark.parametrize(
@@ -494,10 +494,10 @@ def test_equals_the_model_fitted_by_hand(model, wine):
     assert_allclose(ours.predict_proba(X_query), by_hand.label_distributions_[len(X) :], rtol=1e-12)
 
 
-@pytest.mark.parametrize("threshold", [0.3, 0.5])  # without, and with, rows never taken in
+@pytest.mark.parametrize("threshold", [0.3, 0.5])  # without and with rows that are never labelled
 def test_self_training_labels_every_row(threshold, wine):
     X, y, X_query, _ = wine
-    X, X_query = X[:, :2], X_query[:, :2]  # too few to be sure of
+    X, X_query = X[:, :2], X_query[:, :2]  # too few columns to be sure
     model = SelfTrainingClassifier(
         make_pipeline(StandardScaler(), LogisticRegression(C=0.1)), threshold=threshold
     )
@@ -529,7 +529,7 @@ def test_labels_may_be_strings_and_rows_of_fit_unlabelled(wine):
     named = Transductive(knn_spreading()).fit(X, names[y])
     assert_array_equal(named.classes_, np.sort(names))
     assert_array_equal(named.predict(X_query), names[codes.predict(X_query)])
-    # The rest of the table given to fit with the mark -1 instead of to predict.
+    # Give fit the rest of the table, marked with -1, instead of giving it to predict.
     n = len(X_query) - 10
     marked = np.concatenate([names[y].astype(object), [-1] * n])
     both = Transductive(knn_spreading()).fit(np.vstack([X, X_query[:n]]), marked)
@@ -599,7 +599,7 @@ def test_what_is_frozen_has_answers_for_rows_of_another_fit(wrap, wine):
 
 
 class OnlyPredicts(ClassifierMixin, BaseEstimator):
-    """Nearest labelled row, with no transduction_ and no predict_proba."""
+    """Predicts the nearest row's label, without transduction_ and predict_proba."""
 
     def fit(self, X, y):
         self.nearest_ = KNeighborsClassifier(1).fit(X[y != -1], y[y != -1])
@@ -695,11 +695,11 @@ def test_labels_keep_their_kind():
     whole = pd.Series([0, 0, 1, 1, -1, -1], dtype="Int64")
     assert ours.fit(X, whole).classes_.dtype.kind == "i"
     with pytest.raises(ValueError, match="y contains NaN or None: mark"):
-        ours.fit(X, ["a", "a", "b", "b", np.nan, -1])  # of which numpy would make text
+        ours.fit(X, ["a", "a", "b", "b", np.nan, -1])  # numpy would make text of them
 
 
 class Guess(BaseEstimator):
-    """Of no type, as a class that does not inherit scikit-learn's mixins is."""
+    """Has no estimator type, as a class without scikit-learn's mixins."""
 
     def fit(self, X, y):
         return self
@@ -810,7 +810,7 @@ def test_a_fit_that_fails_leaves_nothing_behind(wine):
     for ours in (Transductive(knn_spreading()), Transductive(knn_spreading()).fit(first, y)):
         with pytest.raises(ValueError, match="no labelled row"):
             ours.fit(others, np.full(len(y), -1))
-        with pytest.raises(NotFittedError):  # where the columns' names are those of this fit
+        with pytest.raises(NotFittedError):  # the columns' names are those of this fit
             ours.predict(others)
 
 
@@ -870,7 +870,7 @@ def test_more_folds_than_a_class_has_labels_are_refused():
         ValueError, match="the largest has 3: lower n_splits of SemiSupervisedSplit"
     ):
         next(SemiSupervisedSplit(4).split(y, y))
-    with pytest.warns(UserWarning, match="least populated class"):  # as scikit-learn has it
+    with pytest.warns(UserWarning, match="least populated class"):  # as in scikit-learn
         assert len(list(SemiSupervisedSplit(3).split(y, y))) == 3
 
 

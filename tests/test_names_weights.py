@@ -1,4 +1,4 @@
-"""The weights that MetaLSTMTagger is shipped with."""
+"""The weights for MetaLSTMTagger that the package ships."""
 
 import sys
 from pathlib import Path
@@ -40,7 +40,7 @@ ASKED = [
 
 
 def cut(sentences):
-    """Words and their labels."""
+    """Split sentences into words and their labels."""
     pairs = [[word.partition("/") for word in text.split()] for text in sentences]
     X, y = ([[pair[place] for pair in row] for row in pairs] for place in (0, 2))
     return X, [[label or "O" for label in row] for row in y]
@@ -53,11 +53,11 @@ def test_they_are_small_and_their_card_tells_where_they_come_from():
     assert card["recipe"]["command"] == "python benchmarks/meta_train_names.py"
     assert all(licence in card["data"] for licence in ("MIT", "CC BY 4.0", "PDDL 1.0"))
     assert "/" not in str(card["recipe"]).replace("benchmarks/", "")  # no path of a machine
-    assert not learner.tasks and len(learner.heads) == 0  # what tasks share, and no task
+    assert not learner.tasks and len(learner.heads) == 0  # what tasks share, but no task
 
 
 def test_names_in_a_few_sentences_are_enough():
-    """Five of a user's own, with labels of which the weights know some, and six to tell."""
+    """Five sentences of a user, with labels of which the weights know some, and six to predict."""
     few, asked = cut(LABELLED), cut(ASKED)
     known, nothing = (MetaLSTMTagger(b, random_state=0).fit(*few) for b in (NAME, "meta_lstm"))
     assert known.score(*asked) > max(nothing.score(*asked) + 0.1, 0.5)
@@ -66,7 +66,7 @@ def test_names_in_a_few_sentences_are_enough():
 
 @pytest.fixture
 def glove(tmp_path, monkeypatch):
-    """A package of vectors, of the words of the sentences below."""
+    """A package of vectors for the words of the sentences below."""
     words = ["the", "in", "saw", "ann", "ben", "rome", "oslo", "unheard"]
     vectors = np.random.default_rng(0).normal(size=(len(words), 6)).astype(np.float32)
     np.save(tmp_path / "glove_6B_50d_emb.npy", vectors)
@@ -77,7 +77,7 @@ def glove(tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Domains of two sets, each with a kind of names."""
+    """Domains of two sets, each with one kind of names."""
     (tmp_path / "seqtag").mkdir()
     rng = np.random.default_rng(0)
     kinds = {"crossner": {"ai": "person", "music": "city"}, "wnut17": {"social media": "person"}}
@@ -138,7 +138,7 @@ def test_few_sentences_of_a_domain_that_was_left_out(folder, glove, tmp_path, mo
 
     def meta_fitted(tasks, *args, **settings):
         seen.append(set(tasks))
-        return fitted(tasks, *args, **settings).set_params(max_epochs=1)  # of each later fit
+        return fitted(tasks, *args, **settings).set_params(max_epochs=1)  # for each later fit
 
     fitted = meta_train_names.meta_fitted
     monkeypatch.setattr(meta_train_names, "meta_fitted", meta_fitted)

@@ -25,19 +25,19 @@ def rng_of(seed):
 
 
 def pictures(n, seed, side=28):
-    """Random pictures, flat, uint8."""
+    """Random pictures: flat, uint8."""
     return rng_of(seed).integers(256, size=(n, side * side), dtype=np.uint8)
 
 
 def blob(row, column, side=28):
-    """One picture with a round spot of ink, flat, uint8; the place in shares of the side."""
+    """One picture with a round spot of ink; row and column are shares of the side."""
     at = (np.arange(side) + 0.5) / side
     distance = (at[:, None] - row) ** 2 + (at - column) ** 2
     return np.rint(255 * np.exp(-distance / 0.01)).astype(np.uint8).reshape(1, -1)
 
 
 def centre(drawn):
-    """Row and column of the centre of ink, in shares of the side."""
+    """Row and column of the centre of ink, as shares of the side."""
     size = int(np.sqrt(drawn.shape[-1]))
     ink = drawn.reshape(size, size).astype(float)
     at = (np.arange(size) + 0.5) / size
@@ -150,7 +150,7 @@ def test_a_warp_is_that_of_the_class(monkeypatch):
     assert np.array_equal(warped[:, 0], warped[:, 1])
     assert len(np.unique(warped[:, 0].round(3), axis=0)) == 20
     assert 0 <= warped.min() <= warped.max() <= 1
-    # Little more than the eight pictures of a square that is turned and mirrored.
+    # Hardly differ from the eight rotated and mirrored pictures of a square.
     turned = Drawings(warp=1e-6)(X, classes, rng_of(0)).reshape(20, 2, 20, 20)[:, 0]
     plain = Drawings(augment=False)(X[:1], classes[:1], None).reshape(20, 20)
     eight = [np.rot90(m, k) for m in (plain, plain.T) for k in range(4)]
@@ -165,7 +165,7 @@ def test_paper_and_ink_stay_what_they_are():
     X = np.repeat(np.uint8([[0], [255]]), 28 * 28, axis=1)
     drawn = Drawings(augment=False)(X, np.zeros(2, int), None)
     np.testing.assert_allclose(drawn, np.repeat([[0], [1]], 400, axis=1), atol=1e-6)
-    # Weights that are rounded sum to more than one here and there.
+    # Rounded weights add up to more than one here and there.
     black = np.full((100, 31 * 31), 255, dtype=np.uint8)
     assert Drawings()(black, np.arange(100), rng_of(0)).max() == 1
 
@@ -199,13 +199,13 @@ def test_a_class_is_turned_as_one_by_any_multiple_of_90_degrees(monkeypatch):
         quarters = fits.argmax(0).reshape(8, 3)
         assert (quarters == quarters[:, :1]).all()
         seen.append(quarters[:, 0])
-    assert np.bincount(np.ravel(seen), minlength=4).min() >= 8  # of 64, 16 are expected of each
+    assert np.bincount(np.ravel(seen), minlength=4).min() >= 8  # 16 of 64 are expected of each
     assert len(np.unique(seen, axis=0)) > 1
     assert all(len(set(of_episode)) > 1 for of_episode in seen)  # not all classes alike
 
 
 def undo_quarter(place, expected):
-    """The turn of `place` about the centre that is nearest to `expected`."""
+    """Rotate ``place`` about the centre by the quarter turns that bring it nearest ``expected``."""
     turn = np.array([[0, -1], [1, 0]])
     turns = [np.linalg.matrix_power(turn, k) @ (place - 0.5) + 0.5 for k in range(4)]
     return min(turns, key=lambda turned: np.abs(turned - expected).sum())
@@ -238,7 +238,7 @@ def test_drawings_are_turned_up_to_a_sixteenth_of_pi_each(monkeypatch):
 def test_rows_that_are_no_squares_are_refused():
     with pytest.raises(ValueError, match="square.*785"):
         Drawings()(np.zeros((1, 785), np.uint8), np.zeros(1, int), rng_of(0))
-    for shape in ((16,), (3, 16, 16)):  # one, and pictures that are no rows
+    for shape in ((16,), (3, 16, 16)):  # a single picture, and pictures that are not flat
         with pytest.raises(ValueError, match=r"\(n, side \* side\), got shape "):
             Drawings()(np.zeros(shape, np.uint8), np.zeros(3, int), rng_of(0))
 
@@ -254,14 +254,14 @@ def test_pixels_that_are_no_bytes_are_refused(dtype):
 
 
 def official_zip(part, seed, n_drawings=2):
-    """Bytes of a file such as the official ones, and its black ink (n, n_drawings, 105, 105)."""
+    """Bytes of a file like the official ones, and its black ink (n, n_drawings, 105, 105)."""
     from PIL import Image
 
     names = [f"{part}_A/character01", f"{part}_A/character02", f"{part}_B/character01"]
     ink = rng_of(seed).random((3, n_drawings, 105, 105)) < 0.1
     content = io.BytesIO()
     with ZipFile(content, "w") as archive:
-        # Not in order of names: readers have to sort.
+        # Not sorted by name: readers have to sort.
         for i in (2, 0, 1):
             for j in range(n_drawings):
                 png = io.BytesIO()
@@ -271,7 +271,7 @@ def official_zip(part, seed, n_drawings=2):
 
 
 def area_means(ink):
-    """Exact means over 28 x 28 cells, 0 to 255: each of 105 pixels is 28 pieces, a cell 105."""
+    """Exact means over 28 x 28 cells, 0 to 255. A pixel is 28 pieces wide, a cell 105 pieces."""
     line = np.repeat(np.arange(105), 28).reshape(28, 105)
     count = np.zeros((28, 105))
     for cell, pieces in enumerate(line):
@@ -281,7 +281,7 @@ def area_means(ink):
 
 @pytest.fixture
 def official(tmp_path):
-    """Folder with both official files, and their black ink by part."""
+    """A folder with both official files, and their black ink by part."""
     ink = {}
     for seed, part in enumerate(("background", "evaluation")):
         content, ink[part] = official_zip(part, seed)
@@ -299,7 +299,7 @@ def test_official_files_become_exact_area_means(official):
     both = load_omniglot(folder)
     assert np.array_equal(both.images, area_means(np.concatenate(list(ink.values()))))
     (folder / "images_evaluation.zip").unlink()
-    assert len(load_omniglot(folder)) == 3  # what there is
+    assert len(load_omniglot(folder)) == 3  # the characters that are there
 
 
 def save_npz(folder, read, **changes):
@@ -395,14 +395,14 @@ def test_a_spoilt_official_file_is_a_value_error(tmp_path, spoil):
 class Mirror:
     """A server of two files on 127.0.0.1 for as long as the ``with`` block lasts.
 
-    ``asked`` lists path and Range header of each request, ``sent`` the bytes of each answer.
-    ``faults`` holds what the next requests meet: "cut" (half of what is asked for, then the end),
-    "stall" (half of it, then nothing) or a status. ``ranges`` says whether it knows ranges.
+    ``asked`` lists path and Range header of each request, ``sent`` the number of bytes of each.
+    ``faults`` holds what the next requests meet: "cut" (half of the bytes, then the end), "stall"
+    (half of the bytes, then nothing) or a status. ``ranges`` says whether it supports ranges.
     """
 
     def __init__(self, files):
         self.files, self.asked, self.sent, self.faults, self.ranges = files, [], [], [], True
-        self.length = None  # of what is sent, if it is told otherwise
+        self.length = None  # the Content-Length to send, if it is to be wrong
 
     def __enter__(self):
         mirror, self.stopped = self, threading.Event()
@@ -462,7 +462,7 @@ BACKGROUND = "images_background.zip"
 
 
 def fetch(mirror, home, **options):
-    """The background part; waits are short."""
+    """Fetch the background part, with short waits."""
     options = {"subset": "background", "delay": 0, "timeout": 0.3} | options
     return fetch_omniglot(home, base_url=mirror.url, **options)
 
@@ -633,7 +633,7 @@ def test_any_damage_of_an_archive_says_what_to_do(official):
         (folder / f"images_{part}.zip").unlink()
     file = folder / "omniglot.npz"
     raw = bytearray(file.read_bytes())
-    raw[raw.rindex(b"PK\x01\x02") + 10] ^= 4  # another way of compression, which is none
+    raw[raw.rindex(b"PK\x01\x02") + 10] ^= 4  # a compression method that does not exist
     file.write_bytes(raw)
     with pytest.raises(ValueError, match="cannot be read as Omniglot.*remove it and call"):
         load_omniglot(folder)

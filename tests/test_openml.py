@@ -59,7 +59,7 @@ def files(folder):
 
 
 def assert_is(table, number):
-    """A table is as the server has it."""
+    """A table equals the one on the server."""
     served = SERVED[number - 1]
     assert isinstance(table, RawTable) and isinstance(table.X, pd.DataFrame)
     wanted = served.frame.drop(columns=served.target)
@@ -85,7 +85,7 @@ def test_a_suite_is_a_collection(server, collect, tmp_path, no_warnings, monkeyp
     assert {PARQUET.format(11), ARFF.format(12), PARQUET.format(13)} < set(server.asked)
     assert {ARFF.format(11), PARQUET.format(12), ARFF.format(13)}.isdisjoint(server.asked)
 
-    # Nothing is asked for twice.
+    # No request is repeated.
     asked = len(server.asked)
     assert asked == len(set(server.asked)) + 2  # parquet files: HEAD and GET
     again = pickle.loads(pickle.dumps(collect("99").fetch()))
@@ -93,7 +93,7 @@ def test_a_suite_is_a_collection(server, collect, tmp_path, no_warnings, monkeyp
     assert len(server.asked) == asked and again.skipped_ == {}
     assert len(files(tmp_path)) == 7
 
-    # openml and logging are as they were.
+    # The settings of openml and logging are unchanged.
     assert (openml.config.get_config_as_dict(), vars(openml._api_calls)) == before
     assert not logging.getLogger().handlers
     assert repr(suite) == f"OpenMLCollection(suite=99, server={server.url!r})"
@@ -219,7 +219,7 @@ def test_a_dataset_that_fails_is_skipped_by_name(
     assert "task-2.parquet" not in files(tmp_path)
     assert not list(tmp_path.rglob("scratch-*"))
     server.mend()
-    if name == "wine":  # without fetch(), too
+    if name == "wine":  # even without fetch()
         assert_is(suite["wine"], 2)
         assert list(suite) == ["iris", "wine", "cancer"] and not suite.skipped_
     assert list(suite.fetch()) == ["iris", "wine", "cancer"] and not suite.skipped_
@@ -233,7 +233,7 @@ def test_a_bad_parquet_file_gives_way_to_arff(how, server, collect, no_warnings)
 
 
 def test_a_dead_server_is_given_up(server, collect):
-    """However many datasets there are, the wait is for three of them."""
+    """However many datasets there are, only three of them are waited for."""
     server.fail("/", "silence")
     with pytest.raises(OSError, match="OpenML suite 99 cannot be fetched.*timed out"):
         list(collect(99, n_retries=0, timeout=0.2))
@@ -395,7 +395,7 @@ def test_a_killed_download_leaves_nothing_that_looks_good(server, collect, tmp_p
     assert_is(suite["iris"], 1)
     assert_is(suite["wine"], 2)
 
-    # What it left is no one's after a day.
+    # What the killed process left may be removed after a day.
     assert left.exists()
     os.utime(left, (0, 0))
     collect(tasks=[6])["diabetes"]
@@ -408,7 +408,7 @@ def test_damaged_files_of_the_cache_are_fetched_anew(harm, server, collect, tmp_
     for file in tmp_path.rglob("*-*.*"):
         content = bytearray(file.read_bytes())
         content[len(content) // 8] ^= 255 if harm == "flip" else 0
-        if harm == "other":  # json, but of something else
+        if harm == "other":  # valid json, but something else
             content = b'{"tables": []}'
         file.write_bytes(content[: {"cut": len(content) // 2, "empty": 0}.get(harm)])
     with pytest.raises(OSError, match="suite 99 is not in the cache .* damaged"):
@@ -446,7 +446,7 @@ def test_the_configuration_of_openml_is_the_default(server, tmp_path, monkeypatc
     monkeypatch.setenv("HOME", str(tmp_path))
     assert OpenMLCollection(99, cache_directory="~/c").folder.parent == tmp_path / "c"
 
-    # The key is for that server only.
+    # The key is sent to its own server only.
     server.keys.clear()
     monkeypatch.setattr(openml.config, "server", "https://www.openml.org/api/v1/xml")
     assert_is(OpenMLCollection(tasks=[2], server=server.url, progress=False)["wine"], 2)
@@ -472,7 +472,7 @@ def test_without_openml_the_error_says_what_to_install(monkeypatch):
 def test_where_openml_finds_no_place_for_its_settings_the_error_says_what_to_set(
     monkeypatch, tmp_path
 ):
-    """As on a cluster whose homes are read-only: it makes a folder when it is imported."""
+    """On a cluster whose homes are read-only, openml fails on import, when it makes its folder."""
     (tmp_path / "openml.py").write_text("raise OSError(30, 'Read-only file system', '.config')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "openml")
@@ -481,7 +481,7 @@ def test_where_openml_finds_no_place_for_its_settings_the_error_says_what_to_set
 
 
 def test_a_server_that_answers_with_errors_is_asked_for_every_dataset(server, collect):
-    server.fail("/data", "error")  # the files of tables, and not what tells of them
+    server.fail("/data", "error")  # files of tables, but not their descriptions
     tasks = collect(tasks=range(1, 7), n_retries=0)
     with pytest.warns(UserWarning, match="1 try failed"):
         tasks.fetch()

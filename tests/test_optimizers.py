@@ -1,4 +1,4 @@
-"""Optimisers of meta-training."""
+"""Optimisers of meta-training: their steps, rates and settings."""
 
 import copy
 import os
@@ -27,7 +27,7 @@ from sklearn_meta.training import meta_train
 
 
 def network():
-    """A matrix of 16 x 8, one of 2 x 16, and two biases."""
+    """A network with matrices of 16 x 8 and 2 x 16, and two biases."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
 
@@ -106,7 +106,7 @@ def test_copies_go_on_alike(copied):
     optimizer = MuonAdamW(model.parameters(), lr=1e-2)
     take_steps(optimizer, model, 2)
     again, copy_ = copied((model, optimizer))
-    copy_.param_groups[0]["lr"] = optimizer.param_groups[0]["lr"] = 0.1  # of both parts or neither
+    copy_.param_groups[0]["lr"] = optimizer.param_groups[0]["lr"] = 0.1  # both parts follow
     assert take_steps(copy_, again, 3) == take_steps(optimizer, model, 3)
 
 
@@ -131,7 +131,7 @@ def test_the_head_learns_at_its_own_rate(head_rate):
         **{"learning_rate": 1e-4, "rate_factors": {"head.*": head_rate}, "weight_decay": 0.0},
         **{"max_steps": 1, "batch_size": 2, "n_warmup": 0, "verbose": False},
     )
-    # The first step of AdamW is the rate, of any gradient.
+    # The first step of AdamW has the size of the rate, whatever the gradient.
     moved = {n: (p.detach() - before[n]).abs().max() / 1e-4 for n, p in learner.named_parameters()}
     for name in ("head.log_noise", "head.log_length_scale", "head.log_amplitude"):
         assert moved[name] == pytest.approx(head_rate, rel=0.01)
@@ -146,7 +146,7 @@ def test_every_parameter_has_its_rate_where_processes_wrap_the_network_too(wrapp
     patterns = rates(1e-3, {"head.*": 30.0})
     for name, _ in module.named_parameters():
         own = [group["lr"] for pattern, group in patterns if fnmatch(name, pattern)]
-        (found,) = own or [0.001]  # what no pattern names has the optimiser's rate
+        (found,) = own or [0.001]  # other parameters have the optimiser's rate
         assert found == pytest.approx(0.03 if "head." in name else 0.001)
 
 
@@ -161,7 +161,7 @@ def small_backbone():
         (MetaGPRegressor("deep_sets"), {}, 30),
         (MetaGPRegressor("deep_sets", head="linear"), {}, 30),
         (MetaGPRegressor("deep_sets"), {"optimizer": "muon"}, 1),
-        (MetaGPRegressor(), {}, 1),  # kernels that are learned already
+        (MetaGPRegressor(), {}, 1),  # its kernels are learned already
         (MetaSemiSupervisedClassifier("deep_sets"), {}, 1),
         (MetaSemiSupervisedClassifier("deep_sets", head="linear"), {}, 30),
         (MetaSemiSupervisedClassifier("deep_sets", head="label_propagation"), {}, 30),
@@ -179,7 +179,7 @@ def test_kernels_and_penalties_that_begin_at_random_learn_faster(estimator, sett
     few = {"max_steps": 1, "batch_size": 1, "verbose": False, "callbacks": [Rates()]}
     estimator = clone(estimator).meta_fit([(X, y)], **few, **settings)
     assert seen == [pytest.approx(expected)]
-    estimator.meta_fit([(X, y)], **few, **settings)  # goes on
+    estimator.meta_fit([(X, y)], **few, **settings)  # trains on
     assert seen[1] == pytest.approx(1)
 
 
@@ -190,19 +190,19 @@ def test_rmsprop_is_as_paper_002_has_it():
 
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_ctrl_c_leaves_no_module_of_torch_half_imported(monkeypatch, in_thread):
-    """The first optimizer of a process imports many, and no other could be made afterwards."""
+    """The first optimiser imports many modules; half imported, they would fail all later ones."""
     imported = []
 
     def slow(name):
         if not in_thread:
             os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)  # here it would be heeded
+            time.sleep(0.01)  # the signal would arrive here
         imported.append(name)
 
     monkeypatch.setattr(optimizers, "importlib", SimpleNamespace(import_module=slow))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        if in_thread:  # which has no signals
+        if in_thread:  # threads get no signals
             thread = threading.Thread(target=optimizers.import_compiler)
             thread.start()
             thread.join()
@@ -226,7 +226,7 @@ def test_meta_fit_imports_them_before_it_makes_an_optimizer(monkeypatch):
 
 
 def test_each_optimizer_that_may_be_asked_for_is_there():
-    """Its names stand beside the other settings, which are checked where no torch is needed."""
+    """Names are listed with the other settings, which are checked without torch."""
     for name in OPTIMIZERS:
         check_settings({"optimizer": name})
     with pytest.raises(ValueError, match=re.escape(f"must be one of {list(OPTIMIZERS)}")):

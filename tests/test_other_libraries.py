@@ -1,4 +1,4 @@
-"""Tables, labels and sets as polars, pyarrow and other libraries have them."""
+"""Tables, labels and sets of polars, pyarrow and other libraries are read."""
 
 from datetime import date
 
@@ -27,14 +27,14 @@ KINDS = ["pyarrow", "polars"]
 RNG = np.random.default_rng(0)
 Y = np.arange(40) % 2
 NUMBERS = pd.DataFrame(RNG.normal(size=(40, 2)) + Y[:, None], columns=["a", "b"])
-#: Codes and days, of which an array would know no more what they are.
+#: With codes and days, which an array would not recognise as such.
 TABLE = NUMBERS.assign(
     code=pd.Categorical((7 * Y + 1).astype(str)), day=pd.date_range("2020", periods=40)
 )
 
 
 def other(kind, frame):
-    """A DataFrame of pandas' as one of another library."""
+    """Convert a pandas DataFrame to one of another library."""
     library, _ = pytest.importorskip(kind), pytest.importorskip("pyarrow")
     if kind == "polars":
         return library.from_pandas(frame)
@@ -136,7 +136,7 @@ def test_dates_beside_numbers_are_no_elements(kind):
         as_sets([other(kind, dated)])
 
 
-HIDDEN = np.random.default_rng(1).random((40, 2)) < 0.2  # what is there must not matter
+HIDDEN = np.random.default_rng(1).random((40, 2)) < 0.2  # masked values must not matter
 
 
 def masked(values, mask):
@@ -197,7 +197,7 @@ def test_what_takes_the_place_of_a_masked_cell(values, dtype):
 
 def test_arrays_of_the_standard_become_numpys_and_lists_stay():
     class Array:
-        """As libraries of the array API standard have them."""
+        """An array of the array API standard."""
 
         def __array_namespace__(self, api_version=None):
             return np
@@ -208,7 +208,7 @@ def test_arrays_of_the_standard_become_numpys_and_lists_stay():
     found = in_numpy(Array())
     assert type(found) is np.ndarray
     assert_array_equal(found, NUMBERS)
-    for labels in ([1, 2], [[1], [2, 3]]):  # of the latter numpy makes no array
+    for labels in ([1, 2], [[1], [2, 3]]):  # numpy makes no array of the latter
         assert whole_labels(labels) is labels
 
 

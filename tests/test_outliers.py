@@ -30,7 +30,7 @@ HEAD_NAMES = st.sampled_from(sorted(HEADS["outlier_detection"]))
 
 
 def small_learner(seed=0, backbone="vsa", head="odd_one_out"):
-    """Random weights: properties hold for any, and these are quick."""
+    """A learner with random weights: the properties hold for any weights, and this one is quick."""
     torch.manual_seed(seed)
     config = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2}
     learner = Learner(
@@ -39,7 +39,7 @@ def small_learner(seed=0, backbone="vsa", head="odd_one_out"):
         task="outlier_detection",
         backbone_config=config if backbone == "vsa" else None,
     )
-    if head == "odd_at_scales":  # whose network says nothing at first
+    if head == "odd_at_scales":  # its network returns zeros at first
         torch.nn.init.normal_(learner.head.network[-1].weight, std=0.3)
     return learner.requires_grad_(False)
 
@@ -51,7 +51,7 @@ def double(head="odd_one_out", **parameters):
     return AmortizedOutlierDetector(LEARNERS[head], dtype="float64", **parameters)
 
 
-# With "auto" there may be no outlier, and the checks want some.
+# "auto" may find no outlier, and the checks need some.
 CHECKED = AmortizedOutlierDetector(contamination=0.1, dtype="float64")
 
 
@@ -61,7 +61,7 @@ def test_sklearn_checks(estimator, check):
 
 
 def test_no_method_adds_an_attribute():
-    """Of the estimator as it comes, too, which the checks do not have."""
+    """Also holds for the default parameters, which scikit-learn's checks do not use."""
     X = np.random.default_rng(0).normal(size=(30, 3))
     detector = AmortizedOutlierDetector().fit(X)
     before = set(vars(detector))
@@ -75,7 +75,7 @@ def test_no_method_adds_an_attribute():
 
 @st.composite
 def rows_of_a_table(draw):
-    """A set of rows with gaps, and rows to come."""
+    """A set of rows with gaps, and new rows."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_rows, n_columns = draw(st.integers(2, 15)), draw(st.integers(1, 6))
     X = rng.standard_normal((n_rows + draw(st.integers(1, 8)), n_columns))
@@ -85,7 +85,7 @@ def rows_of_a_table(draw):
     return X[:n_rows], X[n_rows:]
 
 
-#: The sixth row and the eighth are hardly apart, as things are in this set.
+#: The sixth and the eighth row are very close to each other, relative to this set.
 CLOSE = np.array([[1.0, -6.2, 0.92, 1.7, -2.58, -1.2436, -3.45, -1.2356]]).T, np.array([[-0.8]])
 
 
@@ -132,14 +132,14 @@ def test_answers_do_not_depend_on_their_batch(head, rows, chunk_size):
     contamination=st.sampled_from(["auto", 0.1, 0.4]),
 )
 def test_many_sets_equal_one_by_one(head, sets, contamination):
-    """Read jointly and padded in a batch, or from the encoded context in ``fit``: all agree."""
+    """Sets read together and padded, or from the encoded context in ``fit``: all agree."""
     detector = double(head, contamination=contamination)
     sets = [X for X, _ in sets]
     scores, outliers = detector.score_samples_batch(sets), detector.fit_predict_batch(sets)
     for X, score, outlier in zip(sets, scores, outliers, strict=True):
         detector.fit(X)
         assert_allclose(score, detector.score_samples(X), atol=1e-9)
-        margin = np.abs(detector.decision_function(X)) > 1e-9  # but for ties at the threshold
+        margin = np.abs(detector.decision_function(X)) > 1e-9  # leave out ties at the threshold
         assert_array_equal(outlier[margin], detector.fit_predict(X)[margin])
 
 
@@ -274,7 +274,7 @@ def test_pipeline_clone_and_pickle():
     assert (model.predict(X) == -1).sum() == 3
     again = pickle.loads(pickle.dumps(model))
     assert_array_equal(again.decision_function(X), model.decision_function(X))
-    assert len(pickle.dumps(model)) < 20_000  # weights of the package are named, not copied
+    assert len(pickle.dumps(model)) < 20_000  # weights of the package are stored by name
     assert clone(model[-1]).get_params() == model[-1].get_params()
 
 
@@ -298,7 +298,7 @@ def test_equal_rows_at_the_threshold_get_one_answer(n_rows):
 
 @pytest.mark.parametrize("level", [-1000.0, -20.0, 0.0, 3.0, 500.0])
 def test_a_threshold_is_below_scores_that_differ_by_rounding_alone(level):
-    """Of sums in single precision, some last digits."""
+    """Sums in single precision differ in their last digits."""
     scores = level + (1 + abs(level)) * 8 * np.finfo(np.float32).eps * np.array([-1.0, 0.0, 1.0])
     detector = AmortizedOutlierDetector(contamination=0.5)
     assert (scores >= detector._offset(scores)).all()
@@ -318,7 +318,7 @@ def test_meta_fit_on_labelled_tables_resumes_to_the_same_weights(tmp_path):
     X, y = load_iris(return_X_y=True)
     tables = {"iris": (X, y), "target": (X[:, 1:], X[:, 0])}
     detector = AmortizedOutlierDetector(small_learner(), random_state=0)
-    few = FEW | {"learning_rate": 1e-4}  # at which an epoch is better than the beginning
+    few = FEW | {"learning_rate": 1e-4}  # at this rate an epoch improves on the start
     whole = clone(detector).meta_fit(tables, validation_datasets=tables, **few)
     assert {"valid_auroc", "valid_auroc_8_rows"} <= whole.history_[-1].keys()
     free = clone(detector).meta_fit(tables, **few)
@@ -363,13 +363,13 @@ def test_head_by_hand():
 
 
 def test_distances_at_scales_by_hand():
-    """Against the definition, row by row; the network's say is taken for granted."""
+    """Checks distances row by row against their definition; the network is used as it is."""
     torch.manual_seed(0)
     head = OddAtScales(**OddAtScales(share=0.3, n_scales=3, n_hidden=4).config).double()
     z = torch.randn(1, 9, 2, 3, dtype=torch.float64)
-    z[0, 8] *= 300  # so far that the network is shown less
+    z[0, 8] *= 300  # so far that the network's input is bounded
     assert head.network[-1].in_features == 4
-    readable = torch.arange(9)[None] < 7  # rows 7 and 8 are asked for, and not of the set
+    readable = torch.arange(9)[None] < 7  # rows 7 and 8 are asked for and not in the set
     kept = head.adapt(z, None, None, readable)
     rows = z[0].flatten(1).numpy()
     square = ((rows[:, None] - rows[None]) ** 2).sum(-1)
@@ -379,7 +379,7 @@ def test_distances_at_scales_by_hand():
     for k, h in enumerate(head.log_scales.detach().exp().numpy()):
         kernel = -square[:, :7] / unit / (2 * h)
         kernel[np.arange(7), np.arange(7)] = -np.inf
-        count = 6  # of the set, itself or any one
+        count = 6  # without itself, or without any one
         total = np.logaddexp.reduce(kernel, axis=1)
         near[:, k] = np.log(-2 * h * (total - np.log(count)) + head.floor)
         beside[:, k] = near[:, k] - np.exp(kernel - total[:, None]) @ near[:7, k]
@@ -410,13 +410,13 @@ def test_distances_at_scales_are_in_full_precision_under_autocast():
     ("rows", "n_rows"), [([1.0, 2, 3], 0), ([1.0, 2, 3], 1), ([0.0, 0, 1, 0.01], 3)]
 )
 def test_distances_at_scales_are_finite_of_few_rows(rows, n_rows):
-    """Of rows without a cell none or one may remain; a new row may be nearer than any is here."""
+    """Without rows that have no cell, none or one may remain; a new row may be nearer than any."""
     z, readable = torch.tensor(rows)[None, :, None, None], torch.arange(len(rows))[None] < n_rows
     assert OddAtScales().joint(z, None, None, readable).isfinite().all()
 
 
 def test_what_is_in_the_middle_and_alone_is_told_by_the_head():
-    """Trained on one kind of sets, with embeddings that are the rows themselves."""
+    """The head learns it from one kind of sets, with embeddings that are the rows themselves."""
     torch.manual_seed(0)
     head = OddAtScales()
     steps = torch.optim.Adam(head.parameters(), 0.01)
@@ -430,7 +430,7 @@ def test_what_is_in_the_middle_and_alone_is_told_by_the_head():
     readable = torch.ones(16, 40, dtype=torch.bool)
     z, target = rings(16)
     middle = OddOneOut().joint(z, None, None, readable)
-    assert OddOneOut.score(middle, target).mean() < 0.1  # to whom the middle is what is usual
+    assert OddOneOut.score(middle, target).mean() < 0.1  # this head takes the middle for usual
     for _ in range(60):
         z, target = rings(16)
         loss = head.loss(head.joint(z, None, None, readable), target)
@@ -501,7 +501,7 @@ def test_draws_are_sound(source):
         assert set(task.y) <= {0, 1} and (task.y == 0).sum() >= 2
         shares.append(task.y.mean())
         sizes.append(len(task.y))
-        if not task.context.all() and task.y.any():  # something odd is asked for
+        if not task.context.all() and task.y.any():  # an odd row is asked for
             assert task.context[task.y == 0].sum() >= 2 and task.y[~task.context].any()
     assert max(shares) <= 0.2 and 0.05 < np.mean(np.equal(shares, 0)) < 0.15
     assert min(sizes) == 8 and max(sizes) > 100
@@ -539,8 +539,8 @@ def test_altered_rows(way, monkeypatch):
     rows = usual[:20].copy()
     altered = alter(rows, usual, rng)
     assert_array_equal(np.isnan(altered), np.isnan(rows))
-    assert set(altered[:, 3][~np.isnan(rows[:, 3])]) <= {0, 1}  # no values that never occur
-    assert len(np.unique(altered[:, 3][~np.isnan(rows[:, 3])])) == 2  # the nearest of those
+    assert set(altered[:, 3][~np.isnan(rows[:, 3])]) <= {0, 1}  # no values that do not occur
+    assert len(np.unique(altered[:, 3][~np.isnan(rows[:, 3])])) == 2  # the nearest of those that do
     assert (np.nan_to_num(altered) != np.nan_to_num(rows)).any(1).mean() > 0.8
     assert_array_equal(rows, usual[:20])  # not in place
 
@@ -550,7 +550,7 @@ def test_units_of_columns_are_those_of_altered_rows(way, monkeypatch):
     monkeypatch.setattr("sklearn_meta.tasks.alterations.ALTERATIONS", {way: ALTERATIONS[way]})
     usual = np.random.default_rng(0).lognormal(size=(60, 4))
     usual[::7, 0] = np.nan
-    usual[:, 3] = np.nan  # of which nothing is known
+    usual[:, 3] = np.nan  # nothing is known of it
     scale, shift = [0.01, 1, 300, 1], [5, -20, 0, 0]
     for seed in range(6):
         altered = alter(usual[:9], usual, np.random.default_rng(seed))
@@ -560,7 +560,7 @@ def test_units_of_columns_are_those_of_altered_rows(way, monkeypatch):
 
 
 def test_how_far_altered_rows_are():
-    """In deviations of their columns."""
+    """Distances are in standard deviations of the columns."""
     rng = np.random.default_rng(0)
     usual = rng.standard_normal((200, 5))
     usual = (usual - usual.mean(0)) / usual.std(0)
@@ -588,7 +588,7 @@ def test_columns_of_few_values_keep_them(monkeypatch):
     rng = np.random.default_rng(0)
     usual = np.column_stack([np.arange(110.0) % n for n in (10, 11)])
     found = [alter(usual[:2], usual, rng).tolist() for _ in range(20)]
-    assert [[1, 0.6], [2, 1.6]] in found and [[1, 1.4], [2, 2.4]] in found  # each way is taken
+    assert [[1, 0.6], [2, 1.6]] in found and [[1, 1.4], [2, 2.4]] in found  # both directions occur
 
 
 @pytest.mark.parametrize("way", ["gaps", "gap"])
@@ -598,9 +598,9 @@ def test_rows_in_gaps_are_within_and_alone(way, monkeypatch):
     angle = rng.uniform(0, 2 * np.pi, 200)
     ring = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.03 * rng.standard_normal((200, 2))
     sets = [alter(ring[:10], ring[10:], rng) for _ in range(50)]
-    assert (np.std(sets, axis=1).mean() > 0.25) == (way == "gaps")  # or together
+    assert (np.std(sets, axis=1).mean() > 0.25) == (way == "gaps")  # or in one cluster
     altered = np.concatenate(sets)
-    # In the hole, or the corners of the box; where the ring is are hardly any.
+    # In the hole or the corners of the box; hardly any on the ring.
     assert (np.abs(np.hypot(*altered.T) - 1) > 0.06).mean() > 0.95 and np.abs(altered).max() < 2
     one_cluster = np.repeat([[0.0, 1.0]], 9, axis=0)  # without a gap
     assert_array_equal(alter(one_cluster[:2], one_cluster, rng), one_cluster[:2])
@@ -648,11 +648,11 @@ def test_meta_fit_forgets_a_threshold_of_other_weights():
     with pytest.raises(NotFittedError):
         share.predict(X)
     assert (share.fit(X).predict(X) == -1).sum() == 3
-    assert auto.predict(X).shape == (30,)  # whose threshold is that of any weights
+    assert auto.predict(X).shape == (30,)  # its threshold holds for any weights
 
 
 def test_more_than_a_thousand_rows_are_read_where_max_samples_says_so():
     X = np.random.default_rng(0).standard_normal((1100, 2))
     alone = double(max_samples=1100).fit(X).score_samples(X)
-    (whole,) = double().score_samples_batch([X])  # which reads all rows
+    (whole,) = double().score_samples_batch([X])  # reads all rows
     assert_allclose(alone, whole, rtol=1e-6)

@@ -1,4 +1,4 @@
-"""AmortizedOutlierDetector on rows that make trouble, and its errors."""
+"""AmortizedOutlierDetector on difficult rows, and its errors."""
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ X_GOOD = RNG.standard_normal((20, 3))
 
 
 def detector(**parameters):
-    """In float32, as a user has it."""
+    """A detector in float32, the user's precision."""
     return AmortizedOutlierDetector(small_learner(), **parameters)
 
 
@@ -42,7 +42,7 @@ def test_constant_and_empty_columns_change_nothing():
     X = np.column_stack([np.full(20, 7.0), X_GOOD, np.full(20, np.nan)])
     assert_allclose(double().fit(X).score_samples(X), expected, atol=1e-9)
     shares = np.random.default_rng(0).dirichlet(np.ones(4), 60)
-    total = shares.sum(axis=1)  # one, but for rounding
+    total = shares.sum(axis=1)  # one, up to rounding
     assert len(np.unique(total)) > 2
     expected = double().fit(shares).score_samples(shares)
     X = np.column_stack([shares, total])
@@ -88,7 +88,7 @@ def test_lists_text_and_objects():
     assert np.isfinite(detector().fit(frame).score_samples(frame)).all()
     found = detector().fit(X_GOOD.tolist()).score_samples(X_GOOD.tolist())
     assert_allclose(found, detector().fit(X_GOOD).score_samples(X_GOOD))
-    gap = [[1.5, "a"], [2.5, "b"], [-1.0, np.nan], [0.0, "a"]]  # no category "nan"
+    gap = [[1.5, "a"], [2.5, "b"], [-1.0, np.nan], [0.0, "a"]]  # not a category "nan"
     (found,) = double().score_samples_batch([gap])
     assert_allclose(found, double().fit(gap).score_samples(gap))
 

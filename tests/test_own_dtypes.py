@@ -1,4 +1,4 @@
-"""Labels of pandas' own dtypes, and tensors where scikit-learn is set to array API dispatch."""
+"""Labels of pandas' own dtypes, and tensors under scikit-learn's array API dispatch."""
 
 from itertools import chain
 from pathlib import Path
@@ -118,7 +118,7 @@ def answers_of_tensors():
 @wants_new_scipy
 def test_tensors_are_read_as_arrays_though_scikit_learn_would_leave_them(monkeypatch):
     expected = list(answers_of_tensors())
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn dispatches nothing without it
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn refuses to dispatch without it
     with config_context(array_api_dispatch=True):
         for one, other in zip(expected, answers_of_tensors(), strict=True):
             assert isinstance(other, np.ndarray)
@@ -144,7 +144,7 @@ def test_tensors_may_have_gradients_and_be_of_bfloat16():
 
 
 def of_other_libraries():
-    """Rows and labels of kinds that NumPy does not read by itself, or not as a table."""
+    """Rows and labels that NumPy cannot read by itself, or not as a table."""
     rows = torch.as_tensor(X[::5]).bfloat16()
     labels = torch.as_tensor(Y[::5])
     yield rows, labels
@@ -197,7 +197,7 @@ def test_arrays_of_other_libraries_are_read_as_numpys(dispatch, monkeypatch):
 
 @pytest.fixture
 def double():
-    """A script that sets torch's default before all else."""
+    """Set torch's default dtype first, as a script may."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     yield
@@ -282,7 +282,7 @@ def test_what_torch_is_set_to_changes_no_answer(name):
     expected = answers()
     with torch.autocast("cpu", torch.bfloat16):
         np.testing.assert_array_equal(answers(), expected)
-    if name == "sets":  # which `fit` makes a network of torch's default
+    if name == "sets":  # `fit` gives the network torch's default dtype
         return
     before = torch.get_default_dtype()
     for dtype in (torch.bfloat16, torch.float64):

@@ -1,4 +1,4 @@
-"""Backbones and heads of one's own, by the calling convention of the package's."""
+"""A user's own backbones and heads work if they follow the calling convention of the package's."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ QUICK = {"max_steps": 4, "eval_every": 2, "batch_size": 2, "verbose": False}
 
 
 class Columns(nn.Module):
-    """Each column by itself, in the units of the rows that may be read."""
+    """Embeds each column by itself, in the units of the readable rows."""
 
     def __init__(self):
         super().__init__()
@@ -36,7 +36,7 @@ class Columns(nn.Module):
 
 
 class Nearest(ClassificationHead):
-    """By the squared distance to the mean of each class."""
+    """Scores classes by the squared distance to their means."""
 
     def __init__(self):
         super().__init__()
@@ -53,7 +53,7 @@ class Nearest(ClassificationHead):
 
 
 class Mean(RegressionHead):
-    """That of the labelled rows, whatever a row is."""
+    """Predicts the mean of the labelled rows for every row."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Parameters are checked before anything is made of them, whichever way an estimator begins."""
+"""Parameters are checked before anything else, by whichever method an estimator is first used."""
 
 import numpy as np
 import pytest

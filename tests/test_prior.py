@@ -19,7 +19,7 @@ def draws(n_draws, seed=0, **parameters):
 
 
 def few_shot(X, y, rng, n_shots=5, n_unlabelled=20):
-    """Labelled rows first, then unlabelled ones, mean-imputed and z-scored."""
+    """Labelled rows, then unlabelled ones, mean-imputed and standardised."""
     rows = [rng.permutation(np.flatnonzero(y == c)) for c in range(y.max() + 1)]
     labelled = np.concatenate([r[:n_shots] for r in rows])
     unlabelled = np.concatenate([r[n_shots : n_shots + n_unlabelled] for r in rows])
@@ -92,7 +92,7 @@ def test_distribution_over_classes_columns_and_gaps():
 
 
 def test_missing_categories_are_missing_in_all_their_columns():
-    """One-hot groups: every row has one 1 in the group, or NaN throughout."""
+    """In a one-hot group every row has one 1, or NaN throughout."""
     found = 0
     for _, X, *_ in draws(300):
         zero_one = np.array([np.isin(c[~np.isnan(c)], (0, 1)).all() for c in X.T])
@@ -115,7 +115,7 @@ def test_tables_range_from_hopeless_to_easy():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_columns_tell_the_label(family):
-    """Labels are learnable in each family, and are not once they are shuffled."""
+    """Labels are learnable in each family, and not once they are shuffled."""
     rng = np.random.default_rng(0)
     tables = draws(40, n_classes=(2, 2), families=(family,))
     tasks = [few_shot(X, y, rng) for _, X, y, _ in tables]
@@ -131,7 +131,7 @@ def gain(tasks):
 
 
 def test_unlabelled_rows_help_on_manifolds():
-    """Label spreading, which sees the unlabelled rows, beats a linear model which does not."""
+    """Label spreading, which reads the unlabelled rows, beats a linear model, which does not."""
     rng = np.random.default_rng(0)
     for figure, n_classes in [(rings, 2), (spirals, 3), (spirals, 5)]:
         y = np.repeat(np.arange(n_classes), 25)
@@ -155,13 +155,13 @@ def test_bad_parameters_are_refused(bad):
 
 
 def test_a_constant_column_becomes_zero():
-    """Though its mean is off by rounding."""
+    """Its computed mean is off by rounding."""
     for n_rows in range(2, 20):
         assert np.abs(standardise(np.full((n_rows, 1), 0.1))).max() < 1e-15
 
 
 def test_most_tables_may_have_wrong_labels_of_which_there_are_as_many_of_each_class(monkeypatch):
-    """Half of them have some: up to a fifth of the rows are drawn, and exchange their labels."""
+    """In half of them up to a fifth of the rows are drawn and exchange their labels."""
     y, rng = np.arange(1000) % 4, np.random.default_rng(0)
     found = [prior._mislabel(rng, y.copy()) for _ in range(100)]
     assert all((np.bincount(labels) == 250).all() for labels in found)

@@ -1,4 +1,4 @@
-"""What holds for the project as a whole: versions, pins, lazy imports, which module knows which."""
+"""Rules for the whole project: versions, pins, lazy imports, and which module imports which."""
 
 import ast
 import graphlib
@@ -75,7 +75,7 @@ MODULES = {module_name(path): path for path in FILES}
 
 
 def imports(name, path, source=None):
-    """Dotted names that a module imports, anywhere in its text and however it spells them."""
+    """Dotted names that a module imports, anywhere in it and in any spelling."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     found = set()
     for node in ast.walk(ast.parse(source or path.read_text())):
@@ -84,7 +84,7 @@ def imports(name, path, source=None):
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
-            # `from . import x` may name a module or something that a module holds.
+            # `from . import x` may name a module, or something in a module.
             found |= {
                 inner if (inner := f"{base}.{alias.name}") in MODULES else base
                 for alias in node.names
@@ -138,7 +138,7 @@ def test_no_module_is_long(path):
 
 
 def test_importing_does_not_import_torch():
-    """One after the other in one process: what none has imported, each alone has not."""
+    """All are imported in one process: what that process has not imported, none of them imports."""
     names = ["sklearn_meta"]
     names += [f"sklearn_meta.{part}" for part in ("model_selection", "inspection", "evaluation")]
     code = f"import sys, {', '.join(names)}; print(*sys.modules)"
@@ -184,7 +184,7 @@ def test_every_dependency_has_one_exact_pin():
     assert len(pinned) == len(set(pinned))
     wanted = METADATA["dependencies"] + sum(METADATA["optional-dependencies"].values(), [])
     assert {normalised(re.match(r"[\w.-]+", line)[0]) for line in wanted} <= set(pinned)
-    assert not [line for line in wanted if "==" in line]  # exact versions stand in one file only
+    assert not [line for line in wanted if "==" in line]  # versions are in constraints.txt only
 
 
 EXTRAS = METADATA["optional-dependencies"]
@@ -204,7 +204,7 @@ def test_every_extra_is_in_the_readme_and_its_code_runs_after_its_install_line()
     install = readme.split("## Install")[1].split("\n## ")[0]
     assert set(EXTRAS) <= set(re.findall(r"`([a-z]+)`", install))
     (installed,) = re.findall(r"pip install .*'\.\[(.*)\]'", install)
-    # Its first block makes a DataFrame, and another one draws.
+    # The README's first block makes a DataFrame, and another block draws.
     assert {"tables", "plot"} <= set(installed.split(","))
     assert "as_frame=True" in readme and {"pandas>=2.2.2", "pyarrow>=18"} == set(EXTRAS["tables"])
 

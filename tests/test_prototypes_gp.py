@@ -1,4 +1,4 @@
-"""Prototypes and a Gaussian process side by side: what each says, and how much it weighs."""
+"""Prototypes and a Gaussian process side by side: their outputs, and the weights of each."""
 
 import math
 from fnmatch import fnmatch
@@ -22,7 +22,7 @@ from sklearn_meta.tasks import collate, context_task
 
 @given(drawn_contexts("classification"), st.integers(0, 99))
 def test_it_is_the_mean_of_the_log_probabilities_of_both(context, seed):
-    """The process from scikit-learn's standardised indicators; the weight by labels a class."""
+    """The process reads scikit-learn's standardised indicators; labels per class set the weight."""
     head = shaken(PrototypesGP(n_kernels=1, even_at=3.0), seed)
     z, labels, classes, readable = context
     found = head.joint(*context)
@@ -34,7 +34,7 @@ def test_it_is_the_mean_of_the_log_probabilities_of_both(context, seed):
         known = ~labels[b].isnan().any(1).numpy()
         indicators = labels[b].numpy()[known]
         present = indicators.any(0)
-        scaler = StandardScaler().fit(indicators)  # which leaves what does not vary at zero
+        scaler = StandardScaler().fit(indicators)  # leaves constants at zero
         noisy = kernel[b][np.ix_(known, known)] + head.process.noise().item() * np.eye(known.sum())
         mean = kernel[b][:, known] @ np.linalg.solve(noisy, scaler.transform(indicators))
         shares = np.where(scaler.var_ > 0, scaler.inverse_transform(mean), scaler.mean_)
@@ -53,7 +53,7 @@ def test_it_is_the_mean_of_the_log_probabilities_of_both(context, seed):
 def test_classes_without_a_row_change_nothing(context, n_more):
     head = shaken(PrototypesGP(n_kernels=3))
     z, labels, classes, readable = context
-    more = torch.nn.functional.pad(labels, (0, n_more))  # as the batches have them: 0, or NaN
+    more = torch.nn.functional.pad(labels, (0, n_more))  # padded as batches are: 0, or NaN
     more[labels.isnan().all(-1)] = math.nan
     found = head.joint(z, more, torch.nn.functional.pad(classes, (0, n_more), value=True), readable)
     expected = head.joint(*context)
@@ -84,7 +84,7 @@ def test_a_class_of_many_labels_is_not_taken_for_all():
 def test_labels_are_standardised_by_those_there_are(context):
     _, labels, classes, _ = context
     labels = labels * 7 + 3
-    labels[:, :, -1] = torch.where(labels[:, :, -1].isnan(), math.nan, 0.3)  # no two values
+    labels[:, :, -1] = torch.where(labels[:, :, -1].isnan(), math.nan, 0.3)  # a single value
     found = standardise_labels(labels, classes)
     for b, rows in enumerate(labels):
         known = ~rows.isnan().any(1)
@@ -101,7 +101,7 @@ def test_labels_are_standardised_by_those_there_are(context):
 def pair(**second):
     config = {"first": {"width": 8, "last_width": 3}, "second": {"width": 8, **second}}
     learner = Learner("vsa_pair", "prototypes_gp", backbone_config=config).requires_grad_(False)
-    torch.nn.init.normal_(learner.backbone.second.gate[-1].weight)  # which begins with zeros
+    torch.nn.init.normal_(learner.backbone.second.gate[-1].weight)  # it is initialised with zeros
     return learner
 
 
@@ -113,7 +113,7 @@ def task(n_classes=3, n_rows=30):
 
 
 def test_each_reads_what_it_is_made_for():
-    """Prototypes the first network alone, the process the second alone."""
+    """Prototypes read the first network alone, the process reads the second alone."""
     learner, inputs = pair(), task()
     labelled = [inputs[name] for name in ("labels", "classes", "readable")]
     z = learner.backbone(**inputs)[0]
@@ -133,7 +133,7 @@ def test_each_reads_what_it_is_made_for():
 
 
 def test_of_classes_in_groups_each_reads_all_groupings():
-    """But attributes once, as the first grouping weighs them."""
+    """Attributes are read once, with the weights of the first grouping."""
     learner, inputs = pair(), task(n_classes=12)
     z, _ = learner.embed(**inputs)
     assert z.shape[-1] == 24
@@ -180,7 +180,7 @@ def test_labels_that_differ_from_their_mean_by_rounding_do_not_vary(n_rows):
 
 
 def test_gradients_are_finite_where_a_class_has_no_label():
-    """In a batch most tasks have fewer classes than the one of most."""
+    """Most tasks of a batch have fewer classes than the largest."""
     head = PrototypesGP()
     z = torch.randn(2, 6, 2, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
     labels = label_matrix([[0, 0, 2, -1, -1, -1], [0, 1, 0, 1, -1, -1]], 3, torch.float32)

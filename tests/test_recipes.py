@@ -1,4 +1,4 @@
-"""The recipes of shipped weights: what they build is what cards say, and cards tell them whole."""
+"""Recipes build the networks that cards describe, and cards hold the whole recipe."""
 
 import json
 import math
@@ -59,7 +59,7 @@ SCRIPTS = {
 
 
 def arguments_of(recipe, script, name):
-    """The recipe on a card as arguments of its command."""
+    """Turn the recipe on a card into arguments of its command."""
     known = vars(script.parse_arguments([name, "--omniglot", "nowhere"]))
     settings = {k: v for k, v in recipe.items() if k in known and k not in ("begin", "encoder")}
     flags = [f"--{k}" for k, v in settings.items() if v is True]
@@ -78,7 +78,7 @@ def test_recipes_on_cards_build_the_shipped_network(name):
     assert recipe["command"] == f"python benchmarks/{script.__name__}.py {name}"
     arguments = arguments_of(recipe, script, name)
     if recipe.get("encoder"):
-        arguments += ["--encoder", name]  # it holds the one that it was given
+        arguments += ["--encoder", name]  # the learner holds the encoder it was given
     args = script.parse_arguments([*arguments, "--omniglot", str(OMNIGLOT)])
     assert script.RECIPES[name](args)[0].config == shipped.config
 
@@ -103,7 +103,7 @@ def test_a_training_goes_on_from_weights_in_a_folder_of_its_own(tmp_path, monkey
 
 
 def test_a_checkpoint_of_other_beginnings_is_refused(tmp_path, monkeypatch):
-    """Else the card would tell of weights that the new ones were not made from."""
+    """Otherwise the card would name weights that the new ones do not come from."""
     monkeypatch.chdir(tmp_path)
     few = ["--width", "8", "--n-rounds", "1", "--max-steps", "1", "--batch-size", "2"]
     kept = ["--checkpoint-dir", "kept"]
@@ -123,7 +123,7 @@ def test_recipes_of_tables_refuse_what_is_of_drawings(option, given, capsys):
         meta_train_few_shot.parse_arguments(["default_few_shot", option, given])
     assert f"{option} " in capsys.readouterr().err
     kept = vars(meta_train_few_shot.parse_arguments(["default_few_shot"]))
-    assert kept.get(option[2:]) is None  # nor does the card tell it
+    assert kept.get(option[2:]) is None  # nor does the card name it
 
 
 def test_a_training_that_goes_on_may_leave_out_the_easy_tables(tmp_path, monkeypatch):
@@ -151,7 +151,7 @@ def test_recipes_of_drawings_refuse_what_is_of_tables(capsys):
 
 
 def test_recipes_read_the_official_files_of_omniglot(official, monkeypatch):  # noqa: F811
-    """As fetch_omniglot leaves them, which knows no split of ours."""
+    """The files of ``fetch_omniglot`` do not know our split."""
     monkeypatch.setattr(omniglot_splits, "N_VALID", 1)
     folder, _ = official
     args = meta_train_memory.parse_arguments(["omniglot_mann", "--omniglot", str(folder)])
@@ -223,11 +223,11 @@ def test_the_recipe_of_prototypes_refuses_what_another_backbone_has(given, told,
         meta_train_default.parse_arguments(given)
     assert told in capsys.readouterr().err
     other = meta_train_default.parse_arguments(["--backbone", "exchangeable"])
-    assert not {"width", "n_layers"} & set(vars(other))  # nor does the card tell them
+    assert not {"width", "n_layers"} & set(vars(other))  # nor does the card name them
 
 
 def test_the_recipe_of_prototypes_is_that_of_the_card():
-    """Its first two stages are told as that recipe had them which was of two stages."""
+    """Its start is the earlier recipe of two stages, so the card holds those two."""
     stages = json.loads(json.dumps(meta_train_default.STAGES))
     told = load_learner("prototypes").card["recipe"]
     assert told["stages"] == {"third": stages["third"]}
@@ -242,7 +242,7 @@ def test_the_recipe_of_prototypes_is_that_of_the_card():
 
 
 def test_the_default_weights_are_two_networks_side_by_side(tmp_path, monkeypatch):
-    """Made again by the recipe of the card, to the last bit; scored on tasks of a few tables."""
+    """The card's recipe makes them again to the last bit, and scores them on a few tables."""
     monkeypatch.setattr(join_default, "tables", small_tables)
     monkeypatch.setattr(join_default, "N_BATCHES", 2)
     join_default.main(["--output", str(tmp_path / "again.safetensors")])
@@ -257,7 +257,7 @@ def test_the_default_weights_are_two_networks_side_by_side(tmp_path, monkeypatch
 
 
 def test_the_regression_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, monkeypatch):
-    """All but the training itself, of which an epoch takes minutes."""
+    """Runs everything but the training itself, which takes minutes per epoch."""
     monkeypatch.chdir(tmp_path)
     run, states = [], []
 
@@ -280,7 +280,7 @@ def test_the_regression_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, m
         ("first", 32, 80, True, {"backbone", "head"}),
         ("second", 16, 320, False, {"head"}),
     ]
-    for name, before in states[0].items():  # what the first made, and kernels beside its own
+    for name, before in states[0].items():  # the first stage's weights, and more kernels
         assert torch.equal(states[1][name][: len(before)], before)
     noise = states[1]["head.log_noise"]
     assert len(noise) == 24 and torch.allclose(noise[16], noise[0] + math.log(0.3))
@@ -304,7 +304,7 @@ def test_the_regression_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, m
 
 
 def test_the_regression_recipe_is_that_of_the_card():
-    """Its first stage is told as that recipe had it which was of one stage."""
+    """Its start is the earlier recipe of one stage, so the card holds that stage."""
     stages = json.loads(json.dumps(meta_train_regression.STAGES))
     told = load_learner("default_regression").card["recipe"]
     assert told["stages"] == {"second": stages["second"]}
@@ -371,7 +371,7 @@ def test_drawings_are_distorted_alike_in_part_and_paired_with_the_next_character
     moved = meta_train_encoder.distorted(images)
     assert moved.shape == images.shape and 0 <= moved.min() and moved.max() <= 1 + 1e-6
     assert moved.mean() == pytest.approx(float(images.mean()), rel=0.6)
-    assert (moved[0] - moved[1]).abs().max() > 0.5  # each by itself
+    assert (moved[0] - moved[1]).abs().max() > 0.5  # each in its own way
     marks = torch.zeros(n, 1, 28, 28)
     character = torch.arange(n) // meta_train_encoder.N_INSTANCES
     marks[torch.arange(n), 0, 0, character] = 1.0
@@ -400,7 +400,7 @@ def test_an_image_encoder_is_trained_and_taken_by_the_few_shot_recipe(tmp_path, 
     assert learner.image_encoder == "residual"
     kept, given = learner.encoder.state_dict(), found.encoder.state_dict()
     assert all(torch.equal(kept[name], given[name]) for name in given)
-    # What is trained is the part behind it, on vectors.
+    # The part behind the encoder is trained, on vectors.
     assert trained.backbone is learner.backbone and trained.inputs == "vectors"
     assert not any(p.requires_grad for p in learner.encoder.parameters())
     seen = stage.validation_source.draw(None)

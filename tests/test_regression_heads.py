@@ -1,4 +1,4 @@
-"""Heads of regression, and those of classification that solve a system, against other code."""
+"""Heads of regression, and classification heads that solve a system, agree with other code."""
 
 import math
 from functools import partial
@@ -25,13 +25,13 @@ from sklearn_meta.heads import (
 from sklearn_meta.heads.base import RegressionHead, factorise
 from sklearn_meta.learner import Learner
 
-# The head of outlier detection, which reads no labels, has its own tests.
+# The head of outlier detection reads no labels and has its own tests.
 ALL = [(task, name) for task in ("classification", "regression") for name in HEADS[task]]
 
 
 @st.composite
 def drawn_contexts(draw, task="regression"):
-    """Embeddings of a batch of tasks with the labels that some of the rows have."""
+    """Embeddings of a batch of tasks, and labels for some of the rows."""
     n_tasks, n_rows = draw(st.integers(1, 3)), draw(st.integers(3, 20))
     n_columns, width, n_labels = (draw(st.integers(1, high)) for high in (5, 4, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -48,7 +48,7 @@ def drawn_contexts(draw, task="regression"):
 
 
 def shaken(head, seed=0):
-    """A head in double precision whose parameters are not those it starts with."""
+    """A head in double precision with other parameters than at initialisation."""
     head = head.double().requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
     for parameter in head.parameters():
@@ -57,9 +57,9 @@ def shaken(head, seed=0):
 
 
 def by_scikit_learn(head, kernel, z, labels):
-    """Mean, standard deviation and covariance of scikit-learn's process with the same kernel."""
+    """Mean and covariance of scikit-learn's process with the same kernel."""
     rows, known = z.flatten(1).numpy(), ~labels.isnan().any(1).numpy()
-    # The noise is in alpha while fitting, and must be added to what is predicted.
+    # While fitting, the noise is in alpha; predictions need it added.
     noise = head.noise().item()
     process = GaussianProcessRegressor(kernel, alpha=noise, optimizer=None)
     process.fit(rows[known], labels.numpy()[known, 0])
@@ -68,7 +68,7 @@ def by_scikit_learn(head, kernel, z, labels):
 
 
 def predicted(head, context):
-    """Embeddings and labels of a context's first target, and what the head says of every row."""
+    """Return a context's embeddings, its first target, and the head's output for every row."""
     z, labels, classes, readable = context
     labels, classes = labels[..., :1], classes[:, :1]
     state = head.adapt(z, labels, classes, readable)
@@ -103,7 +103,7 @@ def test_kernel_of_embeddings_and_attributes_is_the_sum_of_three_of_scikit_learn
         embeddings, attributes = z[b, ..., :-1].flatten(1).numpy(), z[b, ..., -1].numpy()
         expected = linear * DotProduct(0.0)(attributes)
         expected += direct * RBF(head.log_direct_scale.exp().item())(attributes)
-        # Of width one, embeddings are nothing but attributes.
+        # For embeddings of width one, the attributes are all there is.
         alike = RBF(head.log_length_scale.exp().item())
         expected += amplitude * (alike(embeddings) if embeddings.shape[1] else 1.0)
         noise, known = head.noise().item() * np.eye(len(expected)), ~labels[b, :, 0].isnan().numpy()
@@ -118,7 +118,7 @@ def test_kernel_of_embeddings_and_attributes_is_the_sum_of_three_of_scikit_learn
 
 @given(drawn_contexts(), st.integers(0, 99))
 def test_several_kernels_are_weighed_by_their_evidence(context, seed):
-    """The mixture from processes of one kernel each, and scikit-learn's marginal likelihood."""
+    """The mixture equals processes with one kernel each, weighed by scikit-learn's likelihood."""
     head = shaken(GaussianProcess(n_kernels=3), seed)
     z, labels, classes, readable = context
     labels, classes = labels[..., :1], classes[:, :1]
@@ -136,7 +136,7 @@ def test_several_kernels_are_weighed_by_their_evidence(context, seed):
             process.fit(rows[known], labels[b].numpy()[known, 0])
             log_weights[k] += process.log_marginal_likelihood_value_
             mean, own = process.predict(rows, return_cov=True)
-            parts.append((mean, own))  # the white kernel's noise is within
+            parts.append((mean, own))  # the white kernel's noise is included
         weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
         mean = sum(w * m for w, (m, _) in zip(weights, parts))
         total = sum(w * (c + np.outer(m - mean, m - mean)) for w, (m, c) in zip(weights, parts))
@@ -147,8 +147,8 @@ def test_several_kernels_are_weighed_by_their_evidence(context, seed):
 
 @pytest.mark.parametrize("name", HEADS["regression"])
 def test_sets_of_hyperparameters_are_read_a_few_at_a_time(name, monkeypatch):
-    """Kernels of thousands of labelled rows would not be held for all sets together."""
-    head = shaken(HEADS["regression"][name](n_kernels=5, noise=0.8))  # too much for copies
+    """For thousands of labelled rows the kernels of all sets would not fit into memory."""
+    head = shaken(HEADS["regression"][name](n_kernels=5, noise=0.8))  # too noisy for copies
     sizes = []
     kernel = type(head).kernel_of
     monkeypatch.setattr(
@@ -161,7 +161,7 @@ def test_sets_of_hyperparameters_are_read_a_few_at_a_time(name, monkeypatch):
     assert sizes == [5, 5]
     monkeypatch.setattr("sklearn_meta.heads.gaussian_process.AT_ONCE", 3 * (2 * 6 * 6))
     torch.testing.assert_close(head.joint(z, labels, classes, None), whole)
-    # Of nine rows; what is warped back has eight nodes for each of five powers, too.
+    # The predicted rows are nine; what is warped back has eight nodes for each of five powers.
     assert sizes[2:] == [3, 2] + ([1] * 5 if name == "gp_warped" else [2, 2, 1])
 
 
@@ -176,7 +176,7 @@ def test_the_mean_alone_is_that_of_mean_and_variance(name, context, seed):
 
 
 def test_sets_that_weigh_less_than_rounding_are_not_read(monkeypatch):
-    """And change nothing: the posterior of one of five is e^-60 of the others'."""
+    """They change nothing: one of five has e^-60 of the posterior weight of the others."""
     head = shaken(GaussianProcess(n_kernels=5))
     z = torch.randn(1, 12, 3, 2, generator=torch.Generator().manual_seed(0)).double()
     labels, classes = z[..., :1, 0].clone(), torch.ones(1, 1, dtype=torch.bool)
@@ -211,7 +211,7 @@ def test_label_propagation_is_its_closed_form(context, seed):
 
 
 def test_labels_spread_along_a_chain_of_rows_that_lie_far_apart():
-    """The kernel of each two is less than a number can be, and yet each has a nearest one."""
+    """Kernels between rows underflow to zero, and yet each row has a nearest one."""
     z = torch.tensor([0.0, 1.0, 100.0, 160.0, 220.0])[None, :, None, None]
     labels = label_matrix(torch.tensor([[0, 0, 1, -1, -1]]), 2, torch.float32)
     whole = torch.ones(1, 5, dtype=torch.bool)
@@ -244,7 +244,7 @@ def test_linear_classifier_is_ridge_regression(context, seed):
             continue
         power = ((rows[readable] - rows[known].mean(0)) ** 2).sum(1).mean()
         ridge = RidgeClassifier(alpha=head.log_penalty.exp().item() * power)
-        score = ridge.fit(rows[known], code).decision_function(rows)  # of labels -1 and 1
+        score = ridge.fit(rows[known], code).decision_function(rows)  # for labels of -1 and 1
         if len(present) == 2:
             score = np.column_stack([-score, score])
         np.testing.assert_allclose(logits[b][:, present], (score + 1) / 2, atol=1e-6)
@@ -277,7 +277,7 @@ def test_kernels_begin_with_positive_numbers(name, value):
 
 @given(drawn_contexts(), st.integers(0, 99))
 def test_every_target_counts_in_the_evidence(context, seed):
-    """Of independent targets the likelihoods are multiplied, and the prior counts once."""
+    """Likelihoods of independent targets are multiplied; the prior counts once."""
     head = shaken(GaussianProcess(n_kernels=3), seed)
     z, labels, classes, readable = context
     expected = head.log_prior.log_softmax(0)
@@ -319,7 +319,7 @@ def test_the_head_that_reads_attributes_is_given_them():
 def test_padding_and_batch_change_nothing_and_state_serves_later_rows(task, name, data):
     head = shaken(HEADS[task][name]())
     z, labels, classes, readable = data.draw(drawn_contexts(task))
-    readable |= True  # the context; what comes later is read by nobody
+    readable |= True  # all of the context is readable; later rows are read by none
     state = head.adapt(z, labels, classes, readable)
     new = torch.randn(len(z), 4, *z.shape[2:], generator=torch.Generator().manual_seed(0)).double()
     later = head(new, state)
@@ -347,12 +347,12 @@ def test_heads_are_exact_under_autocast(task, name):
         found = head.joint(z, labels, whole[:, :2], whole)
     torch.testing.assert_close(found, plain)
     of_doubles = head.joint(z, labels.double(), whole[:, :2], whole)
-    torch.testing.assert_close(of_doubles, plain)  # in the precision of the head
+    torch.testing.assert_close(of_doubles, plain)  # in the head's precision
 
 
 @pytest.mark.parametrize("name", ["gp", "label_propagation"])
 def test_padding_costs_no_digits_where_embeddings_lie_far_out(name):
-    """Distances are taken around the rows there are; padding is at zero wherever these lie."""
+    """Distances are taken around the real rows, while padding is at zero, however far that is."""
     torch.manual_seed(0)
     task = "regression" if name == "gp" else "classification"
     head = HEADS[task][name]().requires_grad_(False)
@@ -368,7 +368,7 @@ def test_padding_costs_no_digits_where_embeddings_lie_far_out(name):
 
 
 def test_a_matrix_that_rounding_made_indefinite_is_mended_and_the_others_are_left():
-    # Of rank three but for the rounding: eigenvalues a little below zero.
+    # Of rank three up to rounding: eigenvalues a little below zero.
     z = 1e3 * torch.randn(2, 9, 3)
     singular = z @ z.transpose(1, 2) - 0.5 * torch.eye(9)
     definite = torch.eye(9)[None] + 0.1
@@ -401,7 +401,7 @@ def test_gradients_reach_everything_and_are_finite_with_equal_rows(task, name):
 
 
 def test_loss_and_score_of_regression():
-    """Mean over what is asked of a task, then over tasks."""
+    """Mean over a task's asked rows, then over tasks."""
     mean, variance = torch.randn(2, 4, 1), torch.rand(2, 4, 1) + 0.1
     target = torch.tensor([[math.nan, 1.0, 2.0, math.nan], [0.5] + [math.nan] * 3])[..., None]
     density = -torch.distributions.Normal(mean, variance.sqrt()).log_prob(target.nan_to_num())
@@ -416,7 +416,7 @@ def test_loss_and_score_of_regression():
 @pytest.mark.parametrize(("task", "name"), ALL)
 @pytest.mark.parametrize("labelled", [False, True])
 def test_a_row_far_from_all_others_leaves_the_gradient_finite(task, name, labelled):
-    """At every distance: one at which a kernel is not yet zero is no better than one too far."""
+    """At every distance: those where a kernel is just not zero are as dangerous as larger ones."""
     torch.manual_seed(0)
     distances = torch.logspace(0, 5, 150)
     labels = torch.full((150, 20, 2), math.nan)

@@ -1,4 +1,4 @@
-"""Regression tasks: draws of the synthetic prior are sound, the sampler keeps its promises."""
+"""Regression tasks: draws of the synthetic prior are sound, and the sampler keeps its promises."""
 
 import numpy as np
 import pytest
@@ -65,11 +65,11 @@ def test_distribution_over_families_columns_gaps_and_targets():
     n_values = np.array([len(np.unique(row)) for row in y])
     assert (n_values < 10).mean() > 0.03 and (n_values > 140).mean() > 0.3
     commonest = np.array([(row == row.min()).mean() for row in y])
-    assert 0.02 < (commonest > 0.3).mean() < 0.2  # cut off, or many zeros
+    assert 0.02 < (commonest > 0.3).mean() < 0.2  # censored, or many zeros
 
 
 def r_squared(X, y, rng, n_labelled=100):
-    """Of a linear model on most rows of a table."""
+    """R² of a linear model that is fitted to most rows of a table."""
     X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     rows = rng.permutation(len(y))
     labelled, others = rows[:n_labelled], rows[n_labelled:]
@@ -88,7 +88,7 @@ def test_columns_tell_the_target(family):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_depend_on_relevant_columns_alone(name):
-    """Equal but for a column of no relevance, two tables have one signal."""
+    """Two tables that differ in an irrelevant column have the same signal."""
     X = np.random.default_rng(0).standard_normal((40, 3))
     other = X + [0, 0, 5]
     weight = np.array([0.8, 0.6, 0])
@@ -130,23 +130,23 @@ def test_labelled_targets_are_standardised_whatever_their_magnitude(y):
     shares = y / np.abs(y).max(axis=0).clip(min=np.finfo(float).tiny)
     equal = shares.std(axis=0) <= 4 * np.finfo(float).eps * np.abs(shares.mean(axis=0))
     for j in range(y.shape[1]):
-        if equal[j]:  # but for rounding
+        if equal[j]:  # up to rounding
             assert mean[j] == y[0, j] and scale[j] == 1
         else:
             assert 0 < scale[j] < np.inf
             assert target_scale(y[:, j]) == pytest.approx((mean[j], scale[j]))
-    large = scale > 1e-12 * np.abs(y).max(axis=0)  # otherwise rounding is all there is
+    large = scale > 1e-12 * np.abs(y).max(axis=0)  # otherwise there is nothing but rounding
     np.testing.assert_allclose(z.mean(axis=0)[large], 0, atol=1e-3)
     np.testing.assert_allclose(z.std(axis=0)[large & ~equal], 1, atol=1e-3)
 
 
 def test_scale_of_constant_and_large_targets():
-    assert target_scale([0.1] * 15) == (0.1, 1.0)  # whose computed mean is not 0.1
+    assert target_scale([0.1] * 15) == (0.1, 1.0)  # the computed mean is not 0.1
     assert target_scale([3.0]) == (3.0, 1.0)
-    assert target_scale([0.3, 0.1 + 0.2, 0.3]) == (0.3, 1.0)  # which rounding has told apart
+    assert target_scale([0.3, 0.1 + 0.2, 0.3]) == (0.3, 1.0)  # they differ by rounding
     assert target_scale([1e12, 1e12 + 2]) == pytest.approx((1e12 + 1, 1), rel=1e-3)
     assert target_scale(np.float32([1, 3]))[1].dtype == np.float64
-    assert target_scale([0.0, 5e-324]) == (0.0, 1.0)  # whose deviation no float holds
+    assert target_scale([0.0, 5e-324]) == (0.0, 1.0)  # no float holds the deviation
 
 
 # The sampler
@@ -156,7 +156,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def numbered(n_rows, n_columns, n_targets=None):
-    """A cell says which column and row it comes from; a target which row."""
+    """Cells tell their column and row; targets tell their row."""
     rows = np.arange(n_rows)
     X = 1000 * (np.arange(n_columns) + 1) + rows[:, None]
     y = np.exp(rows / 20)
@@ -174,7 +174,7 @@ def test_tasks_hold_the_promised_rows(dataset, shots, n_unlabelled, seed):
     sampler = RegressionSampler((shots,), n_unlabelled, **PLAIN, max_rows=10**6, max_cells=10**9)
     task = sampler.draw(dataset, np.random.default_rng(seed))
     n_rows = len(dataset.y)
-    n_labelled = min(shots, n_rows - 1)  # one at least is left to predict
+    n_labelled = min(shots, n_rows - 1)  # at least one is left to predict
     assert task.labelled.sum() == n_labelled
     assert (~task.labelled).sum() == min(n_unlabelled, n_rows - n_labelled)
     assert task.context.all() and task.n_label_columns == dataset.y[0].size
@@ -182,7 +182,7 @@ def test_tasks_hold_the_promised_rows(dataset, shots, n_unlabelled, seed):
     assert len(set(rows)) == len(rows)
     mean, scale = target_scale(dataset.y[rows][task.labelled])
     unit = dataset.y.std(axis=0)
-    scale = np.where((task.labelled.sum() == 1), unit, scale)  # the table's where labels say none
+    scale = np.where((task.labelled.sum() == 1), unit, scale)  # one label has no unit of its own
     expected = (dataset.y[rows] - mean) / scale
     expected[~task.labelled] = np.clip(expected[~task.labelled], -6, 6)
     np.testing.assert_allclose(task.y, expected, atol=1e-3)
@@ -190,7 +190,7 @@ def test_tasks_hold_the_promised_rows(dataset, shots, n_unlabelled, seed):
 
 @given(drawn_datasets, seeds)
 def test_what_holds_of_every_task(dataset, seed):
-    """With all switches as they are by default."""
+    """With all switches at their defaults."""
     sampler = RegressionSampler()
     task = sampler.draw(dataset, np.random.default_rng(seed))
     n_rows, n_columns = task.X.shape
@@ -214,7 +214,7 @@ def test_bounds_on_rows_and_cells(dataset, shots, max_rows, seed):
     sampler = RegressionSampler((shots,), 500, max_rows=max_rows, max_cells=2 * max_rows)
     task = sampler.draw(dataset, np.random.default_rng(seed))
     n_rows, n_columns = task.X.shape
-    assert n_rows <= max(max_rows, shots + 1)  # labelled rows, and one more, are never left out
+    assert n_rows <= max(max_rows, shots + 1)  # labelled rows and one more always stay
     assert n_columns <= 2 or n_rows * (n_columns + task.n_label_columns) <= 2 * max_rows
 
 
@@ -246,7 +246,7 @@ def test_columns_make_room_for_several_targets():
     sampler = RegressionSampler((5,), 15, max_cells=20 * 10, **PLAIN)
     task = sampler.draw(numbered(60, 12, n_targets=4), np.random.default_rng(0))
     assert task.X.shape == (20, 10 - 4)
-    assert sampler.strata(sampler.collate([task])[0]) == [5]  # rows, whatever the targets
+    assert sampler.strata(sampler.collate([task])[0]) == [5]  # rows, whatever the number of targets
 
 
 def test_each_target_is_negated_for_itself_and_a_constant_one_is_zero():
