@@ -1,4 +1,4 @@
-"""A run of meta-training that died goes on as if it had not; of another run it does not."""
+"""Meta-training that died resumes as if it had not; a checkpoint of another run is refused."""
 
 import json
 import multiprocessing
@@ -32,7 +32,7 @@ SETTINGS = {
 
 @cache
 def uninterrupted(name="best"):
-    """A run that nothing interrupts, without checkpoints."""
+    """An uninterrupted run without checkpoints."""
     return train(**SETTINGS[name])
 
 
@@ -45,7 +45,7 @@ def uninterrupted(name="best"):
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
 def test_resumed_equals_uninterrupted(tmp_path, name, moment):
-    """One that died after an epoch, or within the next."""
+    """The run dies after an epoch, or within the next one."""
     settings = SETTINGS[name]
     with pytest.raises(Crash):
         train(tmp_path, **settings, callbacks=[At(crash, **moment)])
@@ -97,7 +97,7 @@ def test_a_killed_process_resumes_to_the_same_weights(tmp_path, moment):
 
 
 class Begun(Callback):
-    """Says so on a pipe."""
+    """Tells through a pipe that training has begun."""
 
     def __init__(self, pipe):
         self.pipe = pipe
@@ -118,11 +118,11 @@ def test_a_process_killed_at_three_random_moments_ends_with_the_same_weights(tmp
     for moment in moments:
         here, there = CONTEXT.Pipe()
         process = started(train_for_long, tmp_path, there)
-        there.close()  # so that one that dies at once is no wait without end
+        there.close()  # so that a process that dies at once does not leave recv waiting
         assert here.recv() == "begun"
         time.sleep(moment)
         process.kill()
-        assert ended(process) in (-signal.SIGKILL, 0)  # it may have come to its end by then
+        assert ended(process) in (-signal.SIGKILL, 0)  # it may have finished by then
     _, history = resumed = train(tmp_path, max_steps=20)
     assert len(history) == 10, moments
     assert_same(resumed, expected)
@@ -206,17 +206,17 @@ def test_a_damaged_byte_of_a_checkpoint_is_noticed(tmp_path):
 
 
 def test_skorchs_checkpoints_are_taken(tmp_path):
-    """They store the loss as they would a module, and put the best epoch's history in place."""
+    """They save the loss as if it were a module, and load the best epoch's history."""
     expected = uninterrupted()
     best = SkorchCheckpoint(dirname=tmp_path / "best", load_best=True)
     assert_same(train(callbacks=[best]), expected)
     ends = [TrainEndCheckpoint(dirname=tmp_path / "end")]
     assert_same(train(tmp_path, callbacks=ends), expected)
-    assert_same(train(tmp_path, callbacks=ends), expected)  # again, with no step to do
+    assert_same(train(tmp_path, callbacks=ends), expected)  # again, with no step left to do
 
 
 class EndsWithOthers(Callback):
-    """Ends the run after two epochs, and puts other weights and another history in place."""
+    """Ends the run after two epochs, and replaces the weights and the history."""
 
     def on_epoch_end(self, net, **kwargs):
         if len(net.history) == 2:
@@ -230,7 +230,7 @@ class EndsWithOthers(Callback):
 
 @pytest.mark.parametrize("name", ["best", "best average"])
 def test_a_run_that_a_callback_has_ended_goes_on_from_its_last_epoch(tmp_path, name):
-    """As skorch's EarlyStopping(load_best=True) ends it."""
+    """skorch's EarlyStopping(load_best=True) ends a run like this."""
     with pytest.warns(
         UserWarning, match="interrupt or a callback ended meta-training after 2 of 5"
     ):
@@ -239,7 +239,7 @@ def test_a_run_that_a_callback_has_ended_goes_on_from_its_last_epoch(tmp_path, n
 
 
 def train_without_end():
-    """With a worker, whose next pool of tasks nobody comes to read."""
+    """Train with a worker whose next pool of tasks nobody reads."""
     multiprocessing.set_start_method("fork", force=True)  # as in a program of its own
     stop = At(signal.pause, step=1)
     settings = {"max_steps": 10**6, "eval_every": 10**5, "n_workers": 1, "verbose": False}
@@ -248,7 +248,7 @@ def train_without_end():
 
 
 def is_running(pid):
-    """Whether there is a process, and it is no zombie that nobody has buried."""
+    """Whether there is a process that is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -268,7 +268,7 @@ def test_workers_end_when_the_process_that_began_them_is_killed():
     try:
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         worker = int(wait_for(lambda: children.read_text().split(), 90)[0])
-        time.sleep(3)  # by which time its pipe is full
+        time.sleep(3)  # by then its pipe is full
     finally:
         process.kill()
         assert ended(process) == -signal.SIGKILL

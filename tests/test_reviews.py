@@ -1,4 +1,4 @@
-"""FDU-MTL: both layouts, what is not as it should be, and the real set."""
+"""FDU-MTL: both layouts, damaged files, and the real set."""
 
 import codecs
 import os
@@ -13,7 +13,7 @@ from sklearn_meta.tasks.reviews import load_reviews, rows_by_domain
 
 
 def lines(n, start=0):
-    """Reviews of alternating labels, each of one word that tells its row."""
+    """Reviews of alternating labels, each with one word that names its row."""
     return [f"{row % 2}\tword{row} " for row in range(start, start + n)]
 
 
@@ -25,7 +25,7 @@ def write(folder, domain, ending, rows, encoding="utf-8"):
 
 @pytest.fixture
 def public(tmp_path):
-    """The public layout, in no order of names."""
+    """The public layout, with domains in no order."""
     for domain in ("video", "MR", "books"):
         write(tmp_path, domain, "train", lines(205))
         write(tmp_path, domain, "test", [f"1\tfine {domain} .", "0\tso  so "])
@@ -234,7 +234,7 @@ def test_the_real_set():
         assert len(texts) == len(labels) <= 400
         assert 0.4 < labels.mean() < 0.6
         assert not set(texts) & {*train[domain][0], *valid[domain][0]}
-    # Films are reviewed in sentences on MR, and in essays on IMDB: Table 1 has 21 and 269 words.
+    # Reviews of films are sentences in MR, and essays in IMDB: Table 1 has 21 and 269 words.
     lengths = {domain: np.mean([len(text.split()) for text in test[domain][0]]) for domain in test}
     assert 15 < lengths["MR"] < 30
     assert 200 < lengths["imdb"] < 350

@@ -1,4 +1,4 @@
-"""Linear models in the space that few rows span."""
+"""Linear models may be fitted in the space that few rows span."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_they_have_the_products_they_had(X):
     rows, axes = rotated(csr_array(X))
     assert rows.shape[1] <= 7
     assert_allclose(rows @ rows.T, X @ X.T, atol=1e-10)
-    assert_allclose(rows @ (axes @ X), X, atol=1e-5)  # what is left out is rounding
+    assert_allclose(rows @ (axes @ X), X, atol=1e-5)  # up to rounding
 
 
 @pytest.mark.parametrize("sparse", [csr_array, csr_matrix])
@@ -34,12 +34,12 @@ def test_a_model_is_what_it_is_of_all_columns(sparse, X, n_labels, C):
     found = fit_linear(LogisticRegression(**precise), sparse(X), y)
     expected = LogisticRegression(**precise).fit(sparse(X), y)
     assert found.coef_.shape == expected.coef_.shape
-    # Where both stop by rounding: of equal rows coefficients hardly matter.
+    # Both stop by rounding: for equal rows coefficients hardly matter, so compare the loss.
     assert_allclose(loss(found, X, y), loss(expected, X, y), rtol=1e-7)
 
 
 def loss(model, X, y):
-    """What LogisticRegression has the least of."""
+    """The loss that LogisticRegression minimises."""
     told = model.predict_log_proba(X)[np.arange(len(y)), y]
     return (model.coef_**2).sum() / 2 - model.C * told.sum()
 

@@ -1,4 +1,4 @@
-"""Rows of a stream in units of the rows before, of which no single one decides."""
+"""Rows of a stream are scaled by the rows before, none of which decides alone."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_the_ends_of_float64_are_no_matter():
 
 
 def test_targets_count_as_they_are():
-    """Predictions of what is seldom more than nothing would be too low."""
+    """Without rare large targets, predictions of a mostly zero target would be too low."""
     X, y = np.zeros((200, 1)), np.where(np.arange(200) % 50 == 49, 100.0, 0)
     regressor = MANNRegressor(random_state=0, window_size=None).fit(X, y)
     assert_allclose(regressor._reading.targets.mean, 2)
@@ -119,7 +119,7 @@ X, Y = shuffle(*load_wine(return_X_y=True), random_state=0)
 @pytest.mark.parametrize("place", [12, 40])
 @pytest.mark.parametrize("kind", [MANNClassifier, FewShotTransformerClassifier])
 def test_one_row_of_sentinels_among_sixty_does_little(kind, place, sentinel):
-    """As it was, either knew no class from another then."""
+    """One such row used to leave either estimator unable to tell any class from another."""
     spoiled = X[:60].copy()
     spoiled[place] = sentinel
     score = kind(random_state=0).fit(spoiled, Y[:60]).score(X[60:], Y[60:])
@@ -150,7 +150,7 @@ def test_columns_that_do_not_vary_do_not_shorten_rows():
         for rows in (normal, constant)
     )
     assert not beside[:, 4:].any()
-    assert_array_equal(beside[: BEHIND - 1, :4], alone[: BEHIND - 1])  # they may yet vary
+    assert_array_equal(beside[: BEHIND - 1, :4], alone[: BEHIND - 1])  # they may still vary
     assert_allclose(beside[BEHIND - 1 :, :4], 2 * alone[BEHIND - 1 :])  # the root of 16 / 4
 
 
@@ -165,7 +165,7 @@ def test_forty_constant_columns_change_little():
 
 
 def test_a_column_that_varies_by_rounding_does_not_vary():
-    """Sums of shares, say, of which all are one."""
+    """Such as sums of shares, which are all one."""
     shares = np.random.default_rng(0).dirichlet(np.ones(7), 40)
     rows = np.c_[shares.sum(1), shares[:, 0]]
     assert np.ptp(rows[:, 0]) > 0
@@ -175,6 +175,6 @@ def test_a_column_that_varies_by_rounding_does_not_vary():
 
 
 def test_of_the_last_row_alone_is_kept():
-    """A view would hold the moments after each row before it as well."""
+    """A view would keep the moments after all rows before it in memory."""
     found = last(running_moments(heavy_tailed(0), Moments.empty(4)))
     assert all(part.base is None for part in found)

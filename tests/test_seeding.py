@@ -1,4 +1,4 @@
-"""One generator for a process: fits in threads and in forked children."""
+"""Fits in threads and in forked children share one generator per process."""
 
 import os
 import signal
@@ -77,7 +77,7 @@ def test_a_callback_may_wait_for_fits_in_threads():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forks beside threads
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forks in a process with threads
 def test_a_forked_child_does_not_wait_for_a_thread_that_it_has_not():
     held, done = threading.Event(), threading.Event()
 
@@ -102,7 +102,7 @@ def test_a_forked_child_does_not_wait_for_a_thread_that_it_has_not():
 
 @pytest.mark.parametrize("name", available_weights())
 def test_loading_weights_draws_nothing(name, monkeypatch):
-    """Put back afterwards, draws would still be those of a training in another thread."""
+    """Restoring the state afterwards would repeat draws of a training in another thread."""
     states, build = [], store.build_learner
 
     def watched(config):
@@ -137,7 +137,7 @@ def test_no_architecture_draws_where_its_weights_are_to_be_replaced(kind, name):
 
 
 def test_weights_do_not_depend_on_threads_that_leave_an_autocast():
-    """torch keeps what it has cast for the whole process, and forgets it when any thread leaves."""
+    """torch caches casts for the whole process, and clears them when any thread leaves autocast."""
 
     def trained():
         classifier = MANNClassifier("mann", n_estimators=1, random_state=0)
@@ -182,7 +182,7 @@ TRAINED = {
 
 @pytest.mark.parametrize("train", TRAINED.values(), ids=TRAINED)
 def test_training_minds_no_gradient_mode_of_a_caller(train):
-    """torch's own error had come out of ``inference_mode``."""
+    """``inference_mode`` used to end in torch's own error."""
     expected = train().state_dict()
     for mode in (torch.inference_mode(), torch.no_grad()):
         with mode:

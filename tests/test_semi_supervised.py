@@ -41,7 +41,7 @@ EXPECTED_FAILURES = {
 
 
 def small_learner(seed=0, **config):
-    """Random weights: properties hold for any, and these are quick."""
+    """A learner with random weights: the properties hold for any weights, and this one is quick."""
     torch.manual_seed(seed)
     return Learner(
         backbone_config={"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2, **config}
@@ -49,16 +49,16 @@ def small_learner(seed=0, **config):
 
 
 def small_pair():
-    """As the default weights are: two readings, and a head that takes the mean."""
+    """Like the default weights: two networks, and a head that takes the mean."""
     torch.manual_seed(0)
     sizes = {"width": 8, "head_width": 4, "n_heads": 2, "n_layers": 2}
     config = {"first": sizes, "second": {**sizes, "last_width": 3}}
     learner = Learner("vsa_pair", "prototypes_gp", backbone_config=config).requires_grad_(False)
-    torch.nn.init.normal_(learner.backbone.second.gate[-1].weight)  # which begins with zeros
+    torch.nn.init.normal_(learner.backbone.second.gate[-1].weight)  # it is initialised with zeros
     return learner
 
 
-#: What the properties are shown of.
+#: The learners that properties are checked for.
 both_kinds = pytest.mark.parametrize("learner", [small_learner(), small_pair()], ids=["one", "two"])
 
 
@@ -102,7 +102,7 @@ def few_shot(draw):
 
 
 def assert_equivariant(task, transductive, learner, seed):
-    """To permutations of labelled rows, of rows to predict, of columns and of classes."""
+    """Check permutations of labelled rows, rows to predict, columns and classes."""
     X, y, new = task
     expected = double(transductive, learner).fit(X, y).predict_proba(new)
     rng = np.random.default_rng(seed)
@@ -163,7 +163,7 @@ def test_batched_tasks_equal_one_by_one(learner, tasks, transductive, chunk_size
     batched = classifier.predict_proba_batch(tasks)
     labels = classifier.predict_batch(tasks)
     for (X, y, new), proba, label in zip(tasks, batched, labels, strict=True):
-        one = classifier.fit(X, y)  # which takes -1 for a row without a label
+        one = classifier.fit(X, y)  # it reads -1 as no label
         assert_allclose(proba, one.predict_proba(new), atol=1e-10)
         assert_array_equal(label, one.classes_[proba.argmax(1)])
 
@@ -245,12 +245,12 @@ def test_that_text_may_be_numbers_is_told_by_fit_alone():
         classifier = double().fit(X[20:], np.arange(40) % 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        classifier.predict(X[:21])  # the last of which fit has seen
+        classifier.predict(X[:21])  # fit has seen the last of them
 
 
 @pytest.mark.parametrize("transductive", [True, False])
 def test_categories_that_are_all_new_are_told(transductive):
-    """As where they are spelled otherwise: nothing can be read off the column."""
+    """They may be spelled differently: then the column tells nothing."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"size": rng.normal(size=40), "kind": ["yes", "no"] * 20})
     classifier = double(transductive=transductive).fit(X[:20], np.arange(20) % 2)
@@ -269,7 +269,7 @@ def test_categories_that_are_all_new_are_told(transductive):
         if not transductive:
             assert_array_equal(told, classifier.predict_proba(other.assign(kind=None)))
         classifier.predict(pd.concat([other[1:], X[20:21]]))  # one of them is known
-        classifier.predict(other[:1])  # an odd row
+        classifier.predict(other[:1])  # a single row may be odd
 
 
 def test_string_labels_with_unlabelled_rows(mixed):
@@ -327,7 +327,7 @@ def trained():
 
 @pytest.fixture
 def meta_fitted(trained):
-    """A copy of one's own, to be fitted and changed."""
+    """A copy that a test may fit and change."""
     return copy.deepcopy(trained)
 
 

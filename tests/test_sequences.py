@@ -80,7 +80,7 @@ def test_running_units_are_those_of_the_rows_so_far(X):
 
 @given(streams(), st.integers(-900, 900))
 def test_units_are_no_matter(X, exponent):
-    """A power of two changes no bit, though its square may be beyond float64."""
+    """Scaling by a power of two changes no bit, even if squares overflow float64."""
     empty = Moments.empty(X.shape[1])
     moments, scaled = running_moments(X, empty), running_moments(np.ldexp(X, exponent), empty)
     for part in ("mean", "scale"):
@@ -95,7 +95,7 @@ def test_standardised_values_are_bounded_and_gaps_are_means():
     Z = standardise(X, running_moments(X, Moments.empty(3)))
     assert np.isfinite(Z).all() and np.abs(Z).max() <= BOUND
     assert not Z[:, 1].any() and not Z[:2, 2].any()
-    np.testing.assert_allclose(Z[2, 0], np.sqrt(1.5))  # a large offset is no matter
+    np.testing.assert_allclose(Z[2, 0], np.sqrt(1.5))  # a large offset does not matter
 
 
 def test_columns_that_vary_by_rounding_alone_do_not_vary():
@@ -138,7 +138,7 @@ def test_functions_of_any_amplitude_are_smooth(amplitude):
 
 @pytest.mark.parametrize(("n_letters", "n_symbols"), [(5, 26), (10, 10), (62, 2)])
 def test_words_of_a_large_alphabet_are_drawn_one_by_one(n_letters, n_symbols):
-    """A permutation of them all would not fit into memory; the first n are a part of more."""
+    """All words would not fit into memory; the first n do not depend on how many are drawn."""
     head = StringLabels(n_letters=n_letters, n_symbols=n_symbols)
     words = draw_words(head, 500, np.random.default_rng(0))
     assert len(np.unique(words, axis=0)) == 500
@@ -171,7 +171,7 @@ def test_sequences_of_classes(seed, n_classes, n_instances):
 
 
 def test_labels_are_shuffled_from_episode_to_episode():
-    """Each class has each label equally often, so nothing can be said without memory."""
+    """Each class has each label equally often, so that only memory helps."""
     head = OneHotLabels(n_classes=3)
     dataset = as_dataset(np.eye(3)[np.arange(60) % 3], np.arange(60) % 3)
     sampler = ClassSequences(head, Vectors(3), n_classes=(3, 3), n_instances=(2,))
@@ -187,7 +187,7 @@ def test_lengths_of_sequences():
     rng = np.random.default_rng(0)
     few = ClassSequences(OneHotLabels(), Vectors(3), n_instances=(10,), max_rows=7)
     assert {len(few.draw(table(), rng).x) for _ in range(20)} == {7}
-    sampler = TargetSequences(Vectors(3), n_rows=(10, 40))  # log-uniformly: half are up to 20
+    sampler = TargetSequences(Vectors(3), n_rows=(10, 40))  # half are up to 20
     lengths = [len(sampler.draw(table(), rng).x) for _ in range(400)]
     assert min(lengths) == 10 and max(lengths) == 40
     assert abs(np.mean(np.array(lengths) <= 20) - 0.5) < 0.1
@@ -204,7 +204,7 @@ def test_rows_of_a_class_share_a_word():
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_a_share_of_tasks_is_of_some_of_the_columns(share):
-    """Which of them a task has is told by the rank of its rows."""
+    """The rank of a task's rows tells how many columns it has."""
     X = np.random.default_rng(0).normal(size=(60, 6))
     vectors = ProjectedColumns(16, column_subset=share)
     episodes = TableEpisodes(16, n_queries=20, n_known=(10,), column_subset=share)
@@ -217,7 +217,7 @@ def test_a_share_of_tasks_is_of_some_of_the_columns(share):
     ):
         ranks = [int(np.linalg.matrix_rank(rows, 1e-4)) for rows in tables]
         assert set(ranks) == ({6} if share == 0 else {2, 3, 4, 5, 6})
-        assert abs(np.mean(np.array(ranks) < 6) - 0.8 * share) < 0.15  # 2 to 6, alike often
+        assert abs(np.mean(np.array(ranks) < 6) - 0.8 * share) < 0.15  # 2 to 6, equally often
 
 
 def test_vectors_of_another_length_are_refused():
@@ -231,7 +231,7 @@ def test_targets_are_asked_for_in_the_units_of_those_before(seed):
     dataset = dataset._replace(y=50 * dataset.y + 7)
     sampler = TargetSequences(Vectors(1), n_rows=(10, 30))
     sequence = sampler.draw(dataset, np.random.default_rng(seed))
-    # Which rows these are is told by their points.
+    # Points tell which rows these are.
     rows = [int(np.flatnonzero(dataset.X[:, 0] == x)[0]) for x in sequence.x[:, 0]]
     y = dataset.y[rows].astype(float)
     assert np.isnan(sequence.asked[:N_UNASKED]).all()
@@ -244,7 +244,7 @@ def test_targets_are_asked_for_in_the_units_of_those_before(seed):
 
 
 def test_nothing_is_asked_for_where_the_targets_before_did_not_vary():
-    """They have no unit that an error could be told in."""
+    """Equal targets have no unit in which to measure an error."""
     x = np.float32(np.arange(30)[:, None])
     sampler = TargetSequences(Vectors(1), n_rows=(30, 30))
     y = np.float32(x[:, 0] == 7)

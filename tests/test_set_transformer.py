@@ -36,7 +36,7 @@ def model(encoder="isab", pooling="pma", **config):
     return SetTransformer(3, 2, **{**small, **config}).double().eval()
 
 
-# The rivals, one decoder of several seeds, and every norm.
+# The rivals, decoders of several seeds, and every norm.
 MODELS = [model(e, p) for e, p in product(ENCODERS, POOLINGS)]
 MODELS += [model("sab", n_seeds=3), model("sab", norm="pre"), model(n_seeds=2, norm="pre")]
 MODELS += [model("sab", n_seeds=2, norm="none"), model(norm="none")]
@@ -52,7 +52,7 @@ def drawn_sets(draw, min_size=1):
 
 
 def padded(sets, fill=0.0, n_more=0):
-    """x (B, N, 3) and mask (B, N) of sets of any size; ``fill`` stands at padding."""
+    """x (B, N, 3) and mask (B, N) of sets of any size, padded with ``fill``."""
     n_elements = max(map(len, sets)) + n_more
     x = torch.full((len(sets), n_elements, 3), fill, dtype=torch.float64)
     mask = torch.zeros(len(sets), n_elements, dtype=torch.bool)
@@ -88,7 +88,7 @@ def multihead(block, x, y):
 
 
 def mab(block, x, y):
-    """Eq. (5) and (6), or the same with the norms in front, or without norms."""
+    """Eq. (5) and (6), also with the norms in front and without norms."""
     first, second = block.norm_attention, block.norm_feed_forward
     if block.norm == "none":
         assert not list(first.parameters()) and not list(second.parameters())
@@ -104,7 +104,7 @@ def mab(block, x, y):
 
 
 def shaken(block):
-    """The block in float64 with layer norms that are no identity, too."""
+    """The block in float64, with random parameters in its layer norms, too."""
     torch.manual_seed(1)
     for parameter in block.double().requires_grad_(False).parameters():
         parameter.add_(0.3 * torch.randn_like(parameter))
@@ -143,7 +143,7 @@ def test_sab_isab_and_pma_are_equations_7_to_9_and_13(norm):
 
 
 def test_set_transformer_is_equations_10_to_12():
-    """Two SABs, then seeds, an SAB over them and a linear layer; or one seed and no SAB."""
+    """Two SABs, then seeds, an SAB over them and a linear layer; one seed needs no SAB."""
     net = model("sab", n_seeds=3)
     x = elements(2, 5, 3)
     with torch.no_grad():
@@ -175,7 +175,7 @@ def test_with_the_norm_in_front_encoder_and_decoder_end_with_one():
 
 
 def test_lemma_1_the_mean_is_attention_of_a_zero_seed():
-    """And Lemma 2's construction: identity projections, as many heads as dimensions."""
+    """Built as Lemma 2 is: identity projections, and as many heads as dimensions."""
     block = MAB(6, 6).double().requires_grad_(False)
     eye = torch.eye(6, dtype=torch.float64)
     block.key_value.weight.copy_(torch.cat([eye, eye]))
@@ -209,7 +209,7 @@ def test_poolings_over_elements_that_are_there():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_dot_product_may_be_shorter_than_what_it_is_of(dtype):
-    """As after a layer norm on a GPU, which autocast leaves in single precision."""
+    """Autocast on a GPU leaves the output of layer norms in single precision."""
     pool, (x, mask) = DotProductPool(3), padded([elements(4, 3), elements(2, 3)], fill=7.0)
     with torch.autocast("cpu", dtype), torch.no_grad():
         found = pool(x.float(), mask)
@@ -219,9 +219,9 @@ def test_a_dot_product_may_be_shorter_than_what_it_is_of(dtype):
 
 @pytest.mark.parametrize("name", ["mean", "max"])
 def test_rffp_is_equation_4_of_zaheer(name):
-    """``x L + pool(x) G``: what L + G / n on the diagonal and G / n off it do, for the mean."""
+    """For the mean, ``x L + pool(x) G`` is L + G / n on the diagonal and G / n off it."""
     layer = PoolAndRow(3, {"mean": mean_pool, "max": max_pool}[name]).double()
-    x = elements(5, 3).abs()  # so that the ReLU of the layer before does nothing
+    x = elements(5, 3).abs()  # so that the ReLU before it does nothing
     pooled = x.mean(0) if name == "mean" else x.max(0).values
     expected = x @ layer.row.weight.T + pooled @ layer.pooled.weight.T + layer.row.bias
     torch.testing.assert_close(layer(x[None])[0], expected, **same)
@@ -236,7 +236,7 @@ def test_rivals_are_what_their_names_say():
         with torch.no_grad():
             change = (net.encode(moved) - net.encode(x))[0, :4].abs().max()
         assert (change == 0) == (encoder == "rff")
-    # Table 7: four FC layers, of which the last is linear, are an embedding and three layers.
+    # Table 7: an embedding and three layers are four FC layers, the last of them linear.
     net = model("rff", "mean", n_layers=3)
     with torch.no_grad():
         z = net.embed(x)
@@ -252,7 +252,7 @@ def test_rivals_are_what_their_names_say():
 
 @given(models, drawn_sets(), st.randoms(use_true_random=False))
 def test_permutations(net, x, random):
-    """Proposition 1: the output stays; property 1: what is encoded changes places."""
+    """Proposition 1: the output is invariant; property 1: the encoding is equivariant."""
     order = random.sample(range(len(x)), len(x))
     with torch.no_grad():
         torch.testing.assert_close(net(x[order][None]), net(x[None]), **same)
@@ -268,14 +268,14 @@ def test_padding_changes_nothing(net, x, n_more, fill):
         z = net.encode(more, mask)
         torch.testing.assert_close(z[:, : len(x)], net.encode(x[None]), **same)
         assert not z[:, len(x) :].any()
-        # Padding may stand anywhere.
+        # Padding may be anywhere.
         order = torch.randperm(more.shape[1])
         torch.testing.assert_close(net(more[:, order], mask[:, order]), net(x[None]), **same)
 
 
 @given(models, st.lists(drawn_sets(min_size=0), min_size=1, max_size=5))
 def test_a_batch_is_its_sets_one_by_one(net, sets):
-    x, mask = padded(sets, fill=5.0, n_more=1)  # a tensor of no elements at all is no batch
+    x, mask = padded(sets, fill=5.0, n_more=1)  # a batch needs one element at least
     with torch.no_grad():
         found = net(x, mask)
         for b, one in enumerate(sets):
@@ -285,7 +285,7 @@ def test_a_batch_is_its_sets_one_by_one(net, sets):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_an_empty_set_is_no_nan(dtype):
-    """Nor is it in the gradients, of which it is not to spoil those of the others."""
+    """Gradients are finite, too, so that an empty set does not spoil those of others."""
     x, mask = padded([elements(4, 3), elements(0, 3)], fill=math.nan)
     for net in MODELS:
         net = SetTransformer(**net.config).to(dtype)
@@ -335,7 +335,7 @@ def test_config_builds_the_same_architecture():
 
 @pytest.mark.parametrize(("pooling", "first"), [("pma", (2, 5, 12)), ("max", (2, 12))])
 def test_dropout_is_that_of_table_16(pooling, first):
-    """Before and after "pma", around the hidden layer of others, and nowhere else."""
+    """Dropout is before and after "pma", around the hidden layer of others, and nowhere else."""
     net, dropped = model("isab", pooling, n_seeds=2, dropout=0.5).train(), []
     for module in net.modules():
         if isinstance(module, torch.nn.Dropout):

@@ -1,4 +1,4 @@
-"""Estimators of sets: symmetries, likelihoods, what they learn."""
+"""Estimators of sets: symmetries, likelihoods, and what they learn."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ EXPECTED_FAILURES = {
 
 @pytest.fixture(autouse=True, scope="module")
 def double():
-    """Networks in float64: rounding is so small that an error shows."""
+    """Networks in float64: rounding is so small that errors show."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
@@ -58,10 +58,10 @@ def random_sets(n_sets, n_features=2, seed=0, sizes=(1, 9)):
 
 @pytest.fixture(scope="module")
 def models(double):
-    """Fitted estimators of all kinds of output, and of several networks."""
+    """Fitted estimators with all kinds of output and several networks."""
     X = random_sets(20)
     y = np.array([elements.max() for elements in X])
-    with seeded(0):  # of some weights the units that a set moves are all off
+    with seeded(0):  # with some seeds all units that depend on the set are off
         embedding = nn.Sequential(nn.Linear(2, 5), nn.BatchNorm1d(5), nn.ReLU())
     networks = [
         {},
@@ -199,7 +199,7 @@ def test_poisson_loss_is_scipys_likelihood(output, unit, seed):
 
 @pytest.mark.parametrize("count", [3.0, 4.6e6, 2.0**24])
 def test_poisson_loss_of_large_counts_in_float32(count):
-    # Early stopping goes by it: rounded to float32, its terms of 1e8 tell half a unit at best.
+    # Early stopping reads it: in float32 its terms of 1e8 would be precise to half a unit at best.
     output = torch.tensor([[count * (1 + 1e-4)]], dtype=torch.float32)
     found = PoissonLoss(1.0)(output, torch.tensor([[count]], dtype=torch.float32))
     rate = training.poisson_rate(output, 1.0).double().item()
@@ -238,7 +238,7 @@ def test_counts_that_are_all_zero_or_huge():
 
 
 def test_maximum_of_sets_of_numbers():
-    """The paper's section 4.1, with matrices: a row is a set, NaN is no element."""
+    """The paper's section 4.1 with matrices: a row is a set, NaN is no element."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 100, (178, 10))
     X[:, 1:][rng.random((178, 9)) < 0.4] = np.nan
@@ -258,7 +258,7 @@ def test_maximum_of_sets_of_numbers():
     ("loss", "expected"), [("squared_error", 3.0), ("absolute_error", 0.0), ("poisson", 3.0)]
 )
 def test_a_loss_predicts_its_functional(loss, expected):
-    """Of sets that are all alike: the mean, the median, the mean."""
+    """For equal sets these are the mean, the median and the mean."""
     X, y = np.ones((50, 3)), np.tile([0, 10, 0, 0, 10, 0, 0, 10, 0, 0], 5)
     parameters = {**QUICK, "max_epochs": 40, "batch_size": 50}
     model = SetTransformerRegressor(loss=loss, **parameters, learning_rate=0.03)
@@ -306,7 +306,7 @@ def test_bottles_of_one_cultivar():
 
 
 def test_images_through_a_convolution():
-    """Do the two digits of a set agree? The embedding is trained, a copy of the user's."""
+    """Two digits are told apart. A copy of the user's embedding is trained."""
     images = load_digits().images.astype(np.uint8)[:, None]  # (1797, 1, 8, 8), bytes stay bytes
     digits = load_digits().target
     rng = np.random.default_rng(0)

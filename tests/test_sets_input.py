@@ -45,7 +45,7 @@ BOTH = pytest.mark.parametrize(
 
 @cache
 def fitted(kind):
-    """One of the two, fitted to the sets, to predict only."""
+    """An estimator of either kind, fitted to the sets; for predictions only."""
     return kind(**QUICK).fit(SETS, Y if kind is SetTransformerRegressor else CLASSES)
 
 
@@ -101,7 +101,7 @@ def test_sets_of_a_parquet_file():
     pa = pytest.importorskip("pyarrow")
     lists = pa.array([elements.tolist() for elements in SETS])
     arrow = pd.Series(lists, dtype=pd.ArrowDtype(lists.type))
-    columns = [lists.to_pandas(), arrow]  # an array of arrays is what the former has in a cell
+    columns = [lists.to_pandas(), arrow]  # cells of the former are arrays of arrays
     columns += [lists, pa.chunked_array([lists[:3], lists[3:]])]
     for form in columns:
         for found, elements in zip(as_sets(form), SETS, strict=True):
@@ -116,7 +116,7 @@ def test_whole_numbers_and_mixed_types():
         model = SetTransformerRegressor(**QUICK, embedding=embedding)
         expected = model.fit(whole, Y).predict(whole)
         assert_array_equal(model.fit(mixed, Y.tolist()).predict(mixed), expected)
-        for dtype in (np.longdouble, ">f8", np.uint16):  # which torch does not have
+        for dtype in (np.longdouble, ">f8", np.uint16):  # torch does not have these
             others = [elements.astype(dtype) for elements in positive]
             assert_array_equal(model.predict(others), model.predict(positive))
 
@@ -130,7 +130,7 @@ def test_arguments_are_left_alone():
 
 
 def test_padding_in_float32():
-    """As a user has it; the other file tests in float64."""
+    """In float32, the user's precision; test_sets.py uses float64."""
     model = SetTransformerClassifier(**QUICK).fit(SETS, CLASSES)
     assert next(model.module_.parameters()).dtype == torch.float32
     one_by_one = np.concatenate([model.predict_proba([elements]) for elements in SETS])
@@ -138,7 +138,7 @@ def test_padding_in_float32():
 
 
 def test_a_column_that_differs_by_rounding_is_constant():
-    squares = [np.cos(x[:, :1]) ** 2 + np.sin(x[:, :1]) ** 2 for x in SETS]  # 1 but for rounding
+    squares = [np.cos(x[:, :1]) ** 2 + np.sin(x[:, :1]) ** 2 for x in SETS]  # 1 up to rounding
     assert 0 < np.ptp(np.concatenate(squares)) < 1e-15
     near = [np.hstack(pair) for pair in zip(SETS, squares)]
     exact = [np.hstack([x, np.ones_like(one)]) for x, one in zip(SETS, squares)]
@@ -149,7 +149,7 @@ def test_a_column_that_differs_by_rounding_is_constant():
 
 @pytest.mark.parametrize(("first", "later"), [(2020, 2021), (2020, -1e9), (1.7e308, -1.7e308)])
 def test_nothing_is_read_off_a_column_that_did_not_vary_in_fit(first, later):
-    """What untrained weights make of a year that is another one is noise."""
+    """Untrained weights would turn another year into noise."""
     year, next_year = ([np.c_[x, np.full(len(x), y)] for x in SETS] for y in (first, later))
     model = SetTransformerRegressor(**QUICK).fit(year, Y)
     assert_array_equal(model.predict(next_year), model.predict(year))
@@ -441,7 +441,7 @@ def test_parameters_that_are_set_later_count_from_the_next_fit():
     classifier.set_params(embedding=None)
     np.testing.assert_array_equal(classifier.predict_proba(sets), expected)
     assert hasattr(classifier.fit(sets, y > 5), "scale_")
-    classifier.set_params(embedding=network).fit(sets, y > 5)  # which reads elements as they are
+    classifier.set_params(embedding=network).fit(sets, y > 5)  # reads elements as they are
     np.testing.assert_array_equal(classifier.predict_proba(sets), expected)
 
 
@@ -451,7 +451,7 @@ def test_epochs_that_were_complete_are_counted():
 
         def forward(self, x):
             Ended.calls += 1
-            if Ended.calls == 8:  # of a look at the width, and three batches an epoch
+            if Ended.calls == 8:  # one for the width, then three batches per epoch
                 raise KeyboardInterrupt
             return super().forward(x)
 

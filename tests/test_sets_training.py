@@ -1,4 +1,4 @@
-"""How the estimators of sets are trained, and the example."""
+"""How the estimators of sets are trained, and their example."""
 
 import csv
 import runpy
@@ -52,7 +52,7 @@ def test_learning_rate_warms_up_and_falls(monkeypatch):
 
 @pytest.fixture
 def held_out(monkeypatch):
-    """The pairs (set, target) that each training held out, in a list."""
+    """Collect the pairs (set, target) that each training holds out in a list."""
     seen, split = [], training.predefined_split
     monkeypatch.setattr(training, "predefined_split", lambda data: seen.append(data) or split(data))
     return seen
@@ -101,7 +101,7 @@ def test_a_diverged_training_is_an_error():
 
 
 def test_gradients_are_clipped(monkeypatch):
-    """A set like no other does not throw the weights off."""
+    """A single odd set does not throw the weights off."""
     norms, step = [], torch.optim.AdamW.step
 
     def spy(self, closure):
@@ -112,13 +112,13 @@ def test_gradients_are_clipped(monkeypatch):
 
     monkeypatch.setattr(torch.optim.AdamW, "step", spy)
     X, y = random_sets(32), np.zeros(32)
-    y[5] = 1e3  # in units of their deviation the others are near zero
+    y[5] = 1e3  # in units of the deviation the other targets are near zero
     SetTransformerRegressor(**{**QUICK, "max_epochs": 1, "batch_size": 1}).fit(X, y)
     assert max(norms) == pytest.approx(1, abs=1e-3)
 
 
 class Interrupt(nn.Module):
-    """Hands on what it is given, and is interrupted at a call."""
+    """Returns its input, and is interrupted at a given call."""
 
     def __init__(self, call):
         super().__init__()
@@ -133,7 +133,7 @@ class Interrupt(nn.Module):
 
 @pytest.mark.parametrize(("early_stopping", "call"), [(False, 4), (True, 6)])
 def test_an_interrupt_ends_training_with_a_warning(early_stopping, call):
-    # The first call is a look at the shape; those of modules that were given are of copies.
+    # The first call finds the shape. Modules are copied, so calls are counted in the copy.
     ways = {**QUICK, "max_epochs": 9, "early_stopping": early_stopping}
     model = SetTransformerRegressor(**ways, embedding=Interrupt(call))
     with pytest.warns(UserWarning, match="interrupted after 2 of 9 epochs"):

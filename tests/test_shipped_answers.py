@@ -1,7 +1,7 @@
-"""What the weights of the package answer to fixed rows is kept beside this file.
+"""The package's weights give the answers to fixed rows that shipped_answers.json keeps.
 
-Weights mean what they did only while the code around them computes the same: a change that moves
-an answer fails here, though every property still holds. Where that is meant, make them anew:
+Weights keep their meaning only while the code around them computes the same. A change that moves
+an answer fails here, even if every property still holds. If the change is intended, run:
 
     python tests/test_shipped_answers.py
 """
@@ -20,7 +20,7 @@ FILE = Path(__file__).with_name("shipped_answers.json")
 
 
 def table():
-    """Rows of wine, a gap and a column of words among them: 12 labelled ones, the others."""
+    """Rows of wine with a gap and a column of words: 12 labelled rows, their labels, other rows."""
     X, y = load_wine(return_X_y=True, as_frame=True)
     X["strength"] = pd.cut(X["alcohol"], 3, labels=["low", "middle", "high"]).astype(object)
     X.loc[X.index % 7 == 3, "ash"] = np.nan
@@ -29,7 +29,7 @@ def table():
 
 
 def classes(estimator):
-    """Probabilities of rows of wine, and their embeddings, where there are some."""
+    """Probabilities of rows of wine, and their embeddings if the estimator has any."""
     X, y, query = table()
     estimator.fit(X, y)
     told = {"proba": estimator.predict_proba(query)}
@@ -65,7 +65,7 @@ def mixture(backbone, covariance_type="full"):
 
 
 def pictures(side):
-    """Digits of 8 pixels a side, drawn larger: one of each of five classes, and others."""
+    """Digits of 8 x 8 pixels, enlarged: one of each of five classes, and others."""
     images, y = load_digits(n_class=5, return_X_y=True)
     X = np.kron(images.reshape(-1, 8, 8) / 16, np.ones((3, 3)))
     X = np.pad(X, ((0, 0), (2, 2), (2, 2)))[:, :side, :side].reshape(len(X), -1)
@@ -79,7 +79,7 @@ def drawings(estimator, side):
 
 
 def remembered(**settings):
-    """Of a memory: columns are numbers, without gaps."""
+    """Probabilities of a network with memory, for columns of numbers without gaps."""
     X, y = load_wine(return_X_y=True)
     X = (X - X.mean(0)) / X.std(0)
     estimator = meta.MANNClassifier(dtype="float64", random_state=0, **settings)
@@ -160,7 +160,7 @@ def test_each_of_the_packages_weights_is_asked():
 def test_weights_answer_what_they_answered(name):
     told, known = CASES[name](), json.loads(FILE.read_text())[name]
     assert told.keys() == known.keys()
-    # Texts are read in float32, all else in float64, of which six digits are kept.
+    # Texts are read in float32, all else in float64; the file keeps six digits.
     tolerance = 1e-3 if name.startswith("english") else 2e-5
     for key, values in known.items():
         np.testing.assert_allclose(told[key], values, rtol=tolerance, atol=tolerance, err_msg=key)

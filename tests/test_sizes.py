@@ -1,4 +1,4 @@
-"""What a network cannot be built of is refused, by its name."""
+"""Sizes with which a network or a sampler cannot be built are refused by name."""
 
 from functools import partial
 
@@ -47,7 +47,7 @@ OF_SEQUENCES = partial(MANN, 4, 3)
 OF_MIXTURES = partial(MixtureTransformer, 16, 8)
 EPISODES = partial(NWayKShot, Vectors(3))
 
-#: What is built, and sizes of it that must be so many at least.
+#: What is built, the minimum of its sizes, and their names.
 LEAST = [
     (BACKBONES["vsa"], 1, "width n_layers n_heads head_width last_width"),
     (BACKBONES["deep_sets"], 1, "width"),
@@ -102,7 +102,7 @@ LEAST = [
     (MixturePrior, 1, "max_components max_columns"),
 ]
 
-#: What draws tasks, and shares of them.
+#: What draws tasks, and the names of its shares.
 SHARES = [
     (EpisodeSampler, "inductive imbalanced column_subset class_subset missing"),
     (RegressionSampler, "inductive column_subset missing"),
@@ -140,7 +140,7 @@ def test_ranges_are_two_integers_in_order(build, least, name):
 
 
 def test_one_number_of_points_is_both_ends_of_a_range():
-    """It was taken, and the first draw failed."""
+    """A single number used to be accepted, and then the first draw failed."""
     assert len(MixturePrior(n_points=40).draw(np.random.default_rng(0)).X) == 40
 
 

@@ -1,4 +1,4 @@
-"""Sources: what becomes one, how targets are cut, and the real tables."""
+"""Sources: what is made a source, how targets are cut, and the real tables."""
 
 from typing import NamedTuple
 
@@ -77,7 +77,7 @@ def test_what_a_source_draws_has_targets():
 
 
 class SomeRows:
-    """A few rows of a large table, so that classes may be missing among them."""
+    """Draws a few rows of a large table, so that some of its classes may be missing."""
 
     def __init__(self, n):
         self.n, (self.X, self.y) = n, load_wine(return_X_y=True)
@@ -128,7 +128,7 @@ def test_another_is_drawn_in_place_of_what_makes_no_task():
             sampler.check_dataset(prior.draw(rng))
         except ValueError:
             refused += 1
-    assert refused > 0  # or nothing was drawn anew
+    assert refused > 0  # otherwise nothing was redrawn
 
     class Votes:
         def draw(self, rng):
@@ -171,7 +171,7 @@ def test_rows_as_they_are_keep_their_values():
         np.testing.assert_array_equal(dataset.y, y)
     pixels = np.arange(27, dtype=np.uint8).reshape(9, 3)
     drawn = rows_as_they_are(pixels, np.where(np.arange(9) % 3, y, -1))
-    assert drawn.X.dtype == np.uint8 and len(drawn.X) == 6  # without those that have no label
+    assert drawn.X.dtype == np.uint8 and len(drawn.X) == 6  # without the rows that have no label
     for wrong in (np.nan, np.inf, 1e39):
         with pytest.raises(ValueError, match="missing, infinite or too large for float32"):
             rows_as_they_are(np.where(X == X[0, 0], wrong, X), y)
@@ -247,7 +247,7 @@ def test_a_large_offset_of_a_target_swallows_nothing():
     both = as_dataset(X, np.c_[1.7e9 + 100 * y, 3 + y], metadata={"task": "regression"}).y
     assert both.dtype == np.float32
     np.testing.assert_allclose(both[:, 0] - both[0, 0], 100 * y, atol=1e-4)
-    np.testing.assert_array_equal(both[:, 1], np.float32(3 + y))  # as it is
+    np.testing.assert_array_equal(both[:, 1], np.float32(3 + y))  # unchanged
 
 
 def test_what_a_target_is():
@@ -317,7 +317,7 @@ def test_a_mixture_reads_collections_as_it_is_asked_to():
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(ValueError, match="a class with fewer than 2 rows"):
         as_source(mixture).draw(np.random.default_rng(0))
-    assert described(mixture) == before  # a checkpoint knows it again
+    assert described(mixture) == before  # a checkpoint recognises it
     tables = Mixture([{"counts": (X, y)}])
     before = described(tables)
     tables.draw(np.random.default_rng(0))
@@ -388,7 +388,7 @@ def test_a_mixture_keeps_its_weights():
 
 
 def cut(source, seed):
-    """A regression table as the classification sampler takes it."""
+    """Cut a regression table into classes, as the classification sampler does."""
     rng = np.random.default_rng(seed)
     return cut_into_classes(source.draw(rng), rng)
 
@@ -399,7 +399,7 @@ def cut(source, seed):
     st.integers(0, 2**32 - 1),
 )
 def test_regression_targets_become_intervals_of_two_rows_or_more(values, seed):
-    """Whenever there is such a cut; repeated values (zero-inflated targets) are the trap."""
+    """If there is such a cut, that is; repeated values (zero-inflated targets) are the trap."""
     target = np.float32(values)
     assume(any(min((target < t).sum(), (target >= t).sum()) > 1 for t in values))
     source = Tables({"a": Dataset("a", target[:, None], target)})
@@ -420,7 +420,7 @@ def test_regression_targets_are_cut_anew_at_each_draw():
 
 
 def assert_retargeted(dataset, original):
-    """The new target is the one column that is gone, and no other one."""
+    """Check that the new target is the one column that was removed."""
     X, y = dataset.X, dataset.y
     assert X.shape[1] == original.X.shape[1] - 1
     for j in range(original.X.shape[1]):
@@ -434,7 +434,7 @@ def assert_retargeted(dataset, original):
 def test_retarget_never_leaks_the_column_itself():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 5)).astype(np.float32)
-    X[:, 1] = X[:, 1] > 0  # too few values to be a target
+    X[:, 1] = X[:, 1] > 0  # too few values for a target
     X[rng.random(80) < 0.3, 2] = np.nan
     original = Dataset("a", X, np.arange(80) % 2)
     source = Tables({"a": original}, retarget=1)
@@ -506,7 +506,7 @@ def test_labels_in_several_columns_leave_one_table_out_and_keep_the_others():
 
 def test_a_task_is_one_of_two():
     X, y = pair()
-    assert len(as_source([(X, y, None)])["0"].y) == len(y)  # nothing is known of it
+    assert len(as_source([(X, y, None)])["0"].y) == len(y)  # its task is unknown
     with pytest.raises(ValueError, match="'a': task must be 'classification' or 'regression', got"):
         as_source({"a": (X, y, {"task": "Regression"})})
 
@@ -551,7 +551,7 @@ WINE = load_wine(return_X_y=True)
 
 
 class Draws(NamedTuple):
-    """A source of one's own."""
+    """A user's own source."""
 
     X: object
     y: object

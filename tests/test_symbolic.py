@@ -1,4 +1,4 @@
-"""Symbolic regression: what the fitted networks are, that they stand alone, and the files."""
+"""Symbolic regression: the fitted networks, their independence of each other, and the files."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from sklearn_meta.tasks.symbolic import SymbolicNetworks, make_symbolic_regressi
 
 ARRAYS = ("weights", "functions", "coefficients", "losses")
 
-#: So few steps that some networks have to begin anew.
+#: With so few steps some networks have to begin anew.
 HARD = {"n_functions": 3, "n_networks": 2, "hidden": (3,), "max_iter": 60, "max_restarts": 50}
 
 
@@ -29,7 +29,7 @@ def assert_same(first, second):
 
 
 def outputs(weights, hidden, x):
-    """What networks give at points x, in double precision and without torch: (n, n_points)."""
+    """Outputs of networks at points x, in double precision and without torch: (n, n_points)."""
     found = []
     for row in weights.astype(np.float64):
         out, n_in = x[:, None], 1
@@ -69,7 +69,7 @@ def test_every_loss_is_below_the_threshold(hidden, threshold, n_points):
     np.testing.assert_allclose(found.losses, losses, rtol=1e-3, atol=1e-7)
     assert found.losses.max() < threshold
     assert losses.max() < threshold * 1.001
-    # The first step below it: there the loss is not far below, but for a lucky start.
+    # Fitting stops at the first step below the threshold: losses are hardly lower, but for luck.
     assert np.median(losses) > threshold / 3
 
 
@@ -140,7 +140,7 @@ def test_a_network_is_what_torchs_adam_makes_of_its_start(networks):
     found = nn.utils.parameters_to_vector(model.parameters()).detach().numpy()
     assert np.abs(found - start).max() > 0.1
     np.testing.assert_allclose(networks.weights[i], found, rtol=0, atol=1e-3)
-    # So many steps it needs: with one less it has to begin anew.
+    # It needs this many steps: with one less it begins anew.
     for max_iter, same in ((n_steps, True), (n_steps - 1, False)):
         bounded = make_symbolic_regression(3, 2, max_iter=max_iter, max_restarts=1000)
         assert np.array_equal(bounded.weights[5], networks.weights[i]) is same
@@ -208,7 +208,7 @@ def test_a_network_that_does_not_get_there_begins_anew(hard):
     with pytest.raises(ValueError, match=r"threshold=0.001.*in 1 times 60 steps: increase th"):
         make_symbolic_regression(**HARD | {"max_restarts": 0})
     assert hard.losses.max() < 1e-3
-    # Those that get there at once are the same with more steps; others have begun anew.
+    # Networks that converge at once are the same with more steps; the others have begun anew.
     patient = make_symbolic_regression(**HARD | {"max_iter": 3000})
     same = (hard.weights == patient.weights).all(1)
     assert 0 < same.sum() < len(same)
@@ -247,7 +247,7 @@ def test_sequences_of_five_functions_are_drawn_from_it(networks):
 
 @pytest.fixture
 def cached(tmp_path):
-    """What was generated, and the one file that holds it."""
+    """The generated networks, and the one file that holds them."""
     found = make_symbolic_regression(4, 2, data_home=tmp_path)
     (folder,) = tmp_path.iterdir()
     assert folder.name == "symbolic_regression"
@@ -315,7 +315,7 @@ def test_a_damaged_file_is_never_taken_for_data(share, bit, cut, tmp_path_factor
         found = make_symbolic_regression(2, 1, hidden=(2,), threshold=0.1, data_home=folder)
     except ValueError as error:
         assert f"{file} cannot be read" in str(error) and "remove it" in str(error)
-    else:  # the damage is in what nothing depends on, such as the file's date
+    else:  # the damage is in an unimportant part, such as the file's date
         assert not cut
         assert_same(found, expected)
     finally:

@@ -1,4 +1,4 @@
-"""Tables as users have them: gaps, mixed rows, other names, labels of any kind; nothing silent."""
+"""Tables as users have them: gaps, mixed rows, other names, any labels; nothing fails silently."""
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +38,7 @@ def classify_batch(table, more, y=Y[FEW], **parameters):
     return classifier.predict_proba_batch([(table, y, more)])[0]
 
 
-# Columns belong together by their position, and names are compared
+# Columns are matched by position, and their names are compared
 
 
 def test_many_tasks_compare_the_names_of_columns():
@@ -68,7 +68,7 @@ def test_a_table_in_fit_and_an_array_in_predict(form):
     )
 
 
-# What a column is
+# What a column holds
 
 
 @pytest.mark.parametrize("nothing", [None, np.nan, pd.NA])
@@ -84,7 +84,7 @@ def test_a_column_of_which_fit_sees_nothing_may_hold_anything_later(nothing, tra
         np.testing.assert_allclose(classify_batch(context, MIXED, **exact), with_it, atol=1e-6)
     else:
         np.testing.assert_allclose(with_it, without, atol=1e-6)
-    numbers = MIXED.assign(k=Y * 1.0)  # whatever the form, they are numbers
+    numbers = MIXED.assign(k=Y * 1.0)  # numbers, whatever the dtype
     classifier = MetaSemiSupervisedClassifier(transductive=transductive)
     of_array = NUMBERS.assign(k=np.nan).to_numpy()[FEW]
     expected = classifier.fit(of_array, Y[FEW]).transform(numbers.to_numpy())
@@ -185,7 +185,7 @@ def test_missing_labels_are_told_how_to_be_marked(nothing):
 
 @pytest.mark.parametrize("form", [list, lambda y: np.array(y, dtype=object), pd.Series])
 def test_names_beside_numbers_are_refused_but_for_the_mark(form):
-    y = form(["a", 1, "b"] * 5)  # of which numpy makes a class "1", or nothing
+    y = form(["a", 1, "b"] * 5)  # numpy would make a class "1" of it, or fail
     with pytest.raises(ValueError, match="all strings or all numbers, apart from -1, got both"):
         MetaSemiSupervisedClassifier().fit(X[FEW], y)
     with pytest.raises(ValueError, match="an integer beyond 64 bits: give labels as str"):
@@ -404,7 +404,7 @@ def test_rows_are_read_however_many_columns_there_are(monkeypatch, transductive)
 
 
 def test_a_new_category_in_a_single_row_is_no_warning():
-    """It may be an odd one; of several rows a warning tells that none is of a known category."""
+    """A single row may be odd; if several rows have no known category, a warning says so."""
     classifier = MetaSemiSupervisedClassifier("prototypes").fit(MIXED.iloc[FEW], Y[FEW])
     others = MIXED.assign(k="x")
     with pytest.warns(UserWarning, match="Column 'k' holds only categories that fit has not seen"):
@@ -436,7 +436,7 @@ def test_messages_show_the_ends_of_long_text():
 
 
 def test_an_integer_beyond_any_float_is_infinite():
-    """As json may hold it, and as text of it is."""
+    """json may hold such a number, and text of it is infinite, too."""
     cells = [[10**400, 1.5, None, 2], [1, 2, 3, 4]]
     rows = pd.DataFrame(cells, columns=list(NUMBERS), dtype=object)
     classifier = MetaSemiSupervisedClassifier("prototypes").fit(NUMBERS, Y)

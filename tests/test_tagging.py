@@ -380,7 +380,7 @@ def test_the_real_sets():
     }
     packed = pd.read_parquet(folder / "seqtag" / "crossner.parquet")
     music = packed[(packed["domain"] == "music") & (packed["split"] == "test")]
-    assert [list(tags) for tags in music["ner"]] == test["music"][1]  # which is IOB2 already
+    assert [list(tags) for tags in music["ner"]] == test["music"][1]  # it is IOB2 already
     assert [list(tokens) for tokens in music["tokens"]] == test["music"][0]
     (sentences, tags), languages = test["music"], load_tagging(folder, "conll2002", "pos", "test")
     assert {len(sentence) - len(row) for sentence, row in zip(sentences, tags)} == {0}

@@ -1,4 +1,4 @@
-"""Tasks: padded batches of them, the sampler's promises, streams that can be taken up again."""
+"""Tasks: padded batches, the sampler's promises, and streams that can be resumed."""
 
 import itertools
 
@@ -81,14 +81,14 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def numbered(sizes, n_columns):
-    """Classes of the given sizes; a cell says which column and row it comes from."""
+    """Classes of the given sizes; cells tell their column and row."""
     y = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
     X = 1000 * (np.arange(n_columns) + 1) + np.arange(len(y))[:, None]
     return Dataset("numbered", X.astype(np.float32), y)
 
 
 def origin(task):
-    """Rows and columns of the dataset that a task's rows and columns are; no cell is mixed up."""
+    """Rows and columns of the dataset that a task has; checks that no cell is mixed up."""
     columns, rows = np.divmod(np.abs(task.X).astype(int), 1000)
     assert (columns == columns[0]).all() and (rows == rows[:, :1]).all()
     return rows[:, 0], columns[0] - 1
@@ -109,7 +109,7 @@ def test_balanced_tasks_hold_the_promised_rows_of_each_class(dataset, shots, n_u
     assert sorted(set(c).pop() for c in of_class) == list(range(task.n_label_columns))
     for c, members in enumerate(of_class):
         size = (dataset.y == members[0]).sum()
-        n_labelled = min(shots, size - 1)  # one at least is left to predict
+        n_labelled = min(shots, size - 1)  # at least one is left to predict
         assert (task.labelled & (task.y == c)).sum() == n_labelled
         assert len(members) == min(n_labelled + n_unlabelled, size)
 
@@ -124,7 +124,7 @@ def test_imbalanced_tasks_have_a_labelled_row_of_each_class_and_any_others(
     assert set(task.y[task.labelled]) == set(range(C))
     sizes = np.bincount(dataset.y)
     at_random = {C + min((k - 1) * C, max(len(dataset.y) - 2 * C, 0)) for k in shots}
-    of_each = {np.minimum(k, sizes - 1).sum() for k in shots}  # one at least is left to predict
+    of_each = {np.minimum(k, sizes - 1).sum() for k in shots}  # at least one is left to predict
     assert task.labelled.sum() in at_random | of_each
     assert (~task.labelled).sum() == min(n_unlabelled * C, len(dataset.y) - task.labelled.sum())
 
@@ -139,14 +139,14 @@ def test_imbalanced_tasks_are_as_imbalanced_as_their_table():
 
 
 def test_half_of_imbalanced_tasks_have_as_many_labelled_rows_of_each_class():
-    """Users label a few rows of each class, and then predict a table as it comes."""
+    """Users label a few rows of each class, and then predict the table as it is."""
     sampler = EpisodeSampler((10,), 20, imbalanced=1, **PLAIN, **WIDE)
     dataset = numbered([180, 20], 1)
     tasks = [sampler.draw(dataset, np.random.default_rng(seed)) for seed in range(100)]
     rare = [dataset.y[origin(task)[0]] == 1 for task in tasks]
     of_each = [r[~t.labelled].mean() for r, t in zip(rare, tasks) if r[t.labelled].sum() == 10]
     assert 30 < len(of_each) < 70
-    assert np.mean(of_each) == pytest.approx(10 / 180, abs=0.02)  # as are left of the table
+    assert np.mean(of_each) == pytest.approx(10 / 180, abs=0.02)  # the rest of the table's share
 
 
 @pytest.mark.parametrize("imbalanced", [0, 1])
@@ -159,7 +159,7 @@ def test_tasks_of_a_table_with_few_rows_leave_one_of_each_class_to_predict(imbal
 
 @given(drawn_datasets, seeds)
 def test_what_holds_of_every_task(dataset, seed):
-    """With all switches as they are by default."""
+    """With all switches at their defaults."""
     sampler = EpisodeSampler(n_unlabelled=(3, 40))
     task = sampler.draw(dataset, np.random.default_rng(seed))
     n_rows, n_columns = task.X.shape
@@ -168,14 +168,14 @@ def test_what_holds_of_every_task(dataset, seed):
     assert set(task.y[task.labelled]) == set(range(task.n_label_columns)) == set(task.y)
     assert 1 <= n_columns <= dataset.X.shape[1] and task.X.dtype == np.float32
     assert (task.context | ~task.labelled).all() and not task.labelled.all()
-    # Any cell that is left says the same of its row and its column, whatever its sign.
+    # All cells of a row name the same row, and those of a column the same column and sign.
     columns, rows = np.divmod(np.abs(task.X), 1000)
     assert not any(np.ptp(r[~np.isnan(r)]) for r in rows if not np.isnan(r).all())
     assert not any(np.ptp(c[~np.isnan(c)]) for c in columns.T if not np.isnan(c).all())
     signs = np.sign(task.X)
     assert not any(np.ptp(c[~np.isnan(c)]) for c in signs.T if not np.isnan(c).all())
     found = [int(r[~np.isnan(r)][0]) for r in rows if not np.isnan(r).all()]
-    assert len(set(found)) == len(found)  # no row twice, in neither or both sets
+    assert len(set(found)) == len(found)  # no row is twice in the task
     known = ~np.isnan(rows).all(axis=1)
     code = dict(zip(dataset.y[found], task.y[known]))
     assert [code[c] for c in dataset.y[found]] == task.y[known].tolist()
@@ -191,7 +191,7 @@ def test_bounds_on_rows_columns_and_classes(dataset, shots, n_unlabelled, max_ro
     )
     task = sampler.draw(dataset, np.random.default_rng(seed))
     n_rows, n_columns = task.X.shape
-    # Labelled rows, and one more a class, are never left out; nor are two columns.
+    # Labelled rows and one more per class always stay, and so do two columns.
     assert n_rows <= max(max_rows, (max(shots) + 1) * task.n_label_columns)
     assert (
         n_columns == 2
@@ -284,7 +284,7 @@ def test_shots_and_unlabelled_rows_take_all_their_values():
 
 
 def equal(batch, other):
-    """Bitwise, gaps included."""
+    """Whether batches are equal to the bit, including gaps."""
     ours, theirs = ([t for x, y in groups for t in (*x.values(), y)] for groups in (batch, other))
     arrays = zip(ours, theirs, strict=True)
     return all(np.array_equal(a, b, equal_nan=a.is_floating_point()) for a, b in arrays)

@@ -50,7 +50,7 @@ QUICK = SMALL | {"max_epochs": 3, "learning_rate": 0.02, "min_df": 1}
 
 
 def reviews(n, topic, seed=0):
-    """Texts whose feeling is that of one word; "not" turns it round."""
+    """Texts whose feeling is that of one word, unless "not" reverses it."""
     rng = np.random.default_rng(seed)
     texts, y = [], rng.integers(2, size=n)
     for label in y:
@@ -82,7 +82,7 @@ def learn_two_tasks(**settings):
 
 @pytest.fixture(scope="module")
 def learned():
-    """What two tasks share."""
+    """An estimator that has learned what two tasks share."""
     return learn_two_tasks()
 
 
@@ -118,15 +118,15 @@ def test_a_new_task_begins_as_the_nearest_of_the_same_labels(learned):
     known = learned.estimators_[begun.begun_as_]
     assert_allclose(begun.predict_proba(X), known._network_proba(X), atol=1e-5)
     assert begun.score(*held_out) > 0.7
-    turned = np.where(y == "yes", "no", "yes")  # which none of the tasks tells
+    turned = np.where(y == "yes", "no", "yes")  # none of the tasks predicts these labels
     assert clone(learned).set_params(**one_step).fit(X, turned).begun_as_ is None
     other, another = (
         clone(learned).set_params(**one_step, random_state=seed).fit(X, y == "yes")
         for seed in (0, 1)
     )
-    assert other.begun_as_ is None  # and it begins with weights of the seed
+    assert other.begun_as_ is None  # it begins with weights of the seed
     assert not np.allclose(other.predict_proba(X), another.predict_proba(X))
-    rare = np.where(np.arange(40) % 8, "no", "yes")  # the commonest label is right more often
+    rare = np.where(np.arange(40) % 8, "no", "yes")  # the commonest label alone is right more often
     assert clone(learned).set_params(**one_step).fit(X, rare).begun_as_ is None
     assert MetaLSTMClassifier(**QUICK | one_step).fit(X, y).begun_as_ is None
 
@@ -137,7 +137,7 @@ def test_a_new_task_begins_as_the_nearest_of_the_same_labels(learned):
     chance=st.floats(0.2, 0.95),
 )
 def test_odds_of_a_task_are_those_of_its_right_labels(n_right, n_wrong, chance):
-    """By adding up over shares above chance, each as likely."""
+    """The odds are the mean likelihood ratio over all shares above chance."""
     n = n_right + n_wrong
     found = odds(n_right / max(n, 1), n, chance)
     shares = chance + (1 - chance) * (np.arange(20_000) + 0.5) / 20_000
@@ -153,7 +153,7 @@ def test_odds_of_very_many_words_are_numbers():
 
 
 def test_a_new_task_begins_as_none_that_few_labels_do_not_speak_for(learned):
-    """Labels of the same names that mean something else are right half of the time and more."""
+    """Labels with the same names but another meaning are right half of the time or more."""
     X, y = reviews(10, "toy")
     one_step = {"max_epochs": 1, "batch_size": 40, "learning_rate": 1e-9, "wide": False}
     told = learned.estimators_["film"]._network_proba(X).argmax(1)
@@ -176,7 +176,7 @@ def test_a_new_task_does_not_begin_as_one_that_tells_the_contrary(learned):
 def test_a_learner_that_is_given_stays_in_training(learned):
     own = copy.deepcopy(learned.learner_).train()
     estimator = MetaLSTMClassifier(own, max_epochs=1, batch_size=40, wide=False)
-    assert estimator.fit(*reviews(40, "toy")).begun_as_ is not None  # for which it was asked
+    assert estimator.fit(*reviews(40, "toy")).begun_as_ is not None  # it was asked to find this
     assert all(module.training for module in own.modules())
 
 
@@ -189,7 +189,7 @@ def test_which_task_is_nearest_is_told_without_dropout(learned):
 
 
 def test_a_new_task_is_learned_from_few_texts():
-    """Its words turn each other round, which is told by the state after the last of them."""
+    """Its words reverse each other, so the state after the last word is what tells."""
     estimator = learn_two_tasks(pooling="last", wide=False).set_params(max_epochs=10)
     assert estimator.fit(*reviews(40, "toy")).score(*reviews(100, "toy", 5)) > 0.85
 
@@ -216,7 +216,7 @@ def test_fine_tuning_leaves_what_is_shared_as_it_is():
 
 
 def test_fine_tuning_reads_each_tasks_own_texts(monkeypatch):
-    """In batches of the size that is given, drawn with the seed that is given."""
+    """Batches have the given size, and are drawn with the given seed."""
     seen = []
 
     def note(learner, source, batches, *, max_steps, random_state, **settings):
@@ -227,13 +227,13 @@ def test_fine_tuning_reads_each_tasks_own_texts(monkeypatch):
     monkeypatch.setattr(text_base, "meta_train", note)
     tasks = {topic: reviews(n, topic) for topic, n in (("book", 9), ("film", 6))}
     small = MetaLSTMClassifier(**QUICK | {"batch_size": 4, "wide": False, "random_state": 7})
-    # Without validation there is nothing to be patient about.
+    # Without validation, patience has nothing to count.
     small.meta_fit(tasks, max_steps=2, fine_tune_epochs=2, patience=1, verbose=False)
     assert seen == [(2, 4, 2, 7), (1, 4, 6, 7), (1, 4, 4, 7)]
 
 
 def test_what_has_been_learned_before_is_trained_at_a_lower_rate(learned, monkeypatch):
-    """As documented: half of it where fit begins as another task, a tenth in fine-tuning."""
+    """As documented: half of the rate if fit begins as another task, a tenth in fine-tuning."""
     rates = []
 
     def note(*args, learning_rate, **settings):
@@ -288,13 +288,13 @@ def test_what_generates_a_tagger_learns_at_a_lower_rate(backbone):
 
     begin, moved = Begin(), {}
     tagger = MetaLSTMTagger(backbone, **QUICK)
-    # Tasks are drawn: ten in twelve have a number of two digits.
+    # Tasks are drawn; two of the twelve have numbers of two digits.
     tasks = {f"task {i}": sentences(4, i) for i in range(12)}
     for seed in range(3):
         tagger.set_params(random_state=seed)
         tagger.meta_fit(tasks, max_steps=1, callbacks=[begin], verbose=False)
         for name, parameter in tagger.learner_.named_parameters():
-            # The first step of AdamW is the rate, of any gradient.
+            # The first step of AdamW has the size of the rate, whatever the gradient.
             distance = (parameter - begin.weights[name]).abs().max() / tagger.learning_rate
             moved[name] = max(moved.get(name, 0.0), float(distance))
     factors = {r"backbones\.\d\.shared\..*": 0.3, r"backbones\.\d\.private\.\d+\.weight": 0.1}
@@ -311,12 +311,12 @@ def test_texts_of_nothing_known_and_of_nothing(learned):
     odd = ["", "   ", "zebra quagga", [], ["zebra"]]
     found = estimator.predict_proba(odd)
     assert np.isfinite(found).all()
-    assert_allclose(found[[0, 1, 3, 4]], found[[0] * 4], atol=1e-6)  # one unknown word
+    assert_allclose(found[[0, 1, 3, 4]], found[[0] * 4], atol=1e-6)  # they hold one unknown word
 
 
 def test_a_long_text_is_cut(learned):
     estimator = learned.estimators_["book"]
-    start = "zebra " * 100_000  # of which they know nothing
+    start = "zebra " * 100_000  # a word that no task knows
     longer = [start + end for end in ("book good", "book bad")]
     good, bad, cut = estimator._network_proba([*longer, "zebra " * estimator.max_length])
     assert_allclose([good, bad], [cut, cut], atol=1e-6)
@@ -464,12 +464,12 @@ def test_changes_of_the_generated_weights(learned):
     above, below = display.ax_
     assert below.get_ylabel() == "log-odds of 'yes'"
     assert [text.get_text() for text in below.get_xticklabels()] == ["book", "not", "good"]
-    assert above.get_xlim() == below.get_xlim()  # what stands above a word is its own
+    assert above.get_xlim() == below.get_xlim()  # each gate is above its word
     gates = [text.get_text() for text in above.get_yticklabels()]
-    assert gates == ["new input", "output gate", "input gate", "forget gate"]  # as of Eq. (13)
+    assert gates == ["new input", "output gate", "input gate", "forget gate"]  # as in Eq. (13)
     with pytest.raises(ValueError, match="label='maybe' is not one of"):
         MetaChangeDisplay.from_estimator(estimator, "book", label="maybe")
-    with np.errstate(divide="raise"):  # a text that says the same again changes nothing in the end
+    with np.errstate(divide="raise"):  # a settled text ends without changes
         settled = MetaChangeDisplay.from_estimator(estimator, "book " * 400)
     assert np.isfinite(settled.image_.get_array()[:, 1:]).all()
     with pytest.raises(TypeError, match="must be a MetaLSTMClassifier"):
@@ -555,7 +555,7 @@ def test_words_with_blanks_and_lines_with_none(tmp_path):
     assert_array_equal(vectors, [[1, 2, 3], [3, 2, 1], [1, 1, 1], [4, 5, 6]])
     file.write_bytes(b"\xef\xbb\xbf2 3\r\ngood 1 2 3 \r\n 4 4 4\r\nbad 3 2 1 \r\n")
     assert read_word_vectors(file)[0] == ["good", "bad"]  # fastText, a mark, and no word
-    file.write_text("good 1\nbad 2\n")  # the first line is no count
+    file.write_text("good 1\nbad 2\n")  # the first line is not a count
     assert read_word_vectors(file)[0] == ["good", "bad"]
 
 
@@ -566,7 +566,7 @@ def test_arrays_of_word_vectors(tmp_path):
     np.savez(file, words=np.array([b"bad", "schön".encode()]), vectors=np.eye(2))
     assert read_word_vectors(file)[0] == ["bad", "schön"]
     np.savez(file, words=np.array([b"bad", "schön".encode("latin-1")]), vectors=np.eye(2))
-    assert read_word_vectors(file)[0] == ["bad", "sch\ufffdn"]  # as of a text
+    assert read_word_vectors(file)[0] == ["bad", "sch\ufffdn"]  # as in a text
     for numbers in (np.eye(2) * 1j, np.eye(2).astype("S")):
         np.savez(file, words=["bad", "good"], vectors=numbers)
         with pytest.raises(ValueError, match="vectors.npz must have vectors of real numbers, got"):
@@ -636,7 +636,7 @@ def test_words_without_a_vector_are_of_the_others_size(scale):
 
 
 def test_vectors_are_found_of_words_with_accents_of_their_own():
-    """And of letters that have no other form, as in Hindi: both as texts have them."""
+    """Also letters without another form, as in Hindi: both match texts."""
     words = [unicodedata.normalize("NFD", "schön"), "\u0958लम"]
     (texts,) = tokens_of([words])
     assert texts != words
@@ -646,7 +646,7 @@ def test_vectors_are_found_of_words_with_accents_of_their_own():
 
 
 def test_words_that_have_a_vector_are_known():
-    """As many as there is room for, in the order of the file, behind those of the texts."""
+    """They follow the words of the texts in the order of the file, as many as there is room for."""
     vectors = np.arange(8.0).reshape(4, 2)
     given = (["The", "b", "c", "a"], vectors)
     words, found = with_vectors(["a", "z"], given, max_words=9)
@@ -683,7 +683,7 @@ def test_words_that_have_a_vector_are_known():
 
 @pytest.mark.parametrize("kind", [MetaLSTMClassifier, MetaLSTMTagger])
 def test_vectors_of_words_that_no_text_has_are_not_trained(kind, monkeypatch):
-    """They stay as they are, and what is learned is what it is where all of them are trained."""
+    """They keep their vectors, and the others learn the same as if all were trained."""
     X, y = reviews(40, "toy") if kind is MetaLSTMClassifier else sentences(40)
     held_out = (["a fine toy, truly"], ["yes"]) if kind is MetaLSTMClassifier else sentences(5, 1)
     known = ["splendid", "toy", "not", "good", "ann", "sees", "truly", "awful"]
@@ -725,7 +725,7 @@ def test_words_and_their_numbers():
     typed, printed = tokens_of(["don't 'go' é", "don’t ‘go’ é"])
     assert typed == ["don't", "'", "go", "'", "é"]
     assert printed == ["don't", "‘", "go", "'", "é"]
-    # Vowel signs, and accents that are characters of their own, are no marks between words.
+    # Vowel signs and combining accents do not separate words.
     hindi, french = "हिन्दी भाषा", "café à la"
     assert tokens_of([hindi]) == [hindi.split()]
     assert tokens_of([unicodedata.normalize("NFD", french)]) == [french.split()]
@@ -747,7 +747,7 @@ def test_mini_batches_are_of_texts_of_like_length():
     task = TextTask("a", texts, [np.int64(0)] * 300, 0)
     batches = [MiniBatches(16).draw(task, rng) for _ in range(30)]
     lengths = [np.array([len(t) for t in batch.texts]) for batch in batches]
-    assert np.mean([n.sum() / (n.max() * len(n)) for n in lengths]) > 0.8  # of a batch is words
+    assert np.mean([n.sum() / (n.max() * len(n)) for n in lengths]) > 0.8  # are words
     assert max(n.max() for n in lengths) > 180 and min(n.min() for n in lengths) < 20
     odd = task._replace(texts=texts[:17], targets=[np.int64(0)] * 17)
     weight = dict.fromkeys(map(len, odd.texts), 0.0)
@@ -783,7 +783,7 @@ def test_tagger_scores_are_seqevals_or_of_words():
     X, y = [["Ann", "Lee", "sees"], ["Ben"]], [["B-PER", "I-PER", "O"], ["B-PER"]]
     tagger = MetaLSTMTagger(**QUICK).fit(X * 4, y * 4)
     tagger.predict = lambda X: [["B-PER", "O", "O"], ["B-PER"]]
-    assert tagger.score(X, y) == 0.5  # one span of two, and one wrong
+    assert tagger.score(X, y) == 0.5  # one of two spans, and one wrong
     none = [["O", "O", "O"], ["O"]]
     tagger.predict = lambda X: none
     assert tagger.score(X, none) == 1.0
@@ -833,7 +833,7 @@ def test_tagger_answers_in_integers_if_it_is_given_some(kind):
     assert told == [[7, 0], [0, 7, 0]] and type(told[0][0]) is int
     assert tagger.classes_.tolist() == [0, 7]
     assert tagger.score(sentences[:1], labels[:1]) == 1.0
-    if kind is int:  # below and above what one type of numpy's holds
+    if kind is int:  # beyond either end of numpy's integer types
         large = [[2**63 + 1, -5]] * 4
         told = tagger.set_params(max_epochs=1).fit([["a", "b"]] * 4, large).predict([["a", "b"]])
         assert {type(label) for label in told[0]} == {int} and set(told[0]) <= set(large[0])
@@ -867,7 +867,7 @@ def test_interrupted_joint_training_is_not_fine_tuned():
 
 def test_the_last_weights_are_kept_unless_there_is_patience():
     X, y = reviews(20, "toy")
-    worse = {"toy": (X, np.where(y == "yes", "no", "yes"))}  # what is learned makes it worse
+    worse = {"toy": (X, np.where(y == "yes", "no", "yes"))}  # training makes it worse
     ways = {"max_steps": 15, "eval_every": 5, "verbose": False}
     plain, last, best = (
         MetaLSTMClassifier(**QUICK, wide=False).meta_fit({"toy": (X, y)}, **ways | more)
@@ -884,7 +884,7 @@ def test_the_last_weights_are_kept_unless_there_is_patience():
     )
     assert len(ended.history_) == len(tuned.history_) < 5
     weights = [e.learner_.heads[0].output.weight for e in (ended, tuned)]
-    assert not torch.equal(*weights)  # where patience ends it, fine-tuning comes next
+    assert not torch.equal(*weights)  # patience ended the run, then came fine-tuning
 
 
 def test_a_meta_fit_that_is_interrupted_leaves_the_one_before(monkeypatch):
@@ -920,14 +920,14 @@ def test_spelling_tells_words_apart_that_are_not_known():
     assert spelling("Anna")[0] == spelling("Ben")[0] != spelling("anna")[0]  # one shape
     assert spelling("Anna")[1:] == spelling("anna")[1:]  # the same letters
     assert spelling("walking")[-1] == spelling("Talking")[-1]
-    assert spelling("x" * 99 + "king")[-1] == spelling("talking")[-1]  # none is too long
+    assert spelling("x" * 99 + "king")[-1] == spelling("talking")[-1]  # length does not matter
     _, *ends = spelling("anna")
-    assert len(set(ends)) == len(ends)  # a letter in front is none behind
+    assert len(set(ends)) == len(ends)  # letters in front differ from letters at the end
 
 
 def test_a_word_is_its_vector_and_the_mean_of_those_of_its_spelling():
     learner = TextLearner(words=["a"], n_inputs=3, spelling=(5, 2))
-    numbers = torch.tensor([[1, 0, 4], [0, 2, 2]])  # of the word, and of its features
+    numbers = torch.tensor([[1, 0, 4], [0, 2, 2]])  # the word's number and those of its features
     spelled = learner.spelling.weight[numbers[:, 1:]].mean(1)
     expected = torch.cat([learner.embedding.weight[[1, 0]], spelled], 1)
     torch.testing.assert_close(learner.vectors(numbers), expected)
@@ -1001,7 +1001,7 @@ def test_parameters_that_weights_do_not_follow_are_told():
     X, y = reviews(30, "toy")
     meta = MetaLSTMClassifier(**QUICK).meta_fit({"toy": (X, y)}, max_steps=2, verbose=False)
     vectors = (["toy"], [[1.0, 2, 3]])
-    other = MetaLSTMClassifier(word_vectors=vectors, **QUICK)  # of an embedding_size of 12
+    other = MetaLSTMClassifier(word_vectors=vectors, **QUICK)  # its embedding_size is 12
     other = other.meta_fit({"toy": (X, y)}, max_steps=2, verbose=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -1043,7 +1043,7 @@ def test_labels_are_required(estimator):
     "labels, message",
     [
         (["a", None], "NaN or None: every text"),
-        (["a", np.nan], "NaN or None: every text"),  # of which numpy makes "nan"
+        (["a", np.nan], "NaN or None: every text"),  # numpy would make "nan" of it
         (["a", 1], "all strings or all numbers.*int and str"),
         (np.array(["a", np.nan], dtype=object), "NaN or None: every text"),
         (pd.Series(["a", pd.NA], dtype="string"), "NaN or None: every text"),
@@ -1115,7 +1115,7 @@ def test_texts_that_share_no_word_are_learned_from():
     "table", [csr_array(np.eye(4)), np.full((4, 2), "a"), {"a": 1}, None, 5, True]
 )
 def test_tables_are_no_texts(table):
-    """Such as those that a vectorizer makes of texts before; nor is what json has for nothing."""
+    """Vectorizers make such tables; null from json is refused, too."""
     for ask in (lambda: MetaLSTMClassifier().fit(table, [0, 1, 0, 1]), lambda: tokens_of(table)):
         with pytest.raises(ValueError, match="A sequence of texts is expected, got a"):
             ask()
@@ -1133,7 +1133,7 @@ def test_tables_are_no_texts(table):
     ],
 )
 def test_elided_words_are_words_of_their_own(text, words):
-    """As they are in French and Italian; what English abbreviates stays whole."""
+    """French and Italian elide words; English contractions stay whole."""
     assert tokens_of([text], lowercase=False) == [words]
 
 
@@ -1143,7 +1143,7 @@ def test_one_text_is_enough_for_its_words_to_be_known():
 
 
 def test_tagger_reads_accents_of_their_own_as_those_of_letters():
-    """Two ways to write the same words, of which other programs make either."""
+    """Programs write an accented letter as one character or as two."""
     sentences = [["Zoë", "lives", "in", "Köln"], ["Renée", "left", "Zürich"]] * 8
     tags = [["PER", "O", "O", "LOC"], ["PER", "O", "LOC"]] * 8
     tagger = MetaLSTMTagger(**QUICK).fit(sentences, tags)
@@ -1164,7 +1164,7 @@ def test_tagger_of_empty_and_of_long_sentences():
 
 
 class FrameOfNoDimensions(dict):
-    """Goes through its columns and has no ``ndim``, as polars' does."""
+    """Iterates over its columns and has no ``ndim``, like polars' frame."""
 
     shape = (2, 1)
 
@@ -1240,14 +1240,14 @@ def test_bad_tasks(learned):
 
 
 def test_an_estimator_of_a_task_learns_another(learned):
-    """As any that knows the same: which of the tasks it was of is nothing to a new one."""
+    """It learns as any other with the same weights would; which task it was for does not matter."""
     X, y = reviews(30, "toy")
     film = copy.copy(learned.estimators_["film"])
     assert_array_equal(film.fit(X, y).predict_proba(X), clone(learned).fit(X, y).predict_proba(X))
 
 
 def test_history_has_the_accuracy_of_each_validation_task():
-    """Of its own head, whatever the order in which they are given."""
+    """Each task is scored by its own head, in whatever order the tasks are given."""
     X, y, new = ["good", "bad"] * 8, np.array(["yes", "no"] * 8), ["good", "bad", "good"]
     tasks = {"book": (X, y), "turned": (X, y[::-1])}
     held_out = {"turned": (new, ["no", "yes", "no"]), "book": (new, ["yes", "no", "yes"])}
@@ -1259,13 +1259,13 @@ def test_history_has_the_accuracy_of_each_validation_task():
 
 def test_the_nearest_task_is_told_by_texts_of_all_labels(learned):
     X, y = reviews(160, "toy")
-    order = np.argsort(y, kind="stable")  # more of the first label than are compared
+    order = np.argsort(y, kind="stable")  # more rows of the first label than are compared
     once = clone(learned).set_params(max_epochs=1, wide=False)
     assert once.fit([X[i] for i in order], y[order]).begun_as_ is not None
 
 
 def test_a_new_task_begins_as_none_that_only_tells_the_commonest_label(learned):
-    X = ["zebra"] * 20  # of which they know nothing
+    X = ["zebra"] * 20  # a word that no task knows
     said = learned.estimators_["book"]._network_proba(X[:1]).argmax()
     labels = np.array(["no", "yes"])[[said, 1 - said]]
     estimator = clone(learned).set_params(max_epochs=1, wide=False)
@@ -1273,7 +1273,7 @@ def test_a_new_task_begins_as_none_that_only_tells_the_commonest_label(learned):
 
 
 def test_a_tagger_begins_as_none_that_only_tells_the_commonest_label():
-    """Sentence by sentence, as it is told: not the one that most words have."""
+    """The commonest label is counted by sentences, as accuracy is; most words have another."""
     tagger = MetaLSTMTagger(**QUICK, random_state=0)
     tagger.meta_fit({"names": sentences(40)}, max_steps=30, verbose=False)
     X = [["zebra"]] * 5 + [["zebra"] * 8]
@@ -1297,7 +1297,7 @@ def test_a_tagger_begins_as_the_nearest_in_both_directions():
 
 def test_a_tagger_says_the_most_probable_sequence():
     tagger = MetaLSTMTagger(**QUICK, random_state=0).fit(*sentences(40))
-    with torch.no_grad():  # no label follows itself, whatever the words say
+    with torch.no_grad():  # no label follows itself, whatever the words
         tagger.module_.heads[0].crf.transitions.fill_diagonal_(-1e4)
     (tags,) = tagger.predict([["Ann"] * 5])
     assert tags in (["O", "B-PER"] * 2 + ["O"], ["B-PER", "O"] * 2 + ["B-PER"])
@@ -1397,7 +1397,7 @@ def test_all_dropped_is_refused():
 def test_the_vector_of_words_that_are_not_known_is_learned():
     X, y = reviews(30, "toy")
     rare = [f"{text} rare{i}" for i, text in enumerate(X)]
-    vectors = (["toy"], np.arange(12.0)[None])  # with which that of other words begins at zero
+    vectors = (["toy"], np.arange(12.0)[None])  # with these, vectors of other words start at zero
     estimator = MetaLSTMClassifier(word_vectors=vectors, **QUICK | {"min_df": 2}).fit(rare, y)
     assert not any(word.startswith("rare") for word in estimator.module_.words)
     assert estimator.module_.embedding.weight[0].abs().max() > 0.01
@@ -1405,7 +1405,7 @@ def test_the_vector_of_words_that_are_not_known_is_learned():
 
 def test_a_new_task_of_one_more_label_begins_as_none(learned):
     X, y = reviews(40, "toy")
-    y[0] = "zzz"  # the others are those of the known tasks, which tell them
+    y[0] = "zzz"  # the other labels are those that known tasks predict
     assert clone(learned).set_params(max_epochs=1, wide=False).fit(X, y).begun_as_ is None
 
 
@@ -1451,9 +1451,9 @@ def test_interrupted_in_its_training_it_began_as_nothing(monkeypatch):
 
 
 def test_words_that_are_long_are_not_remembered():
-    """Of a stream of such, each its own, memory grew without end."""
+    """A stream of distinct long words used to fill memory without end."""
     tracemalloc.start()
-    try:  # words are made here, since it is they that were held
+    try:  # words are made here, since they were what was held
         told = spellings([f"{n}{'x' * 10_000}" for n in range(1000)])
         held = tracemalloc.get_traced_memory()[0]
     finally:

@@ -1,4 +1,4 @@
-"""Columns of text of which a few rows show numbers alone, such as rooms: 1, 2, 3, 4, "5+"."""
+"""Columns of text, a few rows of which hold numbers alone, such as rooms: 1, 2, 3, 4, "5+"."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ WARNING = "Column 'rooms' held only numbers as text in fit .* such as '5\\+', wh
 
 
 def rooms(seed=0, n_rows=60, dtype=object):
-    """Rows in random order, of which the first twelve show numbers alone, and their classes."""
+    """Return rows in random order with their classes; the first twelve rows hold numbers alone."""
     rng = np.random.default_rng(seed)
     y = np.arange(n_rows) % 2
     shown = rng.choice(["1", "2", "3", "4", "5+"], n_rows)
@@ -132,7 +132,7 @@ def test_an_outlier_detector_reads_a_gap_too():
 
 @pytest.mark.parametrize("dtype", [object, "str"])
 def test_codes_of_digits_with_underscores_are_names(dtype):
-    """Python reads 1_10 and 11_0 both as 110."""
+    """Python reads both 1_10 and 11_0 as 110."""
     wards = pd.DataFrame({"ward": pd.Series(["11_0", "1_10", "2_5", None] * 3, dtype=dtype)})
     encoder = TableEncoder().fit(wards)
     rows = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [nan] * 3]
@@ -167,7 +167,7 @@ def test_a_stream_goes_on():
 
 @pytest.mark.filterwarnings("ignore:Column 'rooms' held only numbers as text")
 def test_beside_categories_the_answer_is_that_of_a_gap():
-    """Of which rows that are asked for may have others, so that both are read anew."""
+    """New rows may bring other categories, so that fitted and new rows are encoded together."""
     table, y = rooms()
     table["kind"] = np.random.default_rng(1).choice(["a", "b", "c"], len(table))
     estimator = MetaSemiSupervisedClassifier("prototypes").fit(table[:12], y[:12])

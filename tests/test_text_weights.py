@@ -1,4 +1,4 @@
-"""The weights that MetaLSTMClassifier is shipped with."""
+"""The weights for MetaLSTMClassifier that the package ships."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_they_are_small_and_their_card_tells_where_they_come_from():
 
 
 def test_a_few_labelled_texts_tell_which_label_is_praise():
-    """Four of each, in a user's own words, and four of each to tell."""
+    """Four texts with each label, in a user's own words, and four of each to predict."""
     X, y = GOOD[:4] + BAD[:4], ["praise"] * 4 + ["complaint"] * 4
     classifier = MetaLSTMClassifier(NAME, random_state=0).fit(X, y)
     told = classifier.predict(GOOD[4:] + BAD[4:])

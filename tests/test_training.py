@@ -1,4 +1,4 @@
-"""Meta-training: it learns, it stops, and it tells how it went."""
+"""Meta-training learns, stops, and reports how it went."""
 
 import copy
 import csv
@@ -54,7 +54,7 @@ def new_learner(**config):
 
 
 def train(folder=None, learner=None, **settings):
-    """Five epochs of two steps, which begin within a pool of three: a few kB of weights."""
+    """Five epochs of two steps, some of which start within a pool of three; weights of a few kB."""
     learner = learner or new_learner()
     settings = {
         "validation_source": CircleSpiral(),
@@ -78,12 +78,12 @@ def train(folder=None, learner=None, **settings):
 
 @pytest.fixture(scope="module")
 def whole():
-    """A run that nothing interrupts, without checkpoints."""
+    """An uninterrupted run without checkpoints."""
     return train()
 
 
 def assert_same(run, other):
-    """Weights bit by bit, and all that the history tells of epochs but their seconds."""
+    """Compare weights to the bit, and the history without durations."""
     (learner, history), (other_learner, other_history) = run, other
     state, other_state = learner.state_dict(), other_learner.state_dict()
     assert all(torch.equal(state[name], other_state[name]) for name in state)
@@ -93,7 +93,7 @@ def assert_same(run, other):
 
 
 class At(Callback):
-    """Calls something at the end of a step, or of an epoch."""
+    """Calls a function at the end of a step or of an epoch."""
 
     def __init__(self, do, step=None, epoch=None):
         self.do, self.step, self.epoch = do, step, epoch
@@ -110,7 +110,7 @@ class At(Callback):
 
 
 class Crash(Exception):
-    """Of the user's callback, or of the machine."""
+    """Raised by a user's callback, or standing for a crash of the machine."""
 
 
 def crash(*args):
@@ -142,7 +142,7 @@ def test_loss_falls_on_circles():
         precision="float32",
         verbose=False,
     )
-    assert history[-1, "valid_loss"] < 0.35 < math.log(2)  # which chance would make it
+    assert history[-1, "valid_loss"] < 0.35 < math.log(2)  # chance would give this loss
     assert history[-1, "train_loss"] < 0.5 * history[0, "train_loss"]
     assert history[-1, "valid_accuracy"] > 0.85
 
@@ -271,7 +271,7 @@ def test_every_setting_of_the_optimiser_reaches_it(plain, setting):
 
 
 def test_workers_change_nothing(whole):
-    """An epoch may begin within a pool, and reads of one pool or of two."""
+    """An epoch may start within a pool, and may read one pool or two."""
     assert_same(train(n_workers=2), whole)
 
 
@@ -282,9 +282,9 @@ def test_the_tasks_of_a_step_are_the_same_however_long_epochs_are():
 
 
 def test_an_interrupt_is_not_for_workers():
-    """A terminal sends Ctrl-C to all processes: training fails where it ends a worker."""
+    """A terminal sends Ctrl-C to all processes: if it ended a worker, training would fail."""
 
-    others = set(multiprocessing.active_children())  # joblib's, of tests before
+    others = set(multiprocessing.active_children())  # joblib's, left by earlier tests
 
     class Interrupts(Callback):
         def on_batch_end(self, net, **kwargs):
@@ -297,12 +297,12 @@ def test_an_interrupt_is_not_for_workers():
 
 
 def test_ctrl_c_waits_until_workers_have_begun(monkeypatch):
-    """In the moment of a fork Python would lose it, or a worker would end by it."""
+    """During a fork Python would lose the signal, or it would end the worker."""
     begun = []
 
     def begin(self):
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)  # here it would be heeded
+        time.sleep(0.01)  # the signal would arrive here
         begun.append(self)
         return iter(())
 
@@ -318,11 +318,11 @@ def test_ctrl_c_waits_until_workers_have_begun(monkeypatch):
 
 @pytest.mark.parametrize("within_a_step", [False, True])
 def test_a_worker_that_was_killed_is_told_of(tmp_path, within_a_step, monkeypatch):
-    """As a system does that is short of memory; the run goes on from its checkpoint."""
+    """As if the system ran out of memory; the run resumes from its checkpoint."""
     look = _MultiProcessingDataLoaderIter._try_get_data
-    monkeypatch.setattr(look, "__defaults__", (0.2,))  # torch looks every five seconds
+    monkeypatch.setattr(look, "__defaults__", (0.2,))  # torch checks every five seconds
 
-    others = set(multiprocessing.active_children())  # joblib's, of tests before
+    others = set(multiprocessing.active_children())  # joblib's, left by earlier tests
 
     class Kill(Callback):
         def on_batch_end(self, net, **kwargs):
@@ -330,7 +330,7 @@ def test_a_worker_that_was_killed_is_told_of(tmp_path, within_a_step, monkeypatc
                 for worker in set(multiprocessing.active_children()) - others:
                     worker.kill()
                     worker.join()
-                    if within_a_step:  # torch tells of it by a signal, wherever its parent is
+                    if within_a_step:  # torch raises in a signal handler, wherever the parent is
                         time.sleep(0.5)
 
     message = "was killed .*lower n_workers. With a checkpoint_dir the same call"
@@ -354,7 +354,7 @@ def test_without_validation_an_interrupt_leaves_the_weights_of_a_whole_epoch(ema
 
 
 def test_seeds_of_tasks_are_plain_numbers(monkeypatch):
-    """numpy takes no lists in lists from 2.5 on."""
+    """From 2.5 on numpy refuses nested lists."""
     given, default_rng = [], np.random.default_rng
     monkeypatch.setattr(
         np.random, "default_rng", lambda seed: given.append(seed) or default_rng(seed)
@@ -364,7 +364,7 @@ def test_seeds_of_tasks_are_plain_numbers(monkeypatch):
 
 
 def test_workers_do_with_few_files():
-    """A pool has more tensors than most systems let a process open files."""
+    """A pool has more tensors than the number of files that most systems let a process open."""
     settings = {"n_batches": 16, "batch_size": 8, "seed": 0, "n_pooled": 16, "n_groups": 8}
     stream = EpisodeStream(TablePrior(n_columns=(2, 5)), EpisodeSampler(1, 3), **settings)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -403,7 +403,7 @@ def test_a_pool_is_drawn_once_though_epochs_end_within_it():
     stream = EpisodeStream(source, EpisodeSampler(1, 3), n_batches=3, seed=0, **settings)
     for stream.epoch in range(3):
         assert len(list(Batches(stream, batch_size=None))) == 3
-    assert source.n_drawn == 5 * 4  # nine batches are of five pools
+    assert source.n_drawn == 5 * 4  # nine batches come from five pools
 
 
 def test_groups_change_the_padding_and_not_the_gradient():
@@ -411,7 +411,7 @@ def test_groups_change_the_padding_and_not_the_gradient():
     settings |= {"validation_source": None}
     (one, whole), (two, grouped) = (train(n_groups=n, **settings) for n in (1, 2))
     assert grouped[:, "train_loss"] == pytest.approx(whole[:, "train_loss"], rel=1e-4)
-    # AdamW makes a step of a gradient that is nothing but rounding: the mean tells.
+    # AdamW makes full steps even for gradients of mere rounding, so compare the mean.
     moved = (parameters(one) - parameters(new_learner())).abs().mean()
     assert (parameters(two) - parameters(one)).abs().mean() < 0.01 * moved
 
@@ -425,7 +425,7 @@ def test_the_loss_of_validation_is_the_mean_over_groups():
 
 @pytest.mark.parametrize("batch_size, n_tasks", [(6, 2), (3, 1)])
 def test_meta_fit_reads_two_tasks_at_a_time_on_a_cpu(batch_size, n_tasks):
-    """Or one, where there is an odd number; more of them are padded more."""
+    """It reads one at a time if the number is odd; with more at a time there is more padding."""
     learner, seen = new_learner(), []
 
     def count(module, args, inputs):
@@ -458,7 +458,7 @@ def test_the_loss_of_the_beginning_is_that_of_an_epoch_which_changes_nothing(who
 
 @pytest.mark.parametrize("ema_decay", [None, 0.5])
 def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole, ema_decay):
-    """Interrupted or not."""
+    """The same holds if the run is interrupted."""
     begun = copy.deepcopy(whole[0])
     worse = {"learning_rate": 1.0, "n_warmup": 0, "validate_start": True, "ema_decay": ema_decay}
     with pytest.warns(UserWarning, match="No validation loss was lower"):
@@ -469,7 +469,7 @@ def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole,
         train(tmp_path, copy.deepcopy(begun), **worse, callbacks=[At(crash, epoch=2)])
     with pytest.warns(UserWarning, match="No validation loss was lower"):
         assert_same(train(tmp_path, copy.deepcopy(begun), **worse), (learner, history))
-    # Where an epoch is better, or they are not asked for, all is as it was.
+    # If an epoch is better, the option changes nothing.
     tables = TablePrior(n_columns=(2, 5), n_classes=(2, 4))
     settings = {"validation_source": tables, "n_validation": 8, "max_steps": 20}
     settings |= {"learning_rate": 2e-2, "ema_decay": ema_decay and 0.1}
@@ -480,7 +480,7 @@ def test_weights_that_had_learned_are_kept_where_none_is_better(tmp_path, whole,
 
 @pytest.mark.parametrize("step", [1, 5])
 def test_a_run_that_diverges_leaves_weights_that_had_learned(whole, step):
-    """In the first epoch it is an error, later a warning; no epoch before was better."""
+    """In the first epoch that is an error, later a warning, as no epoch before was better."""
     learner = copy.deepcopy(whole[0])
 
     def spoil():
@@ -592,7 +592,7 @@ def test_patience_stops_a_run_that_gets_no_better():
     last = []
     see = At(lambda: last.append("seen"), epoch=3)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # as of a run that was interrupted
+        warnings.simplefilter("error")  # an interrupted run would warn
         _, history = train(learning_rate=0.0, patience=2, callbacks=[see])
     assert len(history) == 3 and last == ["seen"]
     assert len(train(learning_rate=0.0, patience=None)[1]) == 5
@@ -630,7 +630,7 @@ def test_an_interrupted_run_says_so_and_can_be_taken_up(tmp_path, whole, moment)
 
 
 def test_patience_counts_over_a_resumed_run(tmp_path):
-    """And a run that has stopped stays so."""
+    """A run that has stopped stays stopped."""
     still = {"learning_rate": 0.0, "patience": 3}
     with pytest.raises(Crash):
         train(tmp_path, **still, callbacks=[At(crash, epoch=2)])
@@ -687,7 +687,7 @@ def test_the_average_is_that_of_the_weights_after_each_step():
         average = 0.7 * average + 0.3 * state
     torch.testing.assert_close(parameters(learner), average)
     assert not torch.allclose(average, states[-1])
-    # What is validated is the average, too.
+    # The average is validated, too.
     plain = train(max_steps=4, keep="last")[1]
     assert history[:, "train_loss"] == plain[:, "train_loss"]
     assert history[-1, "valid_loss"] != plain[-1, "valid_loss"]
@@ -735,7 +735,7 @@ def test_a_log_has_a_line_an_epoch_over_a_resumed_run(tmp_path):
     _, history = train(tmp_path, callbacks=[log])
     assert len(history) == 5
     ended = "before its first 2 steps were complete: nothing is kept"
-    with pytest.raises(KeyboardInterrupt, match=ended):  # which leaves the log of the run before
+    with pytest.raises(KeyboardInterrupt, match=ended):  # the log of the run before is kept
         train(callbacks=[log, At(interrupt, step=1)])
     with open(tmp_path / "log.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -802,14 +802,14 @@ def test_a_run_goes_on_where_nobody_reads_its_progress(monkeypatch, whole, stder
 
 
 def test_a_schedule_without_warm_up_begins_at_the_full_rate_and_one_that_is_over_stays_so():
-    """A warm-up of no steps, as short runs have, is no rate of zero."""
+    """Short runs have a warm-up of no steps; the rate must not be zero then."""
     assert [rate_at(0, 10, 0, schedule) for schedule in ("cosine", "noam", "constant")] == [1] * 3
     assert rate_at(3, 10, 0, "noam") == 0.5
     assert rate_at(25, 10, 2) == rate_at(10, 10, 2) == 0
 
 
 def test_weights_of_an_equal_loss_are_not_better():
-    """Those of the beginning are kept until others are."""
+    """The initial weights are kept until others are better."""
     learner = new_learner()
     checkpoint = Checkpoint(None, {}, MovingAverage(learner, None))
     checkpoint.begin(0.5)

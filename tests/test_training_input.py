@@ -1,4 +1,4 @@
-"""Meta-training that is asked for what cannot be: a clear error, and no weights that are lost."""
+"""Impossible requests to meta-training are clear errors, and no weights are lost."""
 
 import copy
 import json
@@ -59,7 +59,7 @@ def small():
 
 
 def tiny(head="prototypes", task="classification"):
-    """Random weights, for what holds with any: 32 tasks are read in no time."""
+    """A learner with random weights, for what holds with any: 32 tasks are read in no time."""
     torch.manual_seed(0)
     sizes = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4, "last_width": 2}
     return Learner("vsa", head, task=task, backbone_config=sizes)
@@ -149,7 +149,7 @@ def test_training_that_diverges_says_so_and_leaves_what_was_there(tmp_path):
 
 
 def test_weights_that_the_last_step_lost_are_not_kept():
-    """The losses are those of before."""
+    """The losses were computed before the last step, so they do not show it."""
 
     class Spoil(Callback):
         def on_grad_computed(self, net, **kwargs):
@@ -212,7 +212,7 @@ def test_an_interrupted_run_goes_on_in_the_same_estimator(tmp_path):
         with pytest.warns(UserWarning, match="An interrupt or a callback ended"):
             estimator.meta_fit({"iris": IRIS}, callbacks=[Interrupt()], **kept)
         for again in (clone(estimator), estimator, clone(estimator), estimator):
-            again.meta_fit({"iris": IRIS}, **kept)  # the last when it is complete
+            again.meta_fit({"iris": IRIS}, **kept)  # the last time it is complete
             assert weights_digest(again.learner_) == weights_digest(whole.learner_)
         with pytest.raises(ValueError, match="other settings: rate was"):
             MetaSemiSupervisedClassifier(backbone, random_state=0).meta_fit(
@@ -266,7 +266,7 @@ def test_a_checkpoint_stays_where_its_run_began(tmp_path, monkeypatch):
 
 
 def test_a_run_whose_checkpoint_was_removed_is_a_new_one(tmp_path):
-    """It begins with what was learned, at the rates of trained weights, and says so."""
+    """The new run starts from the learned weights, at the rates for them, and has another start."""
     settings = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}
     kept = settings | {"checkpoint_dir": tmp_path / "run"}
     fresh = MetaSemiSupervisedClassifier("deep_sets", head="linear", random_state=0)
@@ -288,7 +288,7 @@ def test_a_run_does_not_take_the_place_of_what_was_learned_since(tmp_path):
 
 
 def test_training_that_diverges_late_keeps_the_best_weights():
-    """And tells of it once: nobody has interrupted it."""
+    """One warning is enough: nobody has interrupted the run."""
 
     class Spoil(Callback):
         def on_epoch_begin(self, net, **kwargs):
@@ -337,7 +337,7 @@ def test_a_module_of_ones_own_may_begin_elsewhere(tmp_path):
     settings = {"max_steps": 2, "eval_every": 1, "checkpoint_dir": tmp_path, "verbose": False}
     settings |= {"batch_size": 1}
     learners = []
-    for seed in range(2):  # as a script without a seed that is run again after a kill
+    for seed in range(2):  # as a script without a seed, run again after a kill
         torch.manual_seed(seed)
         learner = MetaGPRegressor("deep_sets")._new_learner("deep_sets")
         regressor = MetaGPRegressor(learner).meta_fit([IRIS], **settings)
@@ -422,13 +422,13 @@ def test_what_is_no_part_of_a_mixture_is_told():
 
 @pytest.mark.parametrize("load", [LoadInitState, LoadInitState(Checkpoint(dirname="elsewhere"))])
 def test_weights_of_another_run_are_no_callback(load):
-    """It would be trained to the end, and the history of the other run in its place."""
+    """The callback would train the other run to its end, and put its history in place."""
     with pytest.raises(ValueError, match="LoadInitState: pass the initial weights as backbo"):
         small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[("begin", load)])
 
 
 def test_the_best_weights_by_a_callback_are_nothing_to_go_on_with(tmp_path):
-    """A checkpoint would not know them: the same call again would end with others."""
+    """A checkpoint does not know those weights: the same call again would end with others."""
     best = [EarlyStopping(monitor="train_loss", load_best=True)]
     once, kept = {"max_steps": 1, "verbose": False}, {"checkpoint_dir": tmp_path}
     told = "EarlyStopping must have load_best=False with a checkpoint_dir"
@@ -439,7 +439,7 @@ def test_the_best_weights_by_a_callback_are_nothing_to_go_on_with(tmp_path):
     for more in (kept | validated, {}):
         assert clone(estimator).meta_fit({"iris": IRIS}, callbacks=best, **once, **more).history_
     tasks = {"a": TEXTS}
-    with pytest.raises(ValueError, match=told):  # whose last weights are kept, without patience
+    with pytest.raises(ValueError, match=told):  # the last weights are kept without patience
         MetaLSTMClassifier(**QUICK).meta_fit(
             tasks, validation_tasks=tasks, callbacks=best, **once, **kept
         )
@@ -458,14 +458,14 @@ def test_a_score_that_keeps_targets_of_batches_says_what_to_do():
         with pytest.raises(ValueError, match="EpochScoring.* shapes differ.*use_caching=False"):
             meta_fit(refused)
     own = Callback()
-    own.scoring = score  # which is nothing to the engine
+    own.scoring = score  # the engine ignores it
     meta_fit(own)
     assert meta_fit(EpochScoring(score, name="own", use_caching=False)).history_[-1, "own"] == 1
 
 
 @pytest.mark.parametrize("scheduler", [LRScheduler, ("rate", LRScheduler("StepLR", step_size=1))])
 def test_a_second_schedule_is_refused(scheduler):
-    """The engine's own sets the rate of each step: it would change next to nothing."""
+    """The engine sets the rate of each step itself, so a scheduler would change next to nothing."""
     with pytest.raises(ValueError, match="must not contain LRScheduler: .*learning_rate"):
         small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[scheduler])
 
@@ -493,7 +493,7 @@ def test_minus_one_beside_one_class_is_explained():
 
 
 class Draws:
-    """A source of one's own: what a function draws."""
+    """A user's own source, which draws with a function."""
 
     def __init__(self, function):
         self.function = function
@@ -530,7 +530,7 @@ def test_tables_without_a_numeric_column_are_left_out_of_regression(mixed):
 
 
 class Unread(dict):
-    """Datasets that nobody has read."""
+    """Datasets that must not be read."""
 
     def __getitem__(self, name):
         raise AssertionError("a table was read")
@@ -594,7 +594,7 @@ def test_settings_are_refused_before_any_text_is_read(setting, said, tmp_path):
 
 
 def test_the_first_of_several_wrong_settings_is_told():
-    """In the order they are written down in: that of a set is another in every process."""
+    """Settings are checked in the order of their list; that of a set differs between processes."""
     names = ["max_steps", "eval_every", "batch_size", "learning_rate", "weight_decay", "clip"]
     names += ["n_validation", "n_workers", "n_pooled"]
     for i, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Meta-training on tables of which some rows have no label (paper 000, sections 3.1 and 3.5)."""
+"""Meta-training on tables with unlabelled rows (paper 000, sections 3.1 and 3.5)."""
 
 import numpy as np
 import pandas as pd
@@ -22,11 +22,11 @@ from sklearn_meta.tasks.batch import IGNORE
 from sklearn_meta.tasks.dataset import column_as_target
 
 seeds = st.integers(0, 2**32 - 1)
-NONE = 1000  # what cells of a row without a label begin with
+NONE = 1000  # cells of unlabelled rows lie above this
 
 
 def table(sizes, n_unlabelled, kind="classes", n_columns=2):
-    """Each cell tells its row; those of rows without a label lie above 1,000."""
+    """Cells tell their row; those of unlabelled rows lie above 1,000."""
     y = np.repeat(np.arange(len(sizes)), sizes)
     if kind == "targets":
         y = np.random.default_rng(0).normal(size=len(y)).astype(np.float32)
@@ -56,7 +56,7 @@ def test_rows_without_a_label_are_read_and_not_asked_for(kind, sizes, n, shots, 
     assert not task.labelled[has_none].any() and task.context.all()
     rows = task.X[:, 0].tolist()
     assert len(set(rows)) == len(rows)
-    # Of as many unlabelled rows as were asked for, at least half are predicted, if there are.
+    # At least half of the ``n_unlabelled`` rows are predicted, if enough rows have labels.
     groups = sizes if kind == "classes" else [sum(sizes)]
     share = sum(sizes) / (sum(sizes) + n)
     most = max(round(n_unlabelled * max(share, 0.5)), 1)
@@ -83,7 +83,7 @@ def test_inductive_tasks_hold_no_row_that_is_neither_read_nor_predicted(kind, si
 def test_a_table_whose_rows_all_have_labels_is_drawn_from_as_ever(
     kind, sizes, shots, n_unlabelled, seed
 ):
-    """No row without a label is one more way to say so."""
+    """An empty array of unlabelled rows means the same as none."""
     dataset = table(sizes, 0, kind)
     made = {"classes": EpisodeSampler, "targets": RegressionSampler}[kind]
     sampler = made(shots, n_unlabelled)
@@ -100,7 +100,7 @@ def test_their_share_is_that_of_the_table_and_at_most_half(n, expected):
 
 
 def test_they_fill_up_where_few_rows_have_a_label():
-    """Two of each class, of which one is labelled: 2 are predicted, and 38 read."""
+    """Two rows of each class, one of them labelled: 2 are predicted, and 38 more are read."""
     sampler = EpisodeSampler(1, 20, class_subset=0, inductive=0)
     for seed in range(10):
         task = sampler.draw(table([2, 2], 10_000), np.random.default_rng(seed))
@@ -134,7 +134,7 @@ def test_several_targets_are_all_unknown():
     assert np.isfinite(task.y[task.has_label]).all()
 
 
-# What becomes such rows
+# What becomes an unlabelled row
 
 
 def test_pairs_keep_them_in_the_units_and_categories_of_the_others():
@@ -172,7 +172,7 @@ def test_a_dataset_may_mark_them_in_y_or_hold_them_apart():
 
 
 def test_a_duration_of_minus_one_is_a_class():
-    """As to classifiers and to evaluate."""
+    """As in classifiers and ``evaluate``."""
     days = np.repeat(np.array([-1, 2], dtype="m8[D]"), 5)
     found = as_dataset(np.arange(10.0)[:, None], days)
     assert found.y.tolist() == [0] * 5 + [1] * 5 and found.unlabelled is None
@@ -206,7 +206,7 @@ def test_a_folder_and_a_selection_keep_them(tmp_path):
 
 @pytest.mark.parametrize("estimator", [MetaSemiSupervisedClassifier, MetaGPRegressor])
 def test_meta_fit_reads_them(estimator):
-    """What stands in them changes the loss of those that have a label, and no loss is NaN."""
+    """Unlabelled cells change the loss of labelled rows, and no loss is NaN."""
     is_classifier = estimator is MetaSemiSupervisedClassifier
     dataset = table([10, 10], 20, "classes" if is_classifier else "targets")
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Warnings point at the line of the user, whatever stands between."""
+"""Warnings point at the user's line, whatever calls are in between."""
 
 import copy
 import pickle
@@ -76,7 +76,7 @@ class Ends(Callback):
 
 
 class Renewed(MetaSemiSupervisedClassifier):
-    """As one that was pickled with other weights than are installed."""
+    """Pickles as if made with other weights than the installed ones."""
 
     def __getstate__(self):
         return super().__getstate__() | {"_sha256": "another"}
@@ -120,7 +120,7 @@ def test_cross_validation_and_scores_and_datasets_have_it_too(tmp_path):
     ],
 )
 def test_few_rows_of_many_classes_are_nothing_to_warn_of(fit):
-    """scikit-learn asks whether these are targets of a regression."""
+    """For such labels scikit-learn warns that they may be targets of a regression."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(np.arange(30) % 24)

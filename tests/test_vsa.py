@@ -32,7 +32,7 @@ same = {"rtol": 0, "atol": 1e-10}
 
 @st.composite
 def drawn_tasks(draw, inductive=False):
-    """A task with gaps, labelled rows first; what is drawn is its size, the rest is random."""
+    """A task with gaps, labelled rows first; Hypothesis draws its size, the rest is random."""
     n_classes = draw(st.integers(2, 5))
     n_labelled = draw(st.integers(n_classes, 3 * n_classes))
     n_unlabelled = draw(st.integers(2, 30))
@@ -64,7 +64,7 @@ def embed(inputs, model=BACKBONE):
 
 
 def mvsa_by_einsum(attention, z):
-    """Eq. (1)-(4) index by index: one head after the other, nothing folded."""
+    """Eq. (1)-(4) index by index, head by head, with nothing folded."""
     H = attention.head_width
     W_Q, W_K, W_V = attention.project.weight.view(3, attention.n_heads, H, -1)
     heads = []
@@ -110,7 +110,7 @@ def test_mvsa_masks_are_equations_1_to_4_on_what_is_left():
 @pytest.mark.parametrize("residual", [True, False])
 @pytest.mark.parametrize("mode", ["examples", "attributes"])
 def test_block_is_equations_6_to_8(mode, residual, layer_norm):
-    """And without its residual term, or without its layer norm, as in Table 2."""
+    """Also without the residual term and without the layer norm, as in Table 2."""
     torch.manual_seed(0)
     block = Block(mode, 5, 7, 6, 2, 3, residual, layer_norm).double()
     z = torch.randn(9, 4, 5, dtype=torch.float64)
@@ -160,7 +160,7 @@ def test_blocks_alternate_and_the_last_is_narrow():
     assert z.shape == (1, 6, 5, 3)
     assert [block.mode for block in BACKBONE.blocks] == ["examples", "attributes"] * 2
     assert BACKBONE.blocks[0].attention.project.in_features == 4
-    # Attention and layer norm are as wide as the rest: of a norm of width 1 nothing is left.
+    # Attention and layer norm are as wide as the rest: a norm of width 1 would erase everything.
     assert {block.norm.normalized_shape for block in BACKBONE.blocks} == {(12,)}
 
 
@@ -169,7 +169,7 @@ def test_blocks_alternate_and_the_last_is_narrow():
 
 @given(drawn_tasks(inductive=True), st.randoms(use_true_random=False))
 def test_equivariance_over_classes(task, random):
-    """Embeddings stay, the logits of the learner change places."""
+    """Embeddings stay the same; the learner's logits are permuted."""
     inputs = tensors(task)
     code = np.array(random.sample(range(task.n_label_columns), task.n_label_columns))
     renamed = tensors(task._replace(y=code[task.y]))
@@ -203,7 +203,7 @@ def test_batched_tasks_of_any_size_equal_one_by_one(tasks):
 @given(drawn_tasks(inductive=True), st.integers(1, 7))
 @settings(max_examples=10)
 def test_memory_equals_the_full_pass(task, n_chunk):
-    """In one go, in chunks and row by row: what reads the context only needs the context only."""
+    """All at once, in chunks or row by row: a memory of the context is enough."""
     context, new = task.context, ~task.context
     inputs = tensors(task)
     with torch.no_grad():
@@ -240,7 +240,7 @@ def test_moments_are_those_of_observed_readable_cells():
 @pytest.mark.parametrize("hole", [-np.nan, np.uint64(0x7FF8DEADBEEF0000).view(np.float64)])
 @pytest.mark.parametrize("cells", [(slice(2, 9), 1), (slice(None), 2), (4, slice(None))])
 def test_missing_cells(cells, hole):
-    """Gaps in some rows, a column and a row all missing: finite, and any NaN is the same."""
+    """With gaps, or a column or row missing, embeddings are finite; any NaN is the same."""
     X = np.random.default_rng(0).standard_normal((14, 4))
     y = np.arange(14) % 3 - 1
     full = embed(tensors(context_task(X.copy(), y, 2)))
@@ -253,7 +253,7 @@ def test_missing_cells(cells, hole):
 
 @given(drawn_tasks(), st.integers(0, 2**32 - 1))
 def test_units_do_not_matter(task, seed):
-    """Each column in another unit and from another zero: the same embeddings."""
+    """Columns in other units, and shifted, have the same embeddings."""
     rng = np.random.default_rng(seed)
     slope = 10 ** rng.uniform(-1, 2, task.X.shape[1])
     other = task._replace(X=task.X * slope + 10 * slope * rng.standard_normal(slope.shape))
@@ -262,12 +262,12 @@ def test_units_do_not_matter(task, seed):
 
 @pytest.mark.parametrize("share", [1, 10, 50])
 def test_two_valued_columns_keep_distance_one(share):
-    """A rare category would otherwise lie ten standard deviations from the common one."""
+    """Otherwise a rare category would lie ten standard deviations from the common one."""
     x = torch.tensor([4.0] * share + [-1.0] * (100 - share))[None, :, None]
     moments = moments_of(x, torch.ones(1, 100, dtype=torch.bool))
     z = standardise(x, moments, bound=1e9)
     assert (z.max() - z.min()).item() == pytest.approx(1) and z.mean().abs().item() < 1e-6
-    # One of the two in the context: a third value among new rows does not change the scale.
+    # The context has two values: a third one in a new row does not change the scale.
     readable = torch.ones(1, 101, dtype=torch.bool)
     readable[0, -1] = False
     more = torch.cat([x, torch.full((1, 1, 1), 9.0)], dim=1)
@@ -276,7 +276,7 @@ def test_two_valued_columns_keep_distance_one(share):
 
 
 def test_outliers_stay_in_reach():
-    """Monotone and odd around the median, steepest there, and never beyond the bound."""
+    """The function is monotone and odd around the median, steepest there, and bounded."""
     x = 3 * torch.linspace(-9, 9, 1001, dtype=torch.float64) - 7
     moments = moments_of(x[None, :, None], torch.ones(1, 1001, dtype=torch.bool))
     z = standardise(x[None, :, None], moments)[0, :, 0]
@@ -348,7 +348,7 @@ def test_every_ablation_is_what_it_says_and_trains(switch):
 
 @pytest.mark.parametrize("switch", ["observed_indicator", "kind_indicator"])
 def test_indicator_channels_are_the_ones_named(switch):
-    """What is left are the other channels of Eq. (5), in order."""
+    """The other channels of Eq. (5) remain, in order."""
     x, labels = torch.randn(1, 4, 3, dtype=torch.float64), label_matrix([[0, 1, -1, -1]], 2)
     kept = {"observed_indicator": [0, 2, 3], "kind_indicator": [0, 1]}[switch]
     found = backbone(**{switch: False}).input_tensor(x, labels)
@@ -356,7 +356,7 @@ def test_indicator_channels_are_the_ones_named(switch):
 
 
 def test_without_example_attention_rows_are_linked_by_nothing_but_the_vote():
-    """AttributeAttn of Table 2: with weights remembered, a row's embedding is its own affair."""
+    """AttributeAttn of Table 2: given the memory, a row's embedding depends on no other row."""
     model = backbone(example_attention=False)
     x = torch.randn(1, 6, 3, dtype=torch.float64)
     labels, readable = label_matrix([[0, 1, 0, 1, -1, -1]], 2), torch.ones(1, 6, dtype=torch.bool)
@@ -400,7 +400,7 @@ def test_config_builds_the_same_learner_again():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_far_beyond_a_column_of_two_values_is_at_the_bound(dtype):
-    """Its square would be infinite, and it would lie in the middle."""
+    """Its square would overflow, and it would lie in the middle."""
     x = torch.tensor([0, 0, 0, 0, 1], dtype=dtype).view(1, 5, 1)
     moments = moments_of(x, torch.ones(1, 5, dtype=torch.bool))
     far = torch.tensor([-1, 1], dtype=dtype).view(1, 2, 1) * torch.finfo(dtype).max / 4

@@ -1,4 +1,4 @@
-"""The head of warped targets against scikit-learn's process of each warped target alone."""
+"""The head of warped targets equals scikit-learn's process of each warped target."""
 
 import math
 
@@ -36,21 +36,21 @@ def test_targets_are_warped_as_by_scipy_and_back(power, values):
     np.testing.assert_allclose(warped.detach(), yeojohnson(np.array(values), power), atol=1e-12)
     torch.testing.assert_close(unwarp(warped, power), y, rtol=1e-9, atol=1e-9)
     (slope,) = torch.autograd.grad(warped.sum(), y)
-    some = y != 0  # where two halves meet, torch takes the slopes of both
+    some = y != 0  # where the two halves meet, torch adds both slopes
     torch.testing.assert_close(log_slope(y, power).exp()[some], slope[some])
 
 
 def of_each_set(head, rows, known, y):
-    """Log weights, means and covariances of all sets of hyperparameters and powers, one by one.
+    """Yield every set of hyperparameters and power: its log weight, mean, centre and covariance.
 
-    Those of copies of less noise come last. Means are those to be told, and those about which
-    targets vary. Last come the power, and means and deviations of the warped target.
+    Copies with less noise come last. The mean is clipped as predictions are, and the covariance is
+    about the centre. The last item is the power, with means and deviations of the warped target.
     """
     attributes, embeddings = rows[..., -1], rows[..., :-1].reshape(len(rows), -1)
     both = np.hstack([embeddings, attributes])
 
     class Direct(RBF):
-        """Of the attributes alone."""
+        """A kernel of the attributes alone."""
 
         def __call__(self, X, Y=None, eval_gradient=False):
             Y = X if Y is None else Y
@@ -86,7 +86,7 @@ def of_each_set(head, rows, known, y):
         kernel += ConstantKernel(value["log_linear"]) * Linear(1e-9)
         kernel += ConstantKernel(value["log_direct"]) * Direct(value["log_direct_scale"])
         process = GaussianProcessRegressor(kernel + WhiteKernel(noise), optimizer=None, alpha=0)
-        # One fit for all powers: what it is of does not depend on the targets.
+        # One fit serves all powers, since the kernel does not depend on the targets.
         process.fit(both[known], (all_warped - centres) / scales)
         means, covs = process.predict(both, return_cov=True)
         likelihoods = -0.5 * (process.y_train_ * process.alpha_).sum(0)
@@ -114,14 +114,14 @@ def of_each_set(head, rows, known, y):
 
 
 def with_attributes(context):
-    """One target, and embeddings of which the last channel is that of the attributes."""
+    """Keep one target, and append the channel of the attributes to the embeddings."""
     z, labels, classes, readable = context
     z = torch.cat([z, z[..., :1] * 0.5], dim=-1)
     return z, labels[..., :1], classes[:, :1], readable
 
 
 def mixed(head, z, labels):
-    """Positions of tasks of two labelled rows and more, and their weighed parts."""
+    """Positions of tasks with at least two labelled rows, and their weighted parts."""
     for b in range(len(z)):
         known = ~labels[b].isnan().any(1).numpy()
         if known.sum() < 2:
@@ -138,7 +138,7 @@ def mixed(head, z, labels):
 @given(drawn_contexts(), st.integers(0, 99))
 @settings(max_examples=10)
 def test_it_mixes_processes_of_warped_targets(context, seed):
-    """All sets of hyperparameters and powers, by scikit-learn's marginal likelihood."""
+    """All sets of hyperparameters and powers, weighted by scikit-learn's marginal likelihood."""
     z, labels, classes, readable = with_attributes(context)
     head = shaken(WarpedGaussianProcess(n_kernels=2), seed)
     state = head.adapt(z, labels, classes, readable)
@@ -159,7 +159,7 @@ def test_it_mixes_processes_of_warped_targets(context, seed):
 @given(drawn_contexts(), st.integers(0, 99))
 @settings(max_examples=10)
 def test_quantiles_and_density_are_those_of_the_mixture(context, seed):
-    """The same processes of scikit-learn's, mixed by scipy's normal distribution."""
+    """The same processes of scikit-learn, mixed with scipy's normal distribution."""
     z, labels, classes, readable = with_attributes(context)
     head = shaken(WarpedGaussianProcess(n_kernels=2), seed)
     found = head.distribution(z, head.adapt(z, labels, classes, readable))
@@ -179,7 +179,7 @@ def test_quantiles_and_density_are_those_of_the_mixture(context, seed):
 
 
 def skewed_task():
-    """Embeddings of twelve rows, of which nine have a label, and these labels."""
+    """Embeddings of twelve rows, and labels of the first nine."""
     z = torch.randn(1, 12, 3, 5, generator=torch.Generator().manual_seed(0)).double()
     labels = z[..., 0].sum(-1, keepdim=True).exp()
     labels = (labels - labels[:, :9].mean()) / labels[:, :9].std(correction=0)
@@ -194,7 +194,7 @@ def of_one_power(power):
 
 
 def test_far_outside_the_mean_is_cut_and_the_deviation_tells_of_it():
-    """Of logarithms of a target, where attributes lie ever further from those of labelled rows."""
+    """A logarithm of the target is extrapolated to attributes ever further from labelled rows."""
     z, labels, *context = skewed_task()
     head = of_one_power(0.0)
     row = z[0, labels[0, :9, 0].argmax()]
@@ -224,7 +224,7 @@ def test_samples_are_of_the_mixture(apart):
 
 
 def test_embeddings_that_lie_far_apart_are_drawn_and_have_quantiles():
-    """In float32 their kernels are rounded by more than what is left of them."""
+    """In float32 the rounding error of their kernels exceeds the variance that remains."""
     z = torch.randn(1, 220, 3, 4, generator=torch.Generator().manual_seed(0)) * 3000
     labels = torch.full((1, 220, 1), math.nan)
     labels[:, :20] = torch.randn(1, 20, 1, generator=torch.Generator().manual_seed(1)).exp()
@@ -237,7 +237,7 @@ def test_embeddings_that_lie_far_apart_are_drawn_and_have_quantiles():
 
 @pytest.mark.parametrize("power", POWERS)
 def test_rows_are_drawn_together(power):
-    """Of one set of hyperparameters and one power, so that it is known how warped targets vary."""
+    """With one set of hyperparameters and one power the correlation of warped targets is known."""
     z, *context = skewed_task()
     head = of_one_power(power)
     state = head.adapt(z, *context)
@@ -284,7 +284,7 @@ def test_a_target_of_one_value_is_not_warped():
 
 @given(drawn_contexts(), st.integers(0, 99))
 def test_a_padded_batch_equals_one_by_one(context, seed):
-    """Of tasks of fewer targets, and one whose first target does not vary."""
+    """Tasks have fewer targets than the batch, and the first target of one does not vary."""
     z, labels, _, readable = context
     labels[0, :, 0] = labels[0, :, 0] * 0 + 1.0
     head = shaken(WarpedGaussianProcess(n_kernels=3), seed)
@@ -319,7 +319,7 @@ def test_it_begins_as_the_process_it_warps_and_mostly_with_targets_as_they_are()
 
 
 def test_what_is_warped_back_is_never_certain():
-    """Where the function is flat hardly anything is left of a small deviation."""
+    """Where the function is flat, hardly anything of a small deviation remains."""
     x = torch.linspace(-1, 1, 30).double()[None, :, None, None].expand(-1, -1, 1, 2)
     labels = 2 * x[..., 0, :1]
     labels[:, 0] = math.nan
@@ -331,7 +331,7 @@ def test_what_is_warped_back_is_never_certain():
 
 
 def even_task(noise, n_labelled):
-    """Rows of three attributes and labels that are linear in them but for noise."""
+    """Rows of three attributes, and labels that are linear in them up to noise."""
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(1, n_labelled + 100, 3, 2, generator=generator).double()
     labels = z[..., -1].sum(-1, keepdim=True) / 3**0.5
@@ -363,7 +363,7 @@ def test_noise_below_that_of_all_sets_is_found_with_many_labels(noise, monkeypat
 
 
 def test_copies_without_hope_are_not_solved_for_and_would_change_nothing(monkeypatch):
-    """Nothing but noise with many labels."""
+    """With nothing but noise and many labels."""
     head = shaken(WarpedGaussianProcess(n_kernels=3, noise=0.01))
     context, _ = even_task(1.0, 300)
     found, state = head.joint(*context), head.adapt(*context)
@@ -412,7 +412,7 @@ def test_what_lies_far_outside_is_finite_and_so_are_gradients():
 
 
 def test_quantiles_are_found_where_a_part_of_the_mixture_lies_beyond_float64():
-    """One that hardly counts, whose targets are the exponential of what lies far out."""
+    """It hardly counts, but its targets are exponentials of far values."""
     share, mean = (torch.tensor(p, dtype=torch.float64) for p in ([1 - 1e-9, 1e-9], [0.5, 800]))
     share, mean = share.view(1, 1, 2, 1, 1), mean.view(1, 1, 2, 1, 1)
     found = NormalMixture(share, mean, torch.ones_like(mean), (1.0, 0.0)).quantiles(0.5)

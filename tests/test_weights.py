@@ -1,4 +1,4 @@
-"""The weights store: what is saved comes back bit by bit, anything else is refused, unread."""
+"""The weights store: what is saved is loaded bit by bit; anything else is refused unread."""
 
 import functools
 import hashlib
@@ -131,7 +131,7 @@ def test_a_card_that_is_missing_or_no_card_is_refused(saved, card):
 
 
 class Bomb:
-    """Unpickling it makes a file."""
+    """Makes a file if it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -151,7 +151,7 @@ def test_a_pickle_in_disguise_is_never_unpickled(saved, tmp_path, dump):
     with pytest.raises(ValueError, match="not a safetensors file.*pickles above all, are not read"):
         load_learner(saved)
     assert not trace.exists()
-    with open(saved, "rb") as file:  # the bomb is a live one
+    with open(saved, "rb") as file:  # the bomb does work
         pickle.load(file) if dump is pickle.dump else torch.load(file, weights_only=False)
     assert trace.exists()
 
@@ -216,7 +216,7 @@ def test_a_failing_save_leaves_the_old_files_and_no_others(saved, monkeypatch):
 def kill_while_saving(learner, path, step):
     """Save in a child that gets SIGKILL before it changes a file for the ``step``-th time.
 
-    False if it was done before.
+    Return whether it was killed; False if saving was complete before.
     """
     child = os.fork()
     if child == 0:
@@ -234,7 +234,7 @@ def kill_while_saving(learner, path, step):
 
 
 def weights_and_note(path):
-    """Which of the learners a path loads as; the weights and the card have to agree."""
+    """Return which learner a path loads as; weights and card must agree."""
     learner = load_learner(path)
     seed = int(learner.card["note"].removeprefix("seed "))
     expected = seeded(seed).state_dict()
@@ -244,14 +244,14 @@ def weights_and_note(path):
 
 @functools.cache
 def seeded(seed):
-    """Weights that nothing changes, made once."""
+    """A learner that nothing changes, made once per seed."""
     learner = small_learner(seed)
     learner.seed = seed
     return learner
 
 
 def test_a_save_killed_at_any_moment_leaves_the_old_pair_or_the_new_one(tmp_path):
-    """Also if the next save is killed, too: each pair of moments."""
+    """The next save may be killed, too: every pair of moments is tried."""
     path, found, killed = tmp_path / "mine.safetensors", set(), True
     for first in itertools.count():
         save_learner(seeded(0), path, note="seed 0")
@@ -318,8 +318,8 @@ def test_saves_one_after_the_other_do_not_make_weights_look_damaged(saved, monke
 
     def read_while_saved(path):
         card = read_card(path)
-        if threading.current_thread() is threading.main_thread():  # a save looks, too
-            seed = len(savers) + 1  # drawn here alone: threads share torch's generator
+        if threading.current_thread() is threading.main_thread():  # a save reads the card, too
+            seed = len(savers) + 1  # drawn in this thread only: threads share torch's generator
             arguments, note = (seeded(seed), saved), {"note": f"seed {seed}"}
             savers.append(threading.Thread(target=save_learner, args=arguments, kwargs=note))
             savers[-1].start()
@@ -338,7 +338,7 @@ def test_what_the_card_says_of_the_weights_is_the_stores_own(tmp_path):
     card = json.loads(path.with_suffix(".json").read_text())
     assert card["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
     assert "hub" not in card
-    rewrite_card(path, hub="hub:a/b@main")  # said by a file, not by the one who fetched it
+    rewrite_card(path, hub="hub:a/b@main")  # the card says so, but nobody fetched it
     assert "hub" not in load_learner(path).card
 
 
@@ -350,7 +350,7 @@ def test_a_card_that_json_cannot_hold_writes_nothing(saved):
 
 
 def test_numbers_of_numpy_are_numbers_in_a_card(tmp_path):
-    """As a search over settings gives them."""
+    """A search over settings produces such numbers."""
     learner = Learner(backbone_config={**CONFIG, "width": np.int64(8)})
     path = save_learner(learner, tmp_path / "a.safetensors", scores=[np.float32(0.5)])
     assert load_learner(path).config["backbone_config"]["width"] == 8
@@ -365,7 +365,7 @@ def test_names_are_those_of_the_folder(tmp_path, monkeypatch):
     assert available_weights() == ["big", "small"]
     learner = load_learner("big")
     assert learner.card["note"] == "big"
-    assert load_learner("big") is learner  # once a process
+    assert load_learner("big") is learner  # once per process
     assert load_learner(tmp_path / "big.safetensors") is not learner
 
 
@@ -481,7 +481,7 @@ def test_weights_beside_a_checkpoint_whose_save_was_killed_are_read(tmp_path):
     save_pretrained(small_learner(), tmp_path)
     (tmp_path / CHECKPOINT).touch()
     weights = tmp_path / "model.safetensors"
-    weights.rename(store._unfinished(weights))  # as it is found before the last of two moves
+    weights.rename(store._unfinished(weights))  # as if killed before the last of two moves
     assert load_learner(tmp_path).card
 
 
@@ -538,7 +538,7 @@ def load_when_the_main_thread_has_ended():
     found = []
     thread = threading.Thread(target=lambda: time.sleep(0.2) or found.append(load_learner("prior")))
     thread.start()
-    threading._shutdown()  # as Python does then, and waits for other threads
+    threading._shutdown()  # Python does this at exit, and waits for other threads
     assert found
 
 
@@ -547,7 +547,7 @@ def test_a_thread_may_load_weights_when_the_main_one_has_ended():
 
 
 def test_weights_are_loaded_where_no_thread_can_begin(monkeypatch):
-    """As at exit of Python 3.12, or by a limit of the system."""
+    """As at exit of Python 3.12, or at a limit of the system."""
 
     def none_left(thread):
         raise RuntimeError("can't start new thread")
@@ -558,5 +558,5 @@ def test_weights_are_loaded_where_no_thread_can_begin(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_process_that_has_loaded_weights_may_fork():
-    """As servers do, which load first: torch's helping threads are not in the child."""
+    """Servers load weights, then fork; the child lacks torch's other threads."""
     assert ended(started(load_and_fork)) == 0

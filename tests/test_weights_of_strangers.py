@@ -1,4 +1,4 @@
-"""Cards and weights from strangers: what asks for too much, or is no weights, is refused."""
+"""Cards and weights from strangers: excessive requests, and what is not weights, are refused."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ def saved(tmp_path):
 
 @pytest.mark.parametrize("n_layers", [10**4, 10**6, 10**9])
 def test_a_card_that_asks_for_layers_without_end_is_refused_at_once(saved, n_layers):
-    """Not after hours, or when memory has ended: a list of 10**9 is in the way of the last."""
+    """It must not take hours, or all memory: a list of 10**9 items would."""
     asked = {"backbone_config": {"n_layers": n_layers}}
     rewrite_card(saved, config={**small_learner().config, **asked})
     with pytest.raises(
@@ -44,7 +44,7 @@ def test_a_memory_that_no_tensor_shows_is_bounded_too(tmp_path):
     ("change", "message"),
     [
         (lambda t: t * np.nan, "bias holds numbers that are not finite"),
-        (lambda t: t.double() + 1e300, "bias holds numbers that are not finite"),  # of float32
+        (lambda t: t.double() + 1e300, "bias holds numbers that are not finite"),  # beyond float32
         (lambda t: t.to(torch.complex64), "bias holds torch.complex64 instead of torch.float32"),
         (lambda t: t.bool(), "bias holds torch.bool instead of torch.float32"),
     ],
@@ -68,7 +68,7 @@ def test_a_score_that_forbids_is_a_number(tmp_path):
 
 
 def test_half_precision_is_read(saved):
-    state = {name: tensor.clone() for name, tensor in load_file(saved).items()}  # not of the file
+    state = {name: tensor.clone() for name, tensor in load_file(saved).items()}  # copies, not views
     save_file({name: tensor.half() for name, tensor in state.items()}, saved)
     rewrite_card(saved, sha256=hashlib.sha256(saved.read_bytes()).hexdigest())
     for name, tensor in load_learner(saved).state_dict().items():

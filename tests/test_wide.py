@@ -23,7 +23,7 @@ from sklearn_meta.wide import OwnLinear, SharedLinear, fit_shared
 
 @pytest.mark.parametrize(("relevance", "C"), [(0, 30), (1, 10)])
 def test_one_task_is_scikit_learns_pipeline(relevance, C, monkeypatch):
-    """Each order of n-grams has half of the idf, scores of known tasks are read as 0.4 of them."""
+    """Each order of n-grams weighs half as much as the one before; scores are multiplied by 0.4."""
     monkeypatch.setattr("sklearn_meta.wide._relevance", lambda *given: relevance)
     (X, y), (held_out, new_y) = texts(40, "book"), texts(10, "book", 1)
     scores = scored(y, 2), scored(new_y, 2, seed=1)
@@ -53,7 +53,7 @@ def test_of_many_words_and_pairs_the_most_frequent_are_read(monkeypatch):
 
 
 def nb_linear(X, y, new):
-    """Wang and Manning, section 2.1 and 2.2, with logistic regression in place of an SVM."""
+    """Wang and Manning, sections 2.1 and 2.2, with logistic regression in place of an SVM."""
     p, q = (1 + (X[y == label] > 0).sum(axis=0) for label in (1, 0))
     r = np.log((p / p.sum()) / (q / q.sum()))
     return LogisticRegression(C=10).fit(X.multiply(r), y).decision_function(new.multiply(r))
@@ -89,7 +89,7 @@ def test_texts_of_known_tasks_are_scored_by_models_of_four_fifths_of_them():
 
 
 def test_no_text_is_scored_by_a_model_that_has_seen_its_label():
-    """Labels that mean nothing: a model tells those of its own texts, and of no others."""
+    """Labels are random: a model knows those of its own texts, and no others."""
     rng = np.random.default_rng(0)
     X = [[f"w{i}", f"v{i}"] for i in rng.permutation(400)]
     y = rng.permutation(np.arange(400) % 2)
@@ -130,7 +130,7 @@ def learned():
 
 @pytest.mark.parametrize("labels", [[0, 1], ["low", "high"], ["z", "a"]])
 def test_few_texts_of_a_new_task_profit_whatever_its_labels_are_called(learned, labels):
-    """Its four texts name no word of those that are asked for."""
+    """Its four texts share no telling word with those to predict."""
     of = np.array(labels)
     X, y = ["toy dull", "toy fine", "toy cold", "toy warm"], of[[0, 1, 0, 1]]
     asked, truth = ["toy grey", "toy bright", "toy flat", "toy round"], of[[0, 1, 0, 1]]
@@ -141,7 +141,7 @@ def test_few_texts_of_a_new_task_profit_whatever_its_labels_are_called(learned, 
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_linear_models_read_capitals_as_the_network_does(lowercase):
-    """Weights keep how they read, whatever the estimator says that is given them."""
+    """Weights remember how they read capitals, whatever another estimator says."""
     X, y = texts(40, "book")
     settings = TINY | {"random_state": 0}
     capitals = [text.upper() for text in X]
@@ -151,7 +151,7 @@ def test_linear_models_read_capitals_as_the_network_does(lowercase):
     estimator.meta_fit({"book": (mixed, y)}, max_steps=2, verbose=False)
     another = MetaLSTMClassifier(estimator.learner_, **settings, lowercase=not lowercase)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that lowercase has no effect
+        warnings.simplefilter("ignore")  # lowercase has no effect
         fitted = [another.fit(mixed, y), estimator.estimators_["book"]]
     for one in fitted:
         small, large = (
@@ -178,11 +178,11 @@ def test_weights_keep_what_tasks_share(learned, tmp_path):
     assert loaded.module_.wide.ngrams == learned.learner_.wide.ngrams
     found, again = (e.predict_proba(X) for e in (learned.fit(X, y), loaded))
     assert_allclose(found, again, atol=1e-5)
-    assert learned._known.meanings == [(0, [0, 1])]  # of the very same labels
+    assert learned._known.meanings == [(0, [0, 1])]  # exactly the same labels
 
 
 def test_what_is_kept_between_predictions_is_not_pickled(learned):
-    shared = SharedLinear(**learned.learner_.wide.config)  # which has read nothing yet
+    shared = SharedLinear(**learned.learner_.wide.config)  # it has read nothing yet
     shared.load_state_dict(learned.learner_.wide.state_dict())
     before = len(pickle.dumps(shared))
     expected = shared.scores([["good"], []])
@@ -191,7 +191,7 @@ def test_what_is_kept_between_predictions_is_not_pickled(learned):
 
 
 def test_a_copy_has_weights_of_its_own_and_the_same_vocabulary(learned):
-    """Every fit copies the learner, whose 100,000 words and n-grams nothing changes."""
+    """Every fit copies the learner, but not its 100,000 words and n-grams, which never change."""
     learner = learned.learner_
     card = learner.card = {"name": "card"}
     copied = copy.deepcopy(learner)
@@ -246,7 +246,7 @@ def test_a_text_without_words_is_a_word_of_its_own():
 
 
 def test_texts_are_scored_by_the_models_of_other_labels_too():
-    """Which have not seen them; of each set of labels in its own columns."""
+    """Those models have not seen the texts; each set of labels has its own columns."""
     two = as_task(*texts(40, "book"))
     three = as_task(*texts(45, "toy", words=WORDS | {2: ["odd", "new"]}), labels="abc")
     shared, scores = fit_shared({"book": two, "toy": three})
@@ -255,7 +255,7 @@ def test_texts_are_scored_by_the_models_of_other_labels_too():
 
 
 def test_no_single_text_decides_whether_scores_are_read(monkeypatch):
-    """However certain a model was that it has another label."""
+    """Even if a model was certain of the wrong label."""
 
     def told(model, X, y, **settings):
         proba = np.full((len(y), 2), 0.5)

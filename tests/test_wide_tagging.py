@@ -30,7 +30,7 @@ seeds = st.integers(0, 9999)
 
 
 def sentences(n, seed=0, names=NAMES):
-    """Sentences of names and other words, and the place of each word's label among two."""
+    """Sentences of names and other words; labels are 1 for names, and 0."""
     rng = np.random.default_rng(seed)
     tags = [rng.integers(2, size=rng.integers(1, 7)) for _ in range(n)]
     return [[str(rng.choice(names if tag else WORDS)) for tag in row] for row in tags], tags
@@ -122,7 +122,7 @@ def test_neither_long_sentences_nor_great_scores_are_too_much():
 
 
 def masked_loss(shared, tasks):
-    """The loss of what tasks share: by the field of all labels, of which a task has some."""
+    """The loss of the shared part, by a field of all labels; each task allows only its own."""
     linear, total = shared.of_labels(shared.labels), 0.0
     for X, tags, labels in tasks.values():
         places = [shared.labels.index(label) for label in labels]
@@ -167,7 +167,7 @@ words = st.sampled_from([*NAMES, *WORDS, "ann", "1=a", "always"]) | st.text(max_
 
 @cache
 def learned(has_begun):
-    """A linear model, and another one that it began with, or None."""
+    """A linear model, and another one that it begins with, or None."""
     begun = fit_own(*sentences(30, seed=1), 2) if has_begun else None
     return fit_own(*sentences(20), 2, begun), begun
 
@@ -193,7 +193,7 @@ def test_of_many_features_the_most_frequent_are_read(monkeypatch):
 
 
 def two_tasks():
-    """Tasks that share one label, and name the other one otherwise."""
+    """Tasks that share one label, and have different names for the other."""
     a, b = sentences(30, 0, NAMES[:2]), sentences(30, 1, NAMES[2:])
     return {"a": (*a, ["O", "PER"]), "b": (*b, ["O", "NAME"])}
 
@@ -204,7 +204,7 @@ def test_tasks_share_what_a_label_of_one_name_is():
     assert shared.labels == ["O", "PER", "NAME"]
     both = shared.of_labels(["PER", "NAME", "O"])
     score = {word: both.scores([[word]])[0][0] for word in [*NAMES, *WORDS]}
-    assert all(score[word].argmax() == 2 for word in WORDS)  # of either task
+    assert all(score[word].argmax() == 2 for word in WORDS)  # a label of both tasks
     assert all(score[word].argmax() == 0 for word in NAMES[:2])
     assert all(score[word].argmax() == 1 for word in NAMES[2:])
     turned = shared.of_labels(["O", "PER", "NAME"])
@@ -220,7 +220,7 @@ def test_a_label_that_a_task_has_not_is_none_of_its_words():
     X, tags = sentences(40)
     shared = fit_shared_tags({"a": (X, tags, ["O", "PER"]), "b": (*sentences(5, 1), ["x", "y"])})
     of_both, of_one = shared.of_labels(["O", "PER"]), fit_own(X, tags, 2)
-    # What tasks have no label in common learn does not depend on each other.
+    # Without common labels, tasks learn independently of each other.
     for a, b in zip(of_both.scores(X), of_one.scores(X)):
         assert_allclose(a, b, atol=1e-2)
 
@@ -245,7 +245,7 @@ def test_shared_tags_survive_copies_pickles_and_their_config():
         assert_array_equal(found.scores([NAMES])[0], expected.scores([NAMES])[0])
         assert_array_equal(found.crf.transitions, expected.crf.transitions)
     assert copy.deepcopy(shared).features is shared.features
-    assert not list(shared.parameters())  # nothing that training could move
+    assert not list(shared.parameters())  # training cannot change it
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_shared_tags_survive_copies_pickles_and_their_config():
     [("places", 0, 2**30), ("places", 0, -1), ("starts", 5, 2**30), ("starts", 0, 1)],
 )
 def test_weights_beyond_the_features_are_refused_before_they_are_read(tmp_path, name, place, value):
-    """They would be read beside the memory: the process would die."""
+    """Such weights would read beyond the array, and the process would die."""
     meta = MetaLSTMTagger(**TINY, random_state=0)
     tasks = {"a": labelled(20), "b": labelled(20, 1)}
     meta.meta_fit(tasks, max_steps=1, verbose=False)
@@ -280,7 +280,7 @@ def labelled(n, seed=0, labels=("O", "B-PER"), names=NAMES):
 
 
 def total(tags, scores, fields):
-    """The score of a sentence's tags by some fields, each with its weight."""
+    """The score of a sentence's tags by several fields with weights."""
     of_words = sum(row[tag] for row, tag in zip(scores, tags))
     for weight, field in fields:
         pairs = sum(field.transitions[a, b] for a, b in pairwise(tags))
@@ -331,7 +331,7 @@ def test_a_new_task_hears_known_ones_where_its_words_speak_for_them(tmp_path):
     assert meta.fit(*few).linear_.begun is not None
     assert meta.linear_.scores([["Ben"]])[0].argmax() == meta.classes_.tolist().index("B-PER")
     assert clone(meta).fit(*swapped).linear_.begun is None
-    # Four words right of six, where the commonest label has three: that may be chance.
+    # Four words of six are right, where the commonest label has three: that may be chance.
     barely = (
         [["Ann", "Ben", "sees", "a", "the", "Ann"]],
         [["B-PER", "O", "O", "B-PER", "O", "B-PER"]],
@@ -340,7 +340,7 @@ def test_a_new_task_hears_known_ones_where_its_words_speak_for_them(tmp_path):
     (told,) = decoded(known.crf, map(torch.from_numpy, known.scores(barely[0])))
     assert told.tolist() == [0, 0, 1, 1, 1, 0]
     assert clone(meta).fit(*barely).linear_.begun is None
-    # A sentence of no words speaks neither for it nor against it.
+    # A sentence without words counts neither for it nor against it.
     assert clone(meta).fit([*few[0], []], [*few[1], []]).linear_.begun is not None
     assert clone(meta).set_params(wide=False).fit(*few).linear_ is None
     # From weights on disk, too.
@@ -367,7 +367,7 @@ def test_known_tasks_have_linear_models_that_begin_with_the_shared_one():
 
 
 def test_of_a_few_sentences_alone_it_tells_no_less_than_its_linear_model():
-    """By default: twenty epochs of five sentences would be twenty steps."""
+    """By default few sentences get more epochs: twenty epochs of five would be twenty steps."""
     few, (X, y) = labelled(5), labelled(60, 1)
     tagger = MetaLSTMTagger(**{**TINY, "max_epochs": "auto"}, random_state=0).fit(*few)
     assert len(tagger.fit_history_[0]["batches"]) == 200

@@ -1,4 +1,4 @@
-"""Short texts whose labels single words tell, and what known tasks would say of them."""
+"""Short texts whose labels single words tell, and scores that known tasks might give them."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ SETS = [[0, 1], ["a", "b", "c"], ["no", "yes"]]
 
 
 def texts(n, topic, seed=0, words=WORDS):
-    """Texts of which the label is told by single words, and their labels' numbers."""
+    """Texts, each labelled by its words, and the numbers of their labels."""
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.arange(n) % len(words))
     return [
@@ -25,7 +25,7 @@ def as_task(X, y, labels=(0, 1)):
 
 
 def scored(y, strength, seed=0):
-    """Scores of two, three and two labels, of which the first set's tell ``y`` so strongly."""
+    """Scores of three known sets of two, three and two labels; the first tells ``y``."""
     scores = np.random.default_rng(seed).standard_normal((len(y), 5))
     scores[:, 0] = strength * (2 * np.asarray(y) - 1)
     return scores
