@@ -7,8 +7,8 @@ from joblib import parallel_config
 from joblib.parallel import MultiprocessingBackend
 
 CONTEXT = multiprocessing.get_context("forkserver")
-#: tests.preloaded imports all of it, but is found only from the project's folder. The other two
-#: are for other folders.
+#: tests.preloaded imports all of it, but is found from the project's folder alone. From other
+#: folders the other two are preloaded.
 CONTEXT.set_forkserver_preload(["tests.preloaded", "sklearn_meta.training", "torch._dynamo"])
 
 

@@ -154,7 +154,7 @@ def test_a_backbone_weighs_attributes_by_their_strength(attributes):
 
 @pytest.mark.parametrize("n_classes", [3, 12])
 def test_what_a_network_is_given(n_classes):
-    """The input tensor has three channels of strengths and guesses; gradients are finite."""
+    """The input has three channels of strengths and guesses; gradients are finite."""
     x, y, readable, n = drawn(60, 4, 0, n_classes)
     torch.manual_seed(0)
     learner = Learner("vsa", backbone_config={"width": 8, "n_heads": 2, "associations": True})

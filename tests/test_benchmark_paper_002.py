@@ -99,7 +99,7 @@ def test_table_2_has_all_rivals_of_five_and_of_fifteen_classes():
 
 
 class Answers(torch.nn.Module):
-    """Returns the same label for each row, whatever the row."""
+    """Returns the given labels, whatever the rows."""
 
     def __init__(self, head, words):
         super().__init__()

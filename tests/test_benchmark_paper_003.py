@@ -205,7 +205,7 @@ def test_gradient_flow_is_of_every_layer_and_run(tmp_path, folder, monkeypatch):
 
 
 def told_apart():
-    """One-hot rows that name their class, their data, and a learner whose embedding keeps them."""
+    """A learner whose embedding passes one-hot rows on, and data of such rows."""
     rows = np.repeat(np.eye(8, dtype=np.float32), 6, axis=0)
     dataset = Fixed(Dataset("x", rows, np.repeat(np.arange(8), 6)))
     data = Data({"train": dataset, "valid": dataset}, {}, None, Vectors(8))

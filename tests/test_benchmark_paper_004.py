@@ -1,4 +1,4 @@
-"""benchmarks/paper_004.py computes scores once, and of the right domains."""
+"""benchmarks/paper_004.py computes each score once, on the right domains."""
 
 import json
 import sys

@@ -61,7 +61,7 @@ def test_groups_are_along_the_first_principal_axes_of_the_means():
     first, second = np.random.default_rng(0).permuted(np.tile(np.arange(40.0), (2, 1)), axis=1)
     X = np.c_[first, first, second].repeat(2, axis=0)  # the axis of two columns is the longest
     y = np.r_[np.arange(40).repeat(2), np.full(200, -1)]
-    elsewhere = np.random.default_rng(1).normal([20, 20, 60], 5, (200, 3))  # keeps the mean of X
+    elsewhere = np.random.default_rng(1).normal([20, 20, 60], 5, (200, 3))  # unlabelled rows
     groupings = group_classes(**tensors(np.r_[X, elsewhere], y), n_groups=10)
     for members, place in zip(groupings, (first, second), strict=True):
         group = members[0].argmax(1).numpy()
@@ -165,7 +165,7 @@ def test_where_there_is_but_one_axis_both_groupings_are_along_it():
 
 
 def test_classes_without_a_row_do_not_turn_the_axes():
-    """Padded classes have no mean and do not count, even if the others lie far from the origin."""
+    """Padded classes would lie at the origin, far from the others; they must not count."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 3)), np.r_[np.arange(40), np.full(200, -1)]
     X = np.r_[X, rng.normal(6, 1, (200, 3))]

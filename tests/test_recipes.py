@@ -227,7 +227,7 @@ def test_the_recipe_of_prototypes_refuses_what_another_backbone_has(given, told,
 
 
 def test_the_recipe_of_prototypes_is_that_of_the_card():
-    """Its start is the earlier recipe of two stages, so the card holds those two."""
+    """The card holds the first two stages as its start: the earlier recipe of two stages."""
     stages = json.loads(json.dumps(meta_train_default.STAGES))
     told = load_learner("prototypes").card["recipe"]
     assert told["stages"] == {"third": stages["third"]}
@@ -304,7 +304,7 @@ def test_the_regression_recipe_is_two_stages_or_goes_on_from_weights(tmp_path, m
 
 
 def test_the_regression_recipe_is_that_of_the_card():
-    """Its start is the earlier recipe of one stage, so the card holds that stage."""
+    """The card holds the first stage as its start: the earlier recipe of one stage."""
     stages = json.loads(json.dumps(meta_train_regression.STAGES))
     told = load_learner("default_regression").card["recipe"]
     assert told["stages"] == {"second": stages["second"]}

@@ -399,7 +399,7 @@ def cut(source, seed):
     st.integers(0, 2**32 - 1),
 )
 def test_regression_targets_become_intervals_of_two_rows_or_more(values, seed):
-    """If there is such a cut, that is; repeated values (zero-inflated targets) are the trap."""
+    """Holds wherever such a cut exists; repeated values (zero-inflated targets) are the trap."""
     target = np.float32(values)
     assume(any(min((target < t).sum(), (target >= t).sum()) > 1 for t in values))
     source = Tables({"a": Dataset("a", target[:, None], target)})

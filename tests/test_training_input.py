@@ -266,7 +266,7 @@ def test_a_checkpoint_stays_where_its_run_began(tmp_path, monkeypatch):
 
 
 def test_a_run_whose_checkpoint_was_removed_is_a_new_one(tmp_path):
-    """The new run starts from the learned weights, at the rates for them, and has another start."""
+    """It starts from the learned weights, at their rates, and its checkpoint names that start."""
     settings = {"max_steps": 2, "eval_every": 1, "batch_size": 1, "verbose": False}
     kept = settings | {"checkpoint_dir": tmp_path / "run"}
     fresh = MetaSemiSupervisedClassifier("deep_sets", head="linear", random_state=0)

@@ -120,7 +120,7 @@ def test_cross_validation_and_scores_and_datasets_have_it_too(tmp_path):
     ],
 )
 def test_few_rows_of_many_classes_are_nothing_to_warn_of(fit):
-    """For such labels scikit-learn warns that they may be targets of a regression."""
+    """scikit-learn would warn that these may be targets of a regression."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(np.arange(30) % 24)
