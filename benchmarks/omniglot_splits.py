@@ -1,4 +1,4 @@
-"""Omniglot's characters to train, validate and test on, from either kind of files."""
+"""Splits of Omniglot for training, validation and test, from omniglot.npz or the official files."""
 
 from functools import cache
 
@@ -6,13 +6,17 @@ import numpy as np
 
 from sklearn_meta.tasks import load_omniglot
 
-#: Alphabets of the official background set to validate on, where there is no split of ours.
+#: Number of alphabets of the official background set that are used for validation.
 N_VALID = 5
 
 
 @cache
 def characters(folder, split):
-    """Omniglot's "train", "valid" or "test", from omniglot.npz or the official files."""
+    """Return split "train", "valid" or "test".
+
+    omniglot.npz has these splits. Of the official files, "evaluation" is the test split, and the
+    last `N_VALID` alphabets of "background" are the validation split.
+    """
     if (folder / "omniglot.npz").is_file():
         return load_omniglot(folder, split)
     if split == "test":

@@ -1,11 +1,16 @@
-"""The tables and figures of paper 000: every compared method, in one command.
+"""Tables 1 to 4 and Figures 4 to 7 of paper 000: its method, Ours, against its rivals.
+
+Meta-trains every method of the paper (Ours, the rivals, the ablations) with the same engine and the
+same budget, and reports scores beside the paper's: time in Table 3, mean squared error in Table 4,
+accuracy elsewhere. Data are the paper's synthetic Circle-Spiral tables and a folder of real tables,
+which stands in for the paper's tables from OpenML.
 
     python benchmarks/paper_000.py --only 1a --fresh --steps 5000
     python benchmarks/paper_000.py --minutes 4 --splits 10
     python benchmarks/paper_000.py --quick
 
-benchmarks/README.md says what is measured and how to read it. Each cell (method x data x split) is
-kept under `--cache`, so a killed run goes on. The budget is the same for all methods.
+benchmarks/README.md explains the protocol and the results. Each cell (method x data x split) is
+kept under `--cache`, so a killed run resumes where it ended.
 """
 
 import argparse
@@ -21,7 +26,7 @@ from paper_000_grid import OURS, TABLES, Cell, axis_value
 from paper_000_training import new_learner, run_cell, seconds_a_batch, seconds_per_step
 from results_folder import place_of
 
-#: What --quick sets: too little to learn anything.
+#: Options set by --quick: too little to learn anything.
 QUICK = {
     "minutes": None,
     "steps": 3,
@@ -40,33 +45,39 @@ QUICK = {
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--only", nargs="+", choices=list(TABLES), default=list(TABLES), help="[all]")
-    add("--methods", nargs="+", help="of these only, by the paper's names [all]")
+    add(
+        "--only",
+        nargs="+",
+        choices=list(TABLES),
+        default=list(TABLES),
+        help="tables and figures to run [all]",
+    )
+    add("--methods", nargs="+", help="only these methods, by the paper's names [all]")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--minutes", type=float, help="CPU minutes of each training [4]")
     budget.add_argument("--steps", type=count, help="steps of each training, in place of minutes")
-    add("--splits", type=count, default=1, help="splits 70/10/20 of data, or seeds [%(default)s]")
-    add("--fresh", action="store_true", help="Circle-Spiral: endless fresh training tables")
-    add_folder(parser, "--folder", "tabular", "real tables, with an index")
+    add("--splits", type=count, default=1, help="70/10/20 splits of data, or seeds [%(default)s]")
+    add("--fresh", action="store_true", help="Circle-Spiral: train on endless new tables")
+    add_folder(parser, "--folder", "tabular", "folder of real tables and index.csv")
     add("--pool", nargs="+", default=["train", "valid"], help="splits of the index to use [both]")
     add("--openml", nargs="+", metavar="SUITE", help="suites of OpenML in place of the folder")
-    of_columns = "share of training tables whose target is one of their columns, real ones only"
+    of_columns = "share of real training tables with one of their columns as the target"
     add("--retarget", type=float, default=0.0, help=f"{of_columns} [%(default)s]")
-    of_cells = "rows x (columns + classes) of a training task at most; a test task has 20,000"
+    of_cells = "maximum rows x (columns + classes) of a training task; 20,000 of a test task"
     add("--max-cells", type=count, default=3000, help=f"{of_cells} [%(default)s]")
-    add("--batch-size", type=count, default=8, help="tasks a step [%(default)s, as the paper]")
-    add("--learning-rate", type=float, help="of all methods, in place of the grid's")
-    add("--keep", choices=["best", "last"], default="best", help="weights, by validation loss")
+    add("--batch-size", type=count, default=8, help="tasks per step [%(default)s, as the paper]")
+    add("--learning-rate", type=float, help="for all methods, in place of the grid's")
+    add("--keep", choices=["best", "last"], default="best", help="weights to keep, by validation")
     add("--n-validation", type=count, default=16, help="batches of validation tasks [%(default)s]")
-    add("--episodes", type=count, default=5, help="test tasks of a table and number of labels")
-    add("--n-tuning", type=count, default=1000, help="tasks that choose GP's and LP's kernels")
-    add("--n-trial", type=count, default=32, help="steps that measure the speed of a method")
+    add("--episodes", type=count, default=5, help="test tasks per table and number of labels")
+    add("--n-tuning", type=count, default=1000, help="tasks for choosing GP's and LP's kernels")
+    add("--n-trial", type=count, default=32, help="steps for measuring a method's speed")
     add("--n-tables", type=count, default=100, help="Circle-Spiral tables [%(default)s]")
-    add("--n-test", type=count, default=100, help="test tables at most; with --fresh, all [100]")
-    add("--turns", type=count, default=5, help="of Table 3 [%(default)s]")
+    add("--n-test", type=count, default=100, help="test tables, at most (--fresh: exactly) [100]")
+    add("--turns", type=count, default=5, help="turns of timing for Table 3 [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_000"), help="[%(default)s]")
-    add("--output", type=Path, help="a folder [benchmarks/results/paper_000, or _quick]")
-    add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
+    add("--output", type=Path, help="folder [benchmarks/results/paper_000, or _quick]")
+    add("--quick", action="store_true", help="run everything in a minute, learning nothing")
     options = parser.parse_args(arguments)
     methods = [m.name for key in options.only for m in TABLES[key].methods]
     check_names(parser, "--methods", options.methods, methods)
@@ -81,7 +92,7 @@ def parse_arguments(arguments=None):
 
 
 def data_name(kind, options):
-    """Data of a table: what stands in for the paper's in this run."""
+    """Name of the data that stands in for the paper's in this run."""
     if kind == "circle_spiral":
         return "fresh" if options.fresh else kind
     return kind
@@ -89,7 +100,7 @@ def data_name(kind, options):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
-    torch.set_num_threads(1)  # so that CPU time is time
+    torch.set_num_threads(1)  # CPU time then equals elapsed time
     options.output.mkdir(parents=True, exist_ok=True)
     for key in options.only:
         table = TABLES[key]
@@ -97,7 +108,7 @@ def main(arguments=None):
             print(f"{key} is left out: there is no folder {options.folder}; give --folder.")
             continue
         wanted = options.methods or [m.name for m in table.methods]
-        # The times of Table 3 are told as ratios to that of Ours.
+        # Table 3 reports times as ratios to that of Ours.
         methods = [m for m in table.methods if m.name in wanted or (key == "3" and m == OURS)]
         stem = options.output / f"table_{key}"
         if table.axis or key == "5":
@@ -115,7 +126,7 @@ def main(arguments=None):
 
 
 def run_table(key, table, methods, stem, options):
-    """Compute the cells of a table, and write it anew after each of them."""
+    """Compute the cells of a table and rewrite its files after each of them."""
     found = []
     for split in range(options.splits):
         for method in methods:
@@ -146,7 +157,7 @@ def run_times(table, methods, stem, options):
     """Time a few steps of each method in turn, on the same tasks."""
     cells = [Cell(m, data_name(table.kind, options), 0) for m in methods]
     data = data_of(cells[0], options)
-    # The paper's times are those of 3 shots.
+    # The paper's times are for 3 shots.
     sampler = training_sampler(cells[0], (3,), options.max_cells)
 
     def seconds(cell):

@@ -23,15 +23,15 @@ from sklearn_meta.tasks.collections import Selection, Subset
 SHARES = (0.7, 0.1, 0.2)
 N_CLASSES = {"circle": 2, "spiral": 5}
 
-#: Tasks as the paper has them: balanced, transductive, every cell seen.
+#: Settings of the paper's tasks: transductive, all columns, no missing cells.
 PLAIN = {"inductive": 0, "column_subset": 0, "missing": 0, "flip": False}
-#: Real tables are few: training tasks of all methods take a subset of columns, with random signs.
+#: There are few real tables: training tasks of all methods vary their columns and the signs.
 VARIED = {**PLAIN, "column_subset": 0.5, "flip": True}
 BALANCED = {"imbalanced": 0, "class_subset": 0}
 
-#: Bound on rows x (columns + classes) of a test task: beyond it, columns are left out at random.
+#: Maximum of rows x (columns + classes) of a test task; beyond it, random columns are left out.
 MAX_TEST_CELLS = 20_000
-#: Of a regression task, 100 rows in all: those without a label are to be predicted.
+#: Settings of regression tasks: 100 rows in all; those without a label are predicted.
 REGRESSION = {"n_unlabelled": 100, "max_rows": 100, "max_cells": MAX_TEST_CELLS, **PLAIN}
 
 
@@ -44,14 +44,14 @@ class Data(NamedTuple):
 
 
 def data_of(cell, options):
-    """Tables of one split.
+    """Return the tables of one split.
 
     Parameters
     ----------
     cell : Cell
     options : Namespace
-        ``n_tables`` of Circle-Spiral; ``folder``, ``pool``, ``openml`` and ``retarget`` of real
-        tables; ``n_test``, the most test tables.
+        ``n_tables`` for Circle-Spiral; ``folder``, ``pool``, ``openml`` and ``retarget`` for real
+        tables; ``n_test``, the maximum number of test tables.
 
     Returns
     -------
@@ -66,11 +66,11 @@ def data_of(cell, options):
     if cell.data == "circle_spiral":
         rows = rows_of_figure(cell.n_rows or 100)
         pool = drawn(options.n_tables, rows, np.random.default_rng(0))
-        retarget = 0.0  # nothing but the figure is worth telling there
+        retarget = 0.0  # only the classes of these tables are worth predicting
     else:
         suites = options.openml and tuple(options.openml)
         pool = real_tables(options.folder, tuple(options.pool), suites, cell.task)
-        # GP and LP learn two numbers: those that suit the targets they are scored on.
+        # GP and LP learn only two numbers: choose them on targets like those that are scored.
         retarget = options.retarget if cell.method.backbone else 0.0
     train, valid, test = split(pool, SHARES, cell.split)
     if not (train and valid and test):
@@ -84,7 +84,7 @@ def data_of(cell, options):
 
 
 def rows_of_figure(n_rows):
-    """Rows a class of a table of ``n_rows``, of two or five classes."""
+    """Rows per class of a table of ``n_rows``, by figure."""
     return {kind: n_rows // n for kind, n in N_CLASSES.items()}
 
 
@@ -93,7 +93,7 @@ def figure(kind, rows):
 
 
 def drawn(n_tables, rows, rng):
-    """Circle and Spiral in turn, by name."""
+    """Draw Circle and Spiral tables in turn; return them by name."""
     kinds = [list(N_CLASSES)[i % 2] for i in range(n_tables)]
     tables = [figure(kind, rows).draw(rng) for kind in kinds]
     return {f"{table.name}-{i}": table for i, table in enumerate(tables)}
@@ -101,13 +101,13 @@ def drawn(n_tables, rows, rng):
 
 @cache
 def real_tables(folder, pool, openml, task):
-    """The tables that the paper would have taken from a folder, or from OpenML suites.
+    """Select tables of a folder, or of OpenML suites, by the paper's criteria.
 
     Parameters
     ----------
     folder : Path
     pool : tuple of str
-        Splits of the folder's index to take: its other tables stay unseen by every choice.
+        Splits of the folder's index to use. No choice is made on its other tables.
     openml : tuple of str or None
         Numbers or aliases of suites, in place of the folder.
     task : {"classification", "regression"}
@@ -120,7 +120,7 @@ def real_tables(folder, pool, openml, task):
     if openml is None:
         collections = [Folder(folder, split=part, task=task) for part in pool]
     else:
-        n_rows = (60, 1000)  # the folder's tables were cut to 2,000 rows
+        n_rows = (60, 1000)  # no upper bound for the folder: its tables were cut to 2,000 rows
         for suite in openml:
             tables = OpenMLCollection(int(suite) if suite.isdigit() else suite).fetch()
             names = [n for n in tables if tables[n].metadata["task"] == task]
@@ -143,7 +143,7 @@ def real_tables(folder, pool, openml, task):
 
 
 def training_sampler(cell, shots, max_cells):
-    """Tasks of all numbers of labelled rows, mixed, of ``max_cells`` cells at most."""
+    """Sampler of tasks with any of the numbers of labelled rows and at most ``max_cells`` cells."""
     settings = PLAIN if cell.data in ("circle_spiral", "fresh") else VARIED
     if cell.task == "regression":
         return RegressionSampler(shots, **REGRESSION | settings | {"max_cells": max_cells})
@@ -152,7 +152,7 @@ def training_sampler(cell, shots, max_cells):
 
 
 class InTableUnits(RegressionSampler):
-    """Regression tasks whose targets are standardised over the table, as the paper scores them."""
+    """Sampler of regression tasks with targets standardised over the table, as the paper's are."""
 
     def _targets(self, y, rows, n_labelled, rng):
         y = y.astype(np.float64)
@@ -160,7 +160,7 @@ class InTableUnits(RegressionSampler):
 
 
 class TestTask(NamedTuple):
-    """A task, and how it is scored.
+    """A task and how it is scored.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class TestTask(NamedTuple):
     shots, episode : int
     task : Task
     unit : float
-        By what its targets are to be multiplied for the table's units (regression).
+        Factor that converts its targets to the table's units (regression).
     scored : ndarray of bool
         Rows whose predictions count.
     """
@@ -182,7 +182,7 @@ class TestTask(NamedTuple):
 
 
 def test_tasks(cell, test, shots, n_episodes):
-    """Tasks of the test tables, the same for every method.
+    """Draw tasks of the test tables, the same for every method.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def test_tasks(cell, test, shots, n_episodes):
     test : dict of str to Dataset
     shots : sequence of int
     n_episodes : int
-        Of each table.
+        Tasks per table and number of labelled rows.
 
     Yields
     ------
@@ -209,10 +209,10 @@ def test_tasks(cell, test, shots, n_episodes):
 
 
 def scored_rows(task, n_scored):
-    """Rows without a label, or the first ``n_scored`` of each class.
+    """Mask of the rows without a label, or of the first ``n_scored`` of them in each class.
 
-    More unlabelled rows are added behind them, so that tasks of several numbers are scored on the
-    same rows.
+    A task with more unlabelled rows has the others behind these, so tasks with different numbers of
+    unlabelled rows are scored on the same rows.
     """
     scored = ~task.labelled
     if n_scored is not None:
@@ -222,7 +222,7 @@ def scored_rows(task, n_scored):
 
 
 def test_sampler(cell, n_shots):
-    """Of one number of labelled rows; of figure 7, as many unlabelled rows as there are."""
+    """Sampler of tasks with ``n_shots`` labelled rows; figure 7 also takes all unlabelled rows."""
     bounds = {"max_rows": 300} if cell.n_rows is None else {"max_rows": cell.n_rows + 5}
     n_unlabelled = cell.n_rows or cell.n_unlabelled
     return EpisodeSampler(
@@ -231,13 +231,13 @@ def test_sampler(cell, n_shots):
 
 
 def scaled(task):
-    """A regression task standardised by its labelled rows, and what that divided targets by."""
+    """Standardise a regression task by its labelled rows; return it and the divisor of targets."""
     location, scale = target_scale(task.y[task.labelled])
     return task._replace(y=((task.y - location) / scale).astype(np.float32)), float(scale)
 
 
 def tuning_tasks(cell, train, shots, n_tasks, max_cells):
-    """Meta-training tasks on which the kernels of GP and LP are chosen."""
+    """Draw the meta-training tasks on which the kernels of GP and LP are chosen."""
     rng = np.random.default_rng([cell.split, 2])
     sampler = training_sampler(cell, shots, max_cells)
     return [sampler.draw(train.draw(rng), rng) for _ in range(n_tasks)]

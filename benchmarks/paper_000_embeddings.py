@@ -1,4 +1,4 @@
-"""Figures 4 and 5 of paper 000: Circle and Spiral, and what methods make of their rows."""
+"""Figures 4 and 5 of benchmarks/paper_000.py: Circle and Spiral, and embeddings of their rows."""
 
 import numpy as np
 import pandas as pd
@@ -13,15 +13,15 @@ from sklearn_meta.inspection.drawing import colours, scatter
 from sklearn_meta.inspection.embedding import to_two
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, collate
 
-#: Labelled and unlabelled rows a class of both figures.
+#: Labelled and unlabelled rows per class in both figures.
 SHOTS, N_UNLABELLED = 3, 20
-#: Figure 5's tasks, and how many columns they have.
+#: Number of columns of each of Figure 5's tasks.
 N_COLUMNS = {"circle": 4, "spiral": 6}
 ATTRIBUTES = "attributes"
 
 
 def draw_task(kind, n_columns, seed):
-    """A task of which no training stream has drawn the table."""
+    """Draw a task from a table that no training stream has drawn."""
     rng = np.random.default_rng([2026, 5, seed])
     table = CircleSpiral((n_columns, n_columns), SHOTS + N_UNLABELLED, kinds=(kind,)).draw(rng)
     return EpisodeSampler((SHOTS,), N_UNLABELLED, **PLAIN, **BALANCED).draw(table, rng)
@@ -29,15 +29,15 @@ def draw_task(kind, n_columns, seed):
 
 @torch.inference_mode()
 def embedded(learner, task):
-    """Embeddings of a task's rows, flat, and the classes predicted."""
+    """Return flat embeddings of a task's rows, and the predicted classes."""
     z, logits = learner.embed_and_predict(**collate([task])[0])
     return z[0].flatten(1).double().numpy(), logits[0].argmax(-1).numpy()
 
 
 def run_embeddings(table, methods, data, stem, options):
-    """Train the methods as for Table 1 (a), score their embeddings, and draw two of them.
+    """Train the methods as for Table 1 (a), score their embeddings and draw those of one task each.
 
-    Writes, beside ``stem`` (.csv, .md, .png), figure_4.png.
+    Writes ``stem`` as .csv, .md and .png, and figure_4.png beside them.
     """
     learners = {
         (m.name, split): learner_of(Cell(m, data, split), table.shots, options)
@@ -66,7 +66,7 @@ def run_embeddings(table, methods, data, stem, options):
 
 
 def to_markdown(table, rows):
-    """Mean and standard error over tasks of each figure's silhouette and accuracy."""
+    """Silhouette and accuracy on each figure, mean and standard error over tasks, as Markdown."""
     n_tasks = rows["task"].nunique()
     lines = [
         f"### {table.title}",
@@ -94,7 +94,7 @@ def _number(scores):
 
 
 def plot_original(path):
-    """Figure 4: the two coordinates, without any column of noise."""
+    """Draw Figure 4: the two coordinates, without columns of noise."""
     figure = Figure(figsize=(7, 3.4), layout="constrained")
     for ax, kind in zip(figure.subplots(1, 2), N_COLUMNS, strict=True):
         task = draw_task(kind, 2, 0)
@@ -104,7 +104,7 @@ def plot_original(path):
 
 
 def plot_embeddings(learners, n_splits, path):
-    """Figure 5: t-SNE of the attributes and of embeddings, a line for each split and task."""
+    """Draw Figure 5: t-SNE of the attributes and of embeddings, one line per split and task."""
     lines = [(split, kind) for split in range(n_splits) for kind in N_COLUMNS]
     names = list(dict.fromkeys(name for name, _ in learners))
     size = (2.6 * (1 + len(names)), 2.7 * len(lines))

@@ -1,24 +1,24 @@
-"""The grid of benchmarks/paper_000.py: methods, tables and figures, and what the paper says."""
+"""Grid of benchmarks/paper_000.py: the methods, tables and figures, and the paper's results."""
 
 from typing import NamedTuple
 
 
 class Method(NamedTuple):
-    """A method of the paper as backbone x head.
+    """A method of the paper: a backbone and a head.
 
     Parameters
     ----------
     name : str
-        The paper's.
+        The paper's name of the method.
     backbone, head : str or None
         None for GP and LP, which are not meta-learned.
     backbone_config : dict
-        Keyword arguments of the backbone that are not its defaults.
+        Keyword arguments of the backbone that differ from its defaults.
     rates : dict of str to float
-        Learning rate by data, where it is not `LEARNING_RATE`.
+        Learning rates by data, where they differ from `LEARNING_RATE`.
     precision : str
-        The faster one on a CPU with bfloat16: it halves the step of `vsa`, and doubles that of
-        `att_hml`, whose products are small.
+        The precision that is faster on a CPU with bfloat16. In bfloat16, a step of `vsa` takes half
+        the time, and a step of `att_hml`, whose products are small, twice the time.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Method(NamedTuple):
 
 LEARNING_RATE = 1e-3
 
-#: Where deep sets and HML, which are deep sets throughout, were seen to learn on Circle-Spiral.
+#: Rates at which methods made of deep sets (HML, too) were seen to learn on Circle-Spiral.
 FASTER = {"circle_spiral": 2e-3, "fresh": 2e-3}
 
 CLASSIFICATION = (
@@ -68,20 +68,20 @@ REGRESSION = (
 
 OURS = CLASSIFICATION[-1]
 
-#: The package's defaults where they are not the head's. Eq. (11) with a noise is one kernel, and
-#: one noise for all tables: then all methods soon predict the mean and little else.
+#: Keyword arguments of heads: the package's defaults where a head's own differ. Eq. (11) with noise
+#: is one kernel and one noise for all tables; with it all methods soon predict little but the mean.
 HEAD_CONFIG = {"gp": {"n_kernels": 8}}
 
-#: Of Ours for the paper's own data: the paper's last width. Real tables take the package's.
+#: Config of Ours on the paper's own data: the paper's last width. On real tables, the package's.
 CONFIG_BY_DATA = dict.fromkeys(("circle_spiral", "fresh"), {"vsa": {"last_width": 1}})
 
 
 def variant(name, **config):
-    """Ours with other keyword arguments of the backbone."""
+    """Return Ours with other keyword arguments of the backbone."""
     return OURS._replace(name=name, backbone_config=config)
 
 
-#: A layer is a block of each attention that there is: with one of them, twice as many layers.
+#: A layer has a block of each kind of attention; with one kind, twice the layers are as deep.
 AS_DEEP = {"n_layers": 6}
 
 ABLATIONS = (
@@ -103,17 +103,17 @@ class Cell(NamedTuple):
     method : Method
     data : {"circle_spiral", "fresh", "tables", "regression"}
     split : int
-        Seed of the split, and of everything random.
+        Seed of the split and of everything random.
     x : int or None
-        Where it stands on the axis of a figure.
+        Position on the axis of a figure.
     n_unlabelled : int
-        Unlabelled rows a class in meta-training, and in meta-test if `n_rows` is None.
+        Unlabelled rows per class in meta-training, and in meta-test if `n_rows` is None.
     n_train : int or None
-        Meta-training tables; None takes all of them.
+        Number of meta-training tables; None takes all.
     n_rows : int or None
-        Rows of a meta-test task, in all: figure 7.
+        Total number of rows of a meta-test task (figure 7).
     n_scored : int or None
-        Rows of each class that are scored; None takes all that have no label.
+        Number of scored rows per class; None scores all rows without a label.
     """
 
     method: Method
@@ -137,14 +137,14 @@ class Table(NamedTuple):
     ----------
     title : str
     kind : {"circle_spiral", "tables", "regression"}
-        Of the data; `data_of` says which it is in a run.
+        Kind of data; `data_name` of paper_000.py gives the data of a run.
     shots : tuple of int
-        Labelled rows a class, or in all.
+        Numbers of labelled rows, per class (in total for regression).
     methods : tuple of Method
     cells : tuple of dict
-        Fields of a cell beside method, data and split: one for each point of a figure.
+        Fields of a cell other than method, data and split, for each point of a figure.
     axis : str or None
-        What `x` of a figure is.
+        Label of a figure's `x` axis.
     """
 
     title: str
@@ -156,12 +156,12 @@ class Table(NamedTuple):
 
 
 def points(field, values, **fixed):
-    """Cells of a figure: one for each value of a field of the cell."""
+    """Return the cells of a figure, one for each value of a field."""
     return tuple({"x": value, field: value, **fixed} for value in values)
 
 
 def numbered(keyword, values):
-    """Ours with each value of one keyword of the backbone."""
+    """Return Ours with each value of one keyword of the backbone."""
     return tuple(variant(f"Ours, {value} {keyword[2:]}", **{keyword: value}) for value in values)
 
 
@@ -210,7 +210,7 @@ TABLES = {
 
 
 def axis_value(cell):
-    """Where a cell stands on the axis of its figure: a cell's field, or a method's number."""
+    """Position of a cell on its figure's axis: its `x`, or the value that `numbered` varied."""
     if cell.x is not None:
         return cell.x
     (value,) = cell.method.backbone_config.values()

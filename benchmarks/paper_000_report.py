@@ -1,4 +1,4 @@
-"""Tables and pictures of benchmarks/paper_000.py, made from the rows of its cells."""
+"""Tables and plots of benchmarks/paper_000.py, made from the scores of its cells."""
 
 import math
 
@@ -13,28 +13,28 @@ LEVEL = 0.05
 
 
 def summarise(rows, lower_is_better=False):
-    """Means, standard errors, and whether the best method is better by more than chance.
+    """Compute means and standard errors, and test each method against the best.
 
     Parameters
     ----------
     rows : DataFrame
-        A row for each method, x, split, table and shots, with a score.
+        One row for each method, x, split, table and shots, with a score.
     lower_is_better : bool, default=False
 
     Returns
     -------
     DataFrame
-        A row for each shots, method and x: score and its standard error score_se, over splits of
-        the mean over tables, or over tables if there is only one split; n, how many those are;
-        p, of a two-sided paired t-test against the best (NaN for the best itself); bold, whether
-        that is at least 5 %.
+        One row for each shots, method and x. score and its standard error score_se: of the means
+        over tables, over splits; with a single split, over tables. n: number of these splits or
+        tables. p: of a two-sided paired t-test against the best method, NaN for the best itself.
+        bold: whether p is not below 5 %.
     """
     unit = "split" if rows["split"].nunique() > 1 else "table"
     sign = -1 if lower_is_better else 1
     blocks = []
     for shots, block in rows.groupby("shots"):
         by_unit = block.pivot_table(index=unit, columns=["method", "x"], values="score")
-        by_unit = by_unit.dropna()  # of splits or tables that every method has been through
+        by_unit = by_unit.dropna()  # keep splits or tables on which every method has a score
         best = (sign * by_unit.mean()).idxmax()
         for column in by_unit:
             values = by_unit[column]
@@ -55,7 +55,7 @@ def summarise(rows, lower_is_better=False):
 
 
 def _p_value(a, b):
-    """Two-sided paired t-test; 1 without a difference, NaN of a single pair."""
+    """Two-sided paired t-test; 1 if there is no difference, NaN for a single pair."""
     difference = (a - b).round(9)
     if not difference.any():
         return 1.0
@@ -63,7 +63,7 @@ def _p_value(a, b):
 
 
 def to_markdown(table, key, summary, rows):
-    """A table as Markdown, the paper's figures beside ours."""
+    """Format a table as Markdown, with the paper's figures beside ours."""
     splits = rows["split"].nunique()
     over = "splits" if splits > 1 else "test tables (of one split)"
     lines = [
@@ -96,7 +96,7 @@ def _number(row):
 
 
 def order(key, summary):
-    """A line: the methods by their mean over all shots, ours and the paper's."""
+    """Line with the methods in order of their mean over all shots, here and in the paper."""
     paper = PAPER.get(key, {})
     ours = summary.groupby("method")["score"].mean().sort_values(ascending=key == "4")
     theirs = pd.Series({m: np.mean(paper[m]) for m in ours.index if m in paper}, dtype=float)
@@ -111,7 +111,7 @@ def order(key, summary):
 
 
 def figure_to_markdown(table, summary):
-    """A figure's means as Markdown."""
+    """Format a figure's means as Markdown."""
     lines = [f"### {table.title}", "", f"| {table.axis} | labelled rows a class | score |"]
     lines.append("|---:|---:|---:|")
     for row in summary.sort_values(["shots", "x"]).to_dict("records"):
@@ -120,7 +120,7 @@ def figure_to_markdown(table, summary):
 
 
 def plot_table(table, key, summary, path):
-    """Scores by number of labelled rows: here, and in the paper."""
+    """Plot scores by number of labelled rows, here and in the paper."""
     name = "mean squared error" if key == "4" else "accuracy"
     figure = Figure(figsize=(10.5, 4.4), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
@@ -143,7 +143,7 @@ def plot_table(table, key, summary, path):
 
 
 def plot_figure(table, summary, path):
-    """Scores along the axis of a figure."""
+    """Plot scores along the axis of a figure."""
     figure = Figure(figsize=(5.2, 4.0), layout="constrained")
     ax = figure.subplots()
     lines = summary.assign(method=summary["shots"].astype(str) + " labelled rows a class")
@@ -154,18 +154,18 @@ def plot_figure(table, summary, path):
 
 
 def time_table(times):
-    """Table 3 as rows: the median over turns of each method's time over that of Ours.
+    """Rows of Table 3: each method's time divided by that of Ours.
 
     Parameters
     ----------
     times : DataFrame
-        A row for each turn, a column of seconds for each method.
+        One row per turn, one column of seconds per method.
 
     Returns
     -------
     DataFrame
-        A row for each method: seconds_per_step (median), ratio to Ours in the same turn (median,
-        lowest, highest), paper (ratio of its hours).
+        One row per method: seconds_per_step (median over turns), the ratio to Ours in the same turn
+        (median ratio, lowest, highest) and paper, the ratio of the paper's hours.
     """
     ratios = times.div(times["Ours"], axis=0)
     return pd.DataFrame(

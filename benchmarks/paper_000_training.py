@@ -1,4 +1,4 @@
-"""One cell of benchmarks/paper_000.py: training within a budget, and the scores of its test."""
+"""One cell of benchmarks/paper_000.py: train a method within the budget and score its tests."""
 
 import copy
 import hashlib
@@ -25,12 +25,12 @@ from sklearn_meta.tasks import collate
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
 
-#: Looks at the validation tasks in a training.
+#: Number of evaluations on the validation tasks during a training.
 N_LOOKS = 10
 
 
 class Stopwatch(Callback):
-    """CPU seconds of this process after each training step."""
+    """Records the CPU seconds of this process after each training step."""
 
     def __init__(self):
         self.times = []
@@ -41,12 +41,12 @@ class Stopwatch(Callback):
 
     @property
     def seconds_per_step(self):
-        """Mean, less the first step."""
+        """Mean over all steps but the first."""
         return (self.times[-1] - self.times[0]) / max(len(self.times) - 1, 1)
 
 
 def run_cell(cell, shots, options):
-    """Scores of one cell, computed or from the cache.
+    """Return the scores of one cell, computed or from the cache.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ def run_cell(cell, shots, options):
     Returns
     -------
     DataFrame
-        A row for each test table and number of labelled rows: method, data, split, x, table,
-        shots, score (mean over episodes), and of the training: steps, seconds_per_step,
-        cpu_seconds, valid_loss, parameters.
+        One row for each test table and number of labelled rows: method, data, split, x, table,
+        shots and score (mean over episodes), and facts of the training: steps, seconds_per_step,
+        cpu_seconds, valid_loss and parameters.
     """
     folder = options.cache / name_of(cell, shots, options)
     done = folder / "scores.csv"
@@ -99,13 +99,13 @@ def run_cell(cell, shots, options):
 
 
 def learner_of(cell, shots, options):
-    """The meta-trained learner of a cell, whose scores are computed, too, if they are not there."""
+    """Return the meta-trained learner of a cell; computes the cell first if it is not cached."""
     run_cell(cell, shots, options)
     return load_learner(options.cache / name_of(cell, shots, options) / "learner.safetensors")
 
 
 def name_of(cell, shots, options):
-    """Folder of a cell: another setting that changes its scores is another folder."""
+    """Folder of a cell. Every setting that changes its scores is part of the name."""
     setting = {
         "cell": [str(part) for part in cell],
         "shots": shots,
@@ -131,7 +131,7 @@ def name_of(cell, shots, options):
 
 
 def head_rate(cell):
-    """As meta_fit has it."""
+    """Factor on the learning rate of the head's parameters, as in `meta_fit`."""
     return HEADS[cell.task][cell.method.head].rate_factor
 
 
@@ -149,14 +149,15 @@ def new_learner(cell):
 
 
 def engine(cell, options):
-    """Settings of meta_train; the same for every method, but for learning rate and precision."""
+    """Settings of meta_train. Of these, learning rates and precision depend on the method."""
     of_figures = cell.data in ("circle_spiral", "fresh")
     return {
         "batch_size": options.batch_size,
         "learning_rate": options.learning_rate or cell.method.learning_rate(cell.data),
         "rate_factors": {"head.*": head_rate(cell)},
         "precision": cell.method.precision,
-        # Circles and spirals in every batch; real tables differ in size, and padding costs.
+        # Every batch mixes circles and spirals. Real tables differ in size, and padding costs time:
+        # they are grouped by size.
         "n_groups": 1 if of_figures else 2,
         "n_pooled": 1 if of_figures else 16,
         "random_state": cell.split,
@@ -165,9 +166,9 @@ def engine(cell, options):
 
 
 def trained(cell, shots, data, options, folder):
-    """A learner meta-trained within the budget, and facts of its training (a dict).
+    """Meta-train a learner within the budget; return it and facts of its training (a dict).
 
-    A training that was killed goes on from its checkpoint with the steps it was given then.
+    A killed training resumes from its checkpoint, with the number of steps planned at its start.
     """
     learner, sampler = new_learner(cell), training_sampler(cell, shots, options.max_cells)
     plan_file = folder / "plan.json"
@@ -210,9 +211,9 @@ def trained(cell, shots, data, options, folder):
 
 
 def seconds_a_batch(cell, source, sampler, options):
-    """CPU seconds of GP or LP for a batch of training tasks, with one of the kernels to choose.
+    """CPU seconds of GP or LP for a batch of training tasks, with one of the candidate kernels.
 
-    They have no steps: to choose a kernel is to predict such batches with each of them.
+    GP and LP have no training steps. They choose a kernel by predicting such tasks with each.
     """
     rng = np.random.default_rng(cell.split)
     tasks = [sampler.draw(source.draw(rng), rng) for _ in range(options.batch_size)]
@@ -224,7 +225,7 @@ def seconds_a_batch(cell, source, sampler, options):
 
 
 def seconds_per_step(learner, source, sampler, cell, options):
-    """CPU seconds of a training step, by a trial on a copy of the learner."""
+    """CPU seconds of a training step, measured by training a copy of the learner."""
     watch = Stopwatch()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -240,7 +241,7 @@ def seconds_per_step(learner, source, sampler, cell, options):
 
 
 def predictions_of(learner):
-    """What a learner predicts for the rows of a task: classes, or standardised targets."""
+    """Return a function from tasks to a learner's predictions: classes or standardised targets."""
 
     @torch.inference_mode()
     def predict(task):
@@ -252,15 +253,15 @@ def predictions_of(learner):
 
 
 def score(task, predicted, rows):
-    """Accuracy, or mean squared error, of some rows, a mask."""
+    """Accuracy, or mean squared error, over the rows of a mask."""
     y, predicted = task.y[rows], predicted[rows]
     return float(np.mean((y - predicted) ** 2 if task.is_regression else y == predicted))
 
 
 def tuned(cell, tasks):
-    """GP or LP with the kernel that is best on meta-training tasks.
+    """Return GP or LP with the kernel that is best on meta-training tasks.
 
-    They see the attributes as the backbones do, standardised over all rows of the task.
+    Like the backbones, GP and LP see attributes that are standardised over all rows of the task.
     """
     method, grid = KERNELS[cell.method.name]
     sign = 1 if cell.task == "classification" else -1
@@ -273,7 +274,7 @@ def tuned(cell, tasks):
 
 
 def gaussian_process(task, length_scale, noise):
-    """Gaussian process regression of targets, or of one-hot classes, on the labelled rows."""
+    """Predict by Gaussian process regression of targets, or of one-hot classes."""
     X = attributes(task)
     y = task.y if task.is_regression else np.eye(task.n_label_columns)[task.y]
     kernel = RBF(length_scale * X.shape[1] ** 0.5)
@@ -283,17 +284,17 @@ def gaussian_process(task, length_scale, noise):
 
 
 def label_propagation(task, gamma, alpha):
-    """Zhou et al.'s propagation over the graph of all rows."""
+    """Predict by label propagation (Zhou et al.) over the graph of all rows."""
     X = attributes(task)
     model = LabelSpreading(gamma=gamma / X.shape[1], alpha=alpha, max_iter=100)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # rows that no label reaches, or no convergence
+        warnings.simplefilter("ignore")  # of rows that no label reaches, and of no convergence
         model.fit(X, np.where(task.labelled, task.y, -1))
     return np.nan_to_num(model.label_distributions_).argmax(1)
 
 
-#: Of GP and LP: what predicts, and kernels to choose from: length scale over sqrt(columns), and
-#: noise; or gamma x columns and alpha.
+#: GP and LP: the function that predicts, and the kernels to choose from. A kernel of GP is (length
+#: scale / sqrt(columns), noise), one of LP is (gamma x columns, alpha).
 KERNELS = {
     "GP": (
         gaussian_process,
@@ -304,7 +305,7 @@ KERNELS = {
 
 
 def attributes(task):
-    """Attributes as the backbones read them; missing cells at the mean, zero."""
+    """Attributes as the backbones read them; missing cells are set to the mean, zero."""
     x = torch.from_numpy(task.X)[None]
     z = standardise(x, moments_of(x, torch.ones(x.shape[:2], dtype=bool)))
     return z.nan_to_num(0.0)[0].double().numpy()

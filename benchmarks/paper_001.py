@@ -1,12 +1,16 @@
-"""The tables and figures of paper 001 on sets: every compared method, in one command.
+"""Tables 2, 3, 5, 6, 8 and 17 and Figure 6 of paper 001: Set Transformer against its rivals.
+
+Trains every method for the same number of steps and reports its scores beside the paper's. Data are
+sets of random numbers (Table 2), sets of Omniglot's drawings (Tables 3, 5 and 8, Figure 6) and
+clouds of points on parametric solids, which stand in for ModelNet40 (Tables 6 and 17).
 
     python benchmarks/paper_001.py --omniglot FOLDER
     python benchmarks/paper_001.py --only 2 8 --seeds 3 --factor 4
     python benchmarks/paper_001.py --quick
 
-benchmarks/README.md says what is measured and how to read it. Each cell (method x task x seed) is
-kept under `--cache`, so a killed run goes on. Steps are the same for all methods of a table. The
-tables on mixtures and clusters are those of benchmarks/mixtures.py.
+benchmarks/README.md explains the protocol and the results. Each cell (method x task x seed) is
+kept under `--cache`, so a killed run resumes where it ended. benchmarks/mixtures.py has the paper's
+tables on mixtures and clusters.
 """
 
 import argparse
@@ -22,26 +26,32 @@ from paper_001_tasks import MaxRegression, OddOneOut, PointClouds, UniqueCharact
 from paper_001_training import run_cell
 from results_folder import place_of
 
-#: What --quick sets: too little to learn anything.
+#: Options set by --quick: too little to learn anything.
 QUICK = {"steps": 2, "seeds": 2, "n_valid": 20, "n_test": 20}
 
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--only", nargs="+", choices=list(TABLES), default=list(TABLES), help="[all]")
-    add("--methods", nargs="+", help="of these only, by the paper's names [all]")
+    add(
+        "--only",
+        nargs="+",
+        choices=list(TABLES),
+        default=list(TABLES),
+        help="tables and figures to run [all]",
+    )
+    add("--methods", nargs="+", help="only these methods, by the paper's names [all]")
     add("--seeds", type=count, default=3, help="trainings of each method [%(default)s]")
-    add("--factor", type=float, default=1.0, help="on the steps of each training [%(default)s]")
-    add("--steps", type=count, help="of each training, in place of the task's own")
+    add("--factor", type=float, default=1.0, help="factor on the training steps [%(default)s]")
+    add("--steps", type=count, help="steps of each training, in place of the task's own")
     add("--encoder", default="omniglot_few_shot", help="weights that encode images [%(default)s]")
     add("--end-to-end", action="store_true", help="train an image encoder with each method")
     add_folder(parser, "--omniglot", "omniglot", "folder of omniglot.npz")
-    add("--n-valid", type=count, default=1000, help="validation sets of a look [%(default)s]")
-    add("--n-test", type=count, default=4000, help="test sets of each seed [%(default)s]")
+    add("--n-valid", type=count, default=1000, help="validation sets [%(default)s]")
+    add("--n-test", type=count, default=4000, help="test sets per seed [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_001"), help="[%(default)s]")
-    add("--output", type=Path, help="a folder [benchmarks/results/paper_001, or _quick]")
-    add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
+    add("--output", type=Path, help="folder [benchmarks/results/paper_001, or _quick]")
+    add("--quick", action="store_true", help="run everything in a minute, learning nothing")
     options = parser.parse_args(arguments)
     methods = [m.name for key in options.only for m in TABLES[key].methods]
     check_names(parser, "--methods", options.methods, methods)
@@ -53,7 +63,7 @@ def parse_arguments(arguments=None):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
-    torch.set_num_threads(1)  # so that CPU time is time
+    torch.set_num_threads(1)  # CPU time then equals elapsed time
     options.output.mkdir(parents=True, exist_ok=True)
 
     @cache
@@ -77,7 +87,7 @@ def main(arguments=None):
 
 
 def run_table(key, table, methods, task, options):
-    """Compute the cells of a table, and write it anew after each of them."""
+    """Compute the cells of a table and rewrite its files after each of them."""
     stem = options.output / (key if key.startswith("figure") else f"table_{key}")
     if options.end_to_end and table.task.startswith(("unique", "odd")):
         stem = stem.with_name(f"{stem.name}_end_to_end")
@@ -100,7 +110,7 @@ def run_table(key, table, methods, task, options):
 
 
 def others(options):
-    """Means of Table 8, if it has been written: the horizontal lines of figure 6."""
+    """Means of Table 8, if it has been written, for the horizontal lines of figure 6."""
     path = options.output / f"table_8{'_end_to_end' * options.end_to_end}.csv"
     if not path.is_file():
         return {}

@@ -1,27 +1,27 @@
-"""The grid of benchmarks/paper_001.py: methods, tables and figures, and what the paper says."""
+"""Grid of benchmarks/paper_001.py: the methods, tables and figures, and the paper's results."""
 
 from typing import NamedTuple
 
 
 class Method(NamedTuple):
-    """A method by the paper's name for it, and keyword arguments of a SetTransformer."""
+    """A method: the paper's name of it, and keyword arguments of a SetTransformer."""
 
     name: str
     config: dict
 
 
-#: Wherever there is attention: layer norm in front of it, where the paper has it after the sums.
+#: Layer norm of all attention: in front of it; in the paper it is after the sums.
 NORM = "pre"
 
 
 def method(name, encoder, pooling, **config):
-    """Encoder layers as in tables 7, 9 and 16: two of attention, or four FC layers."""
-    n_layers = 2 if encoder in ("sab", "isab") else 3  # and the embedding in front
+    """Return a method with the encoder of tables 7, 9 and 16: two attention or four FC layers."""
+    n_layers = 2 if encoder in ("sab", "isab") else 3  # the embedding in front is the fourth
     config = {"encoder": encoder, "pooling": pooling, "n_layers": n_layers, **config}
     return Method(name, {"norm": NORM, **config})
 
 
-#: Of the methods on Omniglot: the heads of PMA in Table 9, here of SAB, too.
+#: Heads of the methods on Omniglot: those of PMA in Table 9, here also of SAB.
 EIGHT = {"n_heads": 8}
 RFF = method("rFF + Pooling", "rff", "mean")
 RFFP_MEAN = method("rFFp-mean + Pooling", "rffp_mean", "mean")
@@ -39,15 +39,15 @@ class Table(NamedTuple):
     ----------
     title : str
     task : str
-        Which task of paper_001_tasks.
+        Name of a task of paper_001_tasks.
     methods : tuple of Method
     measures : dict of str to str
-        What is reported, the first one above all, and its heading.
+        Reported measures and their headings, the main one first.
     paper : dict of str to tuple of float
-        By method, the paper's figures for as many of the measures, and their errors.
+        The paper's figures by method, for the first of the measures.
     lower_is_better : bool, default=False
     note : str, default=""
-        What else a reader of the table has to know.
+        Further remarks for the reader of the table.
     """
 
     title: str
@@ -66,7 +66,7 @@ SOLIDS = (
     method("Set Transformer (16)", "isab", "pma"),
 )
 
-FOUR_SEEDS = {"n_seeds": 4, **EIGHT}  # Table 15's seeds; it has four heads, and twice the layers
+FOUR_SEEDS = {"n_seeds": 4, **EIGHT}  # as in Table 15, which has four heads and twice the layers
 
 ODD = (
     *(RFF, RFFP_MEAN, RFFP_MAX, RFF_DOTPROD, SAB_POOLING),

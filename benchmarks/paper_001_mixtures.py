@@ -1,11 +1,13 @@
-"""Tables 4 and 11 of paper 001 with such networks: parameters of a mixture, read off directly.
+"""Tables 4 and 11 of paper 001: Set Transformer against its rivals at fitting mixtures.
+
+Each network reads a set of points and outputs the parameters of its Gaussian mixture. Networks are
+trained on the likelihood of the points they read, Eq. (15) as a mean, and compared on the synthetic
+sets of benchmarks/mixtures.py. That benchmark has the results of scikit-learn and AmortizedGMM.
 
     python benchmarks/paper_001_mixtures.py                # ten methods of the tables
     python benchmarks/paper_001_mixtures.py --quick --output /tmp/mixtures
 
-Each network is trained on the likelihood of the points it reads, Eq. (15) as a mean, and compared
-on the sets of benchmarks/mixtures.py, which has the rows of scikit-learn and of AmortizedGMM.
-Trained networks are kept under ``--checkpoints``, so a killed run goes on.
+Trained networks are kept under ``--checkpoints``, so a killed run resumes where it ended.
 """
 
 import argparse
@@ -43,7 +45,7 @@ METHODS = {
         -1.4524,
     ),
 }
-#: Least variance a network can name, in units of a column's; without one, training ends in NaN.
+#: Smallest variance of a network's mixtures, in units of a column's; without it losses become NaN.
 LEAST = 1e-3
 
 
@@ -76,7 +78,7 @@ class DirectMixture(nn.Module):
 
 
 class InSample(MixtureSampler):
-    """Tasks whose points to be scored are those that are read, as in Eq. (15)."""
+    """Sampler of tasks that are scored on the points that the network reads, as in Eq. (15)."""
 
     def draw(self, dataset, rng):
         task = super().draw(dataset, rng)
@@ -84,11 +86,11 @@ class InSample(MixtureSampler):
 
 
 def trained(name, args):
-    """The network of a method, trained or taken from its checkpoint."""
+    """Return the network of a method, trained or from its checkpoint."""
     torch.manual_seed(args.seed)
     config = {"width": args.width, "norm": "pre", **METHODS[name][0]}
     learner = DirectMixture(4, 2, **config)
-    # Another budget or width, such as that of --quick, is another training.
+    # Trainings of another budget or width, such as those of --quick, have their own checkpoints.
     settings = f"{name}-{args.seed}-{args.steps}x{args.batch_size}-{args.width}"
     history = meta_train(
         learner,
@@ -110,7 +112,10 @@ def trained(name, args):
 
 
 def method(learner, batch=50):
-    """A method of benchmarks/mixtures.py: sets and k to a Mixture in the units of the points."""
+    """Return a method for benchmarks/mixtures.py.
+
+    It maps sets and k to a Mixture in the units of the points.
+    """
 
     @torch.inference_mode()
     def fit(sets, k):
@@ -138,7 +143,7 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few steps and sets")
     parser.add_argument("--checkpoints", default="checkpoints/paper_001_mixtures")
-    parser.add_argument("--output", help="a folder [benchmarks/results/paper_001, or _quick]")
+    parser.add_argument("--output", help="folder [benchmarks/results/paper_001, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "paper_001", args.quick)
     if args.quick:
@@ -151,7 +156,7 @@ def main(arguments=None):
 
 
 def write(rows, args):
-    """The table, beside the paper's."""
+    """Write the table, with the paper's figures beside ours."""
     scores = ["ll0", "ll1", "held_out", "ari", "ms"]
     mean, error = (
         getattr(rows.groupby("method", sort=False)[scores], f)() for f in ("mean", "sem")

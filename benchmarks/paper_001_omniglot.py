@@ -1,4 +1,4 @@
-"""Sets of Omniglot characters: the images, the network that reads one, and the sets drawn."""
+"""Omniglot for benchmarks/paper_001.py: the images, a network that encodes one, and the sets."""
 
 from functools import cache
 
@@ -10,24 +10,24 @@ from torch.nn.functional import affine_grid, grid_sample, normalize
 from sklearn_meta.devices import autocast
 
 N_DRAWERS = 20
-#: From which the sets of one training batch are drawn: 250 images of 5 alphabets.
+#: Pool of images from which the sets of one training batch are drawn: 250 of 5 alphabets.
 N_ALPHABETS, N_CHARACTERS, N_INSTANCES = 5, 25, 10
-#: Largest set to count in.
+#: Size of the largest set when counting characters.
 N_POSITIONS = 10
 
 
 @cache
 def load(folder):
-    """Images of all splits, and the characters of each.
+    """Read the images of all splits and the characters of each.
 
     Returns
     -------
     images : uint8 tensor of shape (n_images, 1, 28, 28)
     characters : dict of str to int array of shape (n_characters, 20)
-        Places among `images` of "train" (with rotations by quarter turns as characters of their
-        own), "valid" and "test".
+        Positions in `images` of each character of "train", "valid" and "test". In "train",
+        rotations by quarter turns are characters of their own.
     alphabets : int array of shape (n_train_characters,)
-        Alphabet of each character of "train"; a turned alphabet is another.
+        Alphabet of each character of "train"; a rotated alphabet is another alphabet.
     """
     path = folder / "omniglot.npz"
     if not path.is_file():
@@ -54,10 +54,10 @@ def load(folder):
 
 
 class ImageEncoder(nn.Module):
-    """The convolutions of Table 9 and one FC layer: (n, 1, 28, 28) to (n, 64), of length 8.
+    """Encodes images (n, 1, 28, 28) as vectors (n, 64) of norm 8.
 
-    Four times Conv(64, 3, 2, BN, ReLU). In training each image is turned, scaled and shifted a
-    little.
+    It has the convolutions of Table 9, four times Conv(64, 3, 2, BN, ReLU), and one FC layer. In
+    training each image is turned, scaled and shifted a little.
     """
 
     n_outputs = 64
@@ -80,7 +80,7 @@ class ImageEncoder(nn.Module):
 
 
 def shaken(images):
-    """Each image turned by up to 15 degrees, scaled by up to 15 % and shifted by two pixels."""
+    """Turn each image by up to 15 degrees, scale it by up to 15 % and shift it by two pixels."""
     bounds = torch.tensor([[0.26], [0.15], [0.14], [0.14]])
     angle, scale, dx, dy = (2 * torch.rand(4, len(images)) - 1) * bounds
     cos, sin = (1 + scale) * angle.cos(), (1 + scale) * angle.sin()
@@ -90,25 +90,25 @@ def shaken(images):
 
 
 class OfImages(nn.Module):
-    """A network for sets of images, given as places in a collection of them.
+    """Network for sets of images, which are given as positions in a collection.
 
-    Each image is encoded once a batch, however many of its sets hold it.
+    Each image is encoded once per batch, however many sets of the batch hold it.
 
     Parameters
     ----------
     images : uint8 tensor of shape (n_images, 1, 28, 28)
     network : Module
-        Of the encoded elements (B, N, W) and their mask (B, N).
+        Reads the encoded elements (B, N, W) and their mask (B, N).
     """
 
     def __init__(self, images, network):
         super().__init__()
-        self.images = images  # no buffer: it is no part of the state
+        self.images = images  # not a buffer: the images are not part of the state
         self.encoder = ImageEncoder()
         self.network = network
 
     def forward(self, x, mask):
-        """Outputs of sets given as places (B, N); those that ``mask`` leaves out are not read."""
+        """Outputs for sets of positions (B, N); positions that ``mask`` leaves out are not read."""
         places, inverse = x[mask].unique(return_inverse=True)
         z = self.encoder(self.images[places])[inverse]
         elements = z.new_zeros(*mask.shape, z.shape[1])
@@ -117,7 +117,7 @@ class OfImages(nn.Module):
 
 
 class OfVectors(nn.Module):
-    """The same for elements that are vectors already, (n_images, W)."""
+    """Network for sets whose elements are already encoded as vectors, (n_images, W)."""
 
     def __init__(self, vectors, network):
         super().__init__()
@@ -125,13 +125,13 @@ class OfVectors(nn.Module):
         self.network = network
 
     def forward(self, x, mask):
-        """Outputs of sets given as places (B, N)."""
+        """Outputs for sets of positions (B, N)."""
         return self.network(self.vectors[x], mask)
 
 
 @torch.no_grad()
 def mend_batch_norm(encoder, images):
-    """Statistics of batch norm from images as they are, not as training has turned and scaled."""
+    """Compute the statistics of batch norm anew, from images without augmentation."""
     norms = [module for module in encoder.modules() if isinstance(module, nn.BatchNorm2d)]
     encoder.eval()
     for norm in norms:
@@ -149,10 +149,10 @@ def mend_batch_norm(encoder, images):
 
 
 def training_pool(rng, characters, alphabets):
-    """Some characters, some instances of each: what the sets of one batch are drawn from.
+    """Draw the characters, and instances of each, from which one batch of sets is drawn.
 
-    The characters are of a few alphabets, as those of "valid" and "test" are: two characters of
-    one alphabet are harder to tell apart than any two.
+    The characters are from a few alphabets, as in "valid" and "test": two characters of one
+    alphabet are harder to tell apart than any two.
     """
     some = rng.choice(alphabets.max() + 1, N_ALPHABETS, replace=False)
     chosen = rng.choice(np.flatnonzero(np.isin(alphabets, some)), N_CHARACTERS, replace=False)
@@ -161,20 +161,20 @@ def training_pool(rng, characters, alphabets):
 
 
 def images_of(rng, slots, characters):
-    """Images of sets whose elements are characters by number.
+    """Draw characters and images for sets whose elements are numbers of characters.
 
     Parameters
     ----------
     rng : numpy.random.Generator
     slots : int array of shape (n_sets, N)
-        Which of the set's characters an element is: 0 .. N - 1.
+        The set's character, 0 .. N - 1, that each element shows.
     characters : array of shape (n_characters, n_instances)
-        Places of the images of each character; no fewer of either than N.
+        Positions of the images of each character; at least N characters and N instances.
 
     Returns
     -------
     array of shape (n_sets, N)
-        Places of images, none of them twice in a set.
+        Positions of images; no image is twice in a set.
     """
     n_sets, N = slots.shape
     n_characters, n_instances = characters.shape
@@ -186,11 +186,12 @@ def images_of(rng, slots, characters):
 
 
 def unique_sets(rng, n_sets, characters):
-    """Sets of 6 to 10 images and how many different characters are in each (appendix B.2).
+    """Draw sets of 6 to 10 images, and count the different characters in each (appendix B.2).
 
     Returns
     -------
     places, mask : arrays of shape (n_sets, 10)
+        Positions of images, and which of them are in the set.
     counts : array of shape (n_sets,)
     """
     sizes = rng.integers(6, N_POSITIONS + 1, n_sets)
@@ -205,15 +206,16 @@ def unique_sets(rng, n_sets, characters):
 
 
 def odd_one_out_sets(rng, n_sets, characters, n_normal):
-    """Sets of eight images, one of which is of a character that no other is of.
+    """Draw sets of eight images, one of which shows a character that no other image shows.
 
-    The other seven are of ``n_normal`` characters, at least two of each.
+    The other seven show ``n_normal`` characters, each at least twice.
 
     Returns
     -------
     places : array of shape (n_sets, 8)
+        Positions of images.
     odd : array of shape (n_sets,)
-        Position of the one.
+        Index of the odd image within its set.
     """
     slots = np.concatenate(
         [

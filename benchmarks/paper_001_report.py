@@ -1,4 +1,4 @@
-"""Tables and pictures of benchmarks/paper_001.py, made from the rows of its cells."""
+"""Tables and plots of benchmarks/paper_001.py, made from the scores of its cells."""
 
 import math
 import re
@@ -8,19 +8,19 @@ from matplotlib.figure import Figure
 
 
 def summarise(rows, table):
-    """Mean and standard error of each measure over the seeds.
+    """Compute the mean and standard error of each measure over the seeds.
 
     Parameters
     ----------
     rows : DataFrame
-        A row for each method and seed.
+        One row for each method and seed.
     table : Table
 
     Returns
     -------
     DataFrame
-        A row for each method, in the order of the table: n (seeds), each measure and its standard
-        error (``_se``, NaN of one seed), steps, cpu_seconds and n_parameters.
+        One row for each method, in the order of `rows`: n (number of seeds), each measure and its
+        standard error (``_se``, NaN for a single seed), steps, cpu_seconds and n_parameters.
     """
     groups = rows.groupby("method", sort=False)
     summary = groups[["steps", "cpu_seconds", "n_parameters"]].mean()
@@ -32,7 +32,7 @@ def summarise(rows, table):
 
 
 def to_markdown(table, summary):
-    """A table as Markdown, the paper's figures beside ours."""
+    """Format a table as Markdown, with the paper's figures beside ours."""
     lines = [
         f"### {table.title}",
         "",
@@ -67,7 +67,7 @@ def number(row, measure, best):
 
 
 def plot_table(table, summary, path):
-    """The first measure of each method, here and in the paper."""
+    """Plot the first measure of each method, here and in the paper."""
     measure, heading = next(iter(table.measures.items()))
     names = list(summary["method"])[::-1]
     rows = summary.set_index("method").loc[names]
@@ -86,7 +86,7 @@ def plot_table(table, summary, path):
 
 
 def plot_figure(table, summary, others, path):
-    """The first measure against the number of inducing points; ``others`` are horizontal lines."""
+    """Plot the first measure by number of inducing points, and ``others`` as horizontal lines."""
     measure, heading = next(iter(table.measures.items()))
     points = [int(re.search(r"\d+", name)[0]) for name in summary["method"]]
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
@@ -94,7 +94,7 @@ def plot_figure(table, summary, others, path):
     ax.errorbar(
         points, summary[measure], summary[f"{measure}_se"], fmt="o-", capsize=2, label="ISAB + PMA"
     )
-    colours = colormaps["tab20"].colors[1:]  # the first is that of the curve
+    colours = colormaps["tab20"].colors[1:]  # the first colour is the curve's
     for colour, (name, value) in zip(colours, others.items()):
         ax.axhline(value, color=colour, linewidth=1, linestyle="--", label=name)
     ax.set_xscale("log", base=2)

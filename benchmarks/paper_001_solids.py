@@ -1,14 +1,14 @@
-"""Point clouds on the surfaces of parametric solids, in place of paper 001's ModelNet40."""
+"""Point clouds of benchmarks/paper_001.py: parametric solids in place of ModelNet40's objects."""
 
 from itertools import product
 
 import numpy as np
 from scipy.spatial import ConvexHull
 
-#: Random form of every cloud: factor of each axis before it is turned, and of the turned cloud.
+#: Random factors of each cloud: on each axis before the cloud is turned, and on the turned cloud.
 STRETCH = (0.7, 1.3)
 SCALE = (0.8, 1.25)
-NOISE = 0.03  # standard deviation, of clouds that have mean square distance 1 from their mean
+NOISE = 0.03  # standard deviation, for clouds of mean square distance 1 from their mean
 
 GOLDEN = (1 + 5**0.5) / 2
 
@@ -24,7 +24,7 @@ def prism(n_corners):
 
 
 def arc(start, end, radius=1.0, centre=(0.0, 0.0), n_segments=24):
-    """Profile of a circle's arc: radii and heights, (n + 1, 2); angles from the equator."""
+    """Profile (n + 1, 2) of an arc of a circle: radii and heights. Angles are from the equator."""
     angle = np.linspace(start, end, n_segments + 1)
     return np.column_stack([np.cos(angle), np.sin(angle)]) * radius + centre
 
@@ -63,9 +63,9 @@ SOLIDS = (*POLYHEDRA, *PROFILES)
 
 
 def draw_cloud(rng, kind, n_points):
-    """Points uniform on the surface of a solid that is stretched, turned, scaled and shaken.
+    """Draw points uniformly on a solid's surface; stretch, turn and scale them and add noise.
 
-    As ModelNet40's objects are by Zaheer et al., a solid is turned around the vertical axis.
+    The solid is turned around the vertical axis, as Zaheer et al. turn ModelNet40's objects.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ def draw_cloud(rng, kind, n_points):
     Returns
     -------
     array of shape (n_points, 3)
-        Centred at its mean; its size varies by `SCALE` around a mean square distance of 1.
+        Centred before noise is added; its size varies by `SCALE` around a mean square distance of
+        1.
     """
     on_surface = on_polyhedron if kind in POLYHEDRA else on_revolution
     x = on_surface(rng, kind, n_points) * rng.uniform(*STRETCH, 3)
@@ -87,13 +88,13 @@ def draw_cloud(rng, kind, n_points):
 
 
 def turn(x, angle):
-    """Around the vertical axis."""
+    """Turn points around the vertical axis."""
     cos, sin = np.cos(angle), np.sin(angle)
     return x @ np.array([(cos, sin, 0), (-sin, cos, 0), (0, 0, 1)])
 
 
 def on_polyhedron(rng, kind, n_points):
-    """Uniform on the triangles of the convex hull of its corners."""
+    """Draw points uniformly on the triangles of the convex hull of a polyhedron's corners."""
     corners, area = TRIANGLES[kind]
     a, b, c = corners[rng.choice(len(area), n_points, p=area / area.sum())].transpose(1, 0, 2)
     u, v = np.sort(rng.random((2, n_points, 1)), axis=0)
@@ -101,7 +102,7 @@ def on_polyhedron(rng, kind, n_points):
 
 
 def triangles(corners):
-    """Triangles (T, 3, 3) of a convex hull, and their areas (T,)."""
+    """Return the triangles (T, 3, 3) of a convex hull and their areas (T,)."""
     faces = corners[ConvexHull(corners).simplices]
     normals = np.cross(faces[:, 1] - faces[:, 0], faces[:, 2] - faces[:, 0])
     return faces, np.linalg.norm(normals, axis=1) / 2
@@ -111,9 +112,9 @@ TRIANGLES = {kind: triangles(corners) for kind, corners in POLYHEDRA.items()}
 
 
 def on_revolution(rng, kind, n_points):
-    """Uniform on the surface that a profile sweeps around the axis."""
+    """Draw points uniformly on the surface that a profile sweeps around the axis."""
     start, end = PROFILES[kind][:-1], PROFILES[kind][1:]
-    area = (start[:, 0] + end[:, 0]) * np.linalg.norm(end - start, axis=1)  # over pi
+    area = (start[:, 0] + end[:, 0]) * np.linalg.norm(end - start, axis=1)  # divided by pi
     i = rng.choice(len(area), n_points, p=area / area.sum())
     r0, r1 = start[i, 0], end[i, 0]
     # Along a segment the density grows with the radius, linearly from r0 to r1.

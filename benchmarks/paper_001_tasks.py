@@ -1,4 +1,4 @@
-"""The tasks of benchmarks/paper_001.py: the sets, what is asked of them, how it is scored."""
+"""Tasks of benchmarks/paper_001.py: their sets, targets, losses and scores."""
 
 import numpy as np
 import torch
@@ -21,16 +21,16 @@ from sklearn_meta.backbones.set_transformer import SetTransformer
 
 
 class Task:
-    """What the training loop asks of a task.
+    """Interface of a task to the training loop.
 
     Attributes
     ----------
     name : str
-        Of its cells in the cache.
+        Name of the folder of its cells in the cache.
     steps, n_sets, learning_rate : int, int, float
-        Training steps at a budget factor of 1, sets in each, highest learning rate.
+        Training steps at a budget factor of 1, sets per step, and highest learning rate.
     setting : dict
-        What else tells its cells from those of another run.
+        Settings that distinguish its cells from those of another run.
     """
 
     steps = 1000
@@ -42,14 +42,14 @@ class Task:
         return {"name": self.name, "n_sets": self.n_sets}
 
     def module(self, method):
-        """A network with random weights, of inputs ``x`` and ``mask``."""
+        """Return a network with random weights and inputs ``x`` and ``mask``."""
         raise NotImplementedError
 
     def prepare(self, module):
-        """What is to be done before a module is scored."""
+        """Prepare a module for scoring; by default, do nothing."""
 
     def sets(self, rng, n_sets, split):
-        """Inputs (dict of tensors) and a target, of the split "train", "valid" or "test"."""
+        """Draw inputs (dict of tensors) and a target of split "train", "valid" or "test"."""
         raise NotImplementedError
 
     def batch(self, rng):
@@ -59,7 +59,7 @@ class Task:
         raise NotImplementedError
 
     def measures(self, output, target):
-        """Of all test sets: a dict of floats."""
+        """Scores over all test sets, a dict of floats."""
         raise NotImplementedError
 
 
@@ -87,10 +87,10 @@ class MaxRegression(Task):
 
 
 class OfOmniglot(Task):
-    """What the two tasks on Omniglot share.
+    """Base of the two tasks on Omniglot.
 
-    Elements are vectors of an image encoder that all methods share, as weights have it, or with
-    ``end_to_end`` the images themselves, and an encoder is trained with each method.
+    The elements of a set are vectors from an image encoder of the package's weights, which all
+    methods share. With ``end_to_end`` they are images, and an encoder is trained with each method.
     """
 
     learning_rate = 2e-3
@@ -133,7 +133,7 @@ class UniqueCharacters(OfOmniglot):
 
     def module(self, method):
         network = SetTransformer(self.n_inputs, 1, **method.config)
-        nn.init.constant_(network.output.bias, 4.0)  # the mean count, near enough
+        nn.init.constant_(network.output.bias, 4.0)  # close to the mean count
         return self.of_elements(network)
 
     def sets(self, rng, n_sets, split):
@@ -143,7 +143,7 @@ class UniqueCharacters(OfOmniglot):
 
     @staticmethod
     def rate(output):
-        """Poisson rate of each set; of several seeds, that of their mean output."""
+        """Poisson rate of each set, from the mean output over seeds."""
         return softplus(output.flatten(1).mean(1))
 
     def loss(self, output, target):
@@ -167,7 +167,7 @@ class OddOneOut(OfOmniglot):
     ----------
     options : Namespace
     n_normal : int
-        Characters of the other seven images.
+        Number of characters of the other seven images.
     """
 
     def __init__(self, options, n_normal):
@@ -189,8 +189,8 @@ class OddOneOut(OfOmniglot):
         return cross_entropy(output, target)
 
     def measures(self, output, target):
-        """Means over sets: with one of eight to find, both follow from its rank, ties and all."""
-        output = output.nan_to_num(nan=-torch.inf)  # of a network that diverged all are alike
+        """AUROC and AUPR, means over sets; both follow from the odd image's rank, with ties."""
+        output = output.nan_to_num(nan=-torch.inf)  # all scores of a diverged network are tied
         found = output.gather(1, target[:, None])
         above = (output > found).sum(1).float()
         level = (output == found).sum(1) - 1
@@ -199,16 +199,17 @@ class OddOneOut(OfOmniglot):
 
 
 class Pointer(nn.Module):
-    """A score for each element of a set: how alike it is to what the pooled set asks for.
+    """Scores each element of a set by its similarity to a query made from the whole set.
 
-    As in Table 15 the decoder ends in vectors as long as an element's features, which see no
-    other element; which one they point at, the paper does not say: here, dot products do.
+    As in Table 15, the decoder ends in vectors of the same length as the features of an element,
+    which depend on no other element. The paper does not say how the vectors select an element;
+    here, dot products do.
 
     Parameters
     ----------
     n_inputs : int
     config : dict
-        Of the :class:`SetTransformer`.
+        Keyword arguments of :class:`SetTransformer`.
     """
 
     def __init__(self, n_inputs, config):
@@ -217,7 +218,7 @@ class Pointer(nn.Module):
         self.features = nn.Linear(n_inputs, n_inputs)
 
     def forward(self, x, mask):
-        """(B, N), -inf at padding."""
+        """Scores (B, N), -inf at padding."""
         asked = self.transformer(x, mask).reshape(len(x), -1, x.shape[2]).mean(1)  # over seeds
         scores = torch.einsum("bnd,bd->bn", self.features(x), asked) / x.shape[2] ** 0.5
         return scores.masked_fill(~mask, -torch.inf)

@@ -1,4 +1,4 @@
-"""Training of benchmarks/paper_001.py: one loop for every method and task, each cell kept."""
+"""Training loop of benchmarks/paper_001.py for every method and task, and the cache of cells."""
 
 import hashlib
 import json
@@ -17,12 +17,12 @@ from sklearn_meta.meta_net import Loss
 from sklearn_meta.optimizers import rate_at
 from sklearn_meta.weights import load_learner
 
-#: Looks at validation sets in a training.
+#: Number of evaluations on validation sets during a training.
 N_LOOKS = 5
 
 
 class Stream(IterableDataset):
-    """Endless batches, cut into epochs of a number of steps."""
+    """Endless batches, cut into epochs of ``n_steps``."""
 
     def __init__(self, draw, n_steps, seed):
         self.draw = draw
@@ -35,7 +35,7 @@ class Stream(IterableDataset):
 
 
 class Looks(Callback):
-    """Records what ``look(module)`` finds after every epoch, a dict."""
+    """Records ``look(module)``, a dict, after every epoch."""
 
     def __init__(self, look):
         self.look = look
@@ -46,28 +46,30 @@ class Looks(Callback):
 
 
 def train(module, loss, draw, steps, learning_rate, seed, look=None):
-    """Fit a module to a stream of batches: AdamW, warm-up over a tenth, then a cosine to zero.
+    """Train a module on a stream of batches with AdamW, a warm-up and a cosine schedule.
+
+    The warm-up takes a tenth of the steps; then the learning rate falls to zero along a cosine.
 
     Parameters
     ----------
     module : Module
     loss : callable
-        Of the module's output and a target.
+        Maps the module's output and a target to a loss.
     draw : callable
-        Of a numpy generator: inputs (dict of tensors of like length) and a target.
+        Maps a numpy generator to inputs (dict of tensors of equal length) and a target.
     steps : int
-        At least; rounded up to a multiple of the number of looks.
+        Number of steps, rounded up to a multiple of the number of evaluations.
     learning_rate : float
-        The highest.
+        Highest learning rate.
     seed : int
-        Of the batches.
+        Seed of the batches.
     look : callable, optional
-        Of the module: what to record, a dict.
+        Maps the module to a dict to record.
 
     Returns
     -------
     list of dict
-        train_loss and what `look` found, an entry an epoch.
+        train_loss and the recorded values of each epoch.
     """
     n_epochs = min(N_LOOKS, steps)
     n_steps = -(-steps // n_epochs)
@@ -104,21 +106,21 @@ def train(module, loss, draw, steps, learning_rate, seed, look=None):
 
 
 def run_cell(task, method, seed, options):
-    """Scores of one method on one task, computed or from the cache.
+    """Return the scores of one method on one task, computed or from the cache.
 
     Parameters
     ----------
     task : Task
     method : Method
     seed : int
-        Of the initial weights, of the training batches and of the test sets.
+        Seed of the initial weights, the training batches and the test sets.
     options : Namespace
         The command's arguments.
 
     Returns
     -------
     dict
-        method, seed, the measures on test sets, steps, cpu_seconds, n_parameters, curve.
+        method, seed, the measures on test sets, steps, cpu_seconds, n_parameters, setting, curve.
     """
     steps = options.steps or max(round(task.steps * options.factor), 1)
     setting = {
@@ -164,7 +166,7 @@ def run_cell(task, method, seed, options):
 
 @torch.inference_mode()
 def evaluate(task, module, split, n_sets, seed):
-    """Measures of a module on sets that no training has seen."""
+    """Measures of a module on sets that are not used in training."""
     training = module.training
     task.prepare(module)
     module.eval()
@@ -179,7 +181,7 @@ def evaluate(task, module, split, n_sets, seed):
 
 
 def write_json(path, content):
-    """All of it or nothing: a run that is killed leaves no half a cell."""
+    """Write a file whole or not at all, so that a killed run leaves no partial cell."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(content, indent=1))
@@ -189,9 +191,13 @@ def write_json(path, content):
 @cache
 @torch.inference_mode()
 def encoded_images(folder, weights):
-    """Vectors (n_images, W) of all images by the image encoder of some weights, and their sha256.
+    """Encode all images by the image encoder of some weights; shared by all tasks on images.
 
-    All tasks on images share them.
+    Returns
+    -------
+    vectors : tensor of shape (n_images, W)
+    sha256 : str
+        Digest of the weights.
     """
     learner = load_learner(weights)
     encoder, (images, *_) = learner.encoder.eval(), load(folder)

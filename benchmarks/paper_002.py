@@ -1,13 +1,18 @@
-"""The tables and figures of paper 002 on memory-augmented networks, in one command.
+"""Tables 1 and 2 and Figures 3 to 6 of paper 002: memory-augmented networks against their rivals.
+
+Meta-trains the memory-augmented network (MANN) and its rivals (LSTM, feed-forward, nearest
+neighbours and others) and measures accuracy by instance of a class on sequences of Omniglot's
+drawings. Figures 5 and 6 compare its regression of functions drawn from a Gaussian process with
+that process.
 
     python benchmarks/paper_002.py --omniglot FOLDER
     python benchmarks/paper_002.py --only table_2 --methods "MANN (LRUA), LSTM" LSTM --seeds 3
     python benchmarks/paper_002.py --only table_1 table_2 --weights omniglot_mann
     python benchmarks/paper_002.py --quick
 
-benchmarks/README.md says what is measured and how to read it. Each cell (method x task x seed) is
-kept under `--cache`, and so is the state of its training, so a killed run goes on. Networks of a
-task all train for the same number of steps, 16 episodes each.
+benchmarks/README.md explains the protocol and the results. All networks of a task train for the
+same number of steps, 16 episodes each. Each cell (method x task x seed) and the state of its
+training are kept under `--cache`, so a killed run resumes where it ended.
 """
 
 import argparse
@@ -27,53 +32,53 @@ from sklearn_meta.weights import load_learner
 
 KEYS = [*TABLES, "figure_5", "figure_6"]
 
-#: Samples that figure 5 shows the methods, and points at which it asks them.
+#: In figure 5: number of samples shown to the methods, and number of points to predict.
 N_SAMPLES, N_POINTS = 20, 200
 
-#: What --quick sets: too little to learn anything.
+#: Options set by --quick: too little to learn anything.
 QUICK = {"steps": 2, "encoder_steps": 2, "n_validation": 1, "n_test": 20}
 
 #: Names of tasks.
 TASKS = [task.name for table in TABLES.values() for task, _ in table.cells]
 TASKS += [task.name for task in REGRESSIONS]
 
-#: Tasks of weights that are given without one, by what labels are to them.
+#: Default task of weights that are given without one, by their head.
 HOME = {"onehot": "onehot_5", "string": "string_15"}
 
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--only", nargs="+", choices=KEYS, default=KEYS, help="[all]")
-    add("--methods", nargs="+", help="of the tables and figures 3 and 4, these only [all]")
-    add("--tasks", nargs="+", help="likewise, such as string_5 [all]")
+    add("--only", nargs="+", choices=KEYS, default=KEYS, help="tables and figures to run [all]")
+    add("--methods", nargs="+", help="only these methods in tables, figures 3 and 4 [all]")
+    add("--tasks", nargs="+", help="only these tasks there, such as string_5 [all]")
     add("--seeds", type=count, default=1, help="trainings of each method [%(default)s]")
-    add("--factor", type=float, default=1.0, help="on the steps of each training [%(default)s]")
-    add("--steps", type=count, help="of each training, in place of the task's own")
-    add("--encoder-steps", type=count, default=20_000, help="of the autoencoder [%(default)s]")
+    add("--factor", type=float, default=1.0, help="factor on the training steps [%(default)s]")
+    add("--steps", type=count, help="steps of each training, in place of the task's own")
+    add("--encoder-steps", type=count, default=20_000, help="autoencoder's steps [%(default)s]")
     add(
         "--recipe",
         choices=RECIPES,
         default="adamw",
-        help="adamw: a rate of 2e-3 (regression 1e-3) that falls to zero; averaged: that stays, "
-        "and a moving average of the weights; paper: RMSprop at 1e-4",
+        help="adamw: a rate of 2e-3 (regression 1e-3) that falls to zero; averaged: a constant "
+        "rate and a moving average of the weights; paper: RMSprop at 1e-4",
     )
     add(
         "--weights",
         nargs="+",
         default=[],
         metavar="[TASK=]NAME_OR_PATH",
-        help="weights of MANN (LRUA), LSTM, to be tested and not trained. Without a task (such as "
-        f"string_5) those of one-hot labels are for {HOME['onehot']}, of strings for "
+        help="trained weights of MANN (LRUA), LSTM, to test. If no task (such as string_5) is "
+        f"given, weights of one-hot labels are tested on {HOME['onehot']}, of strings on "
         f"{HOME['string']}",
     )
     add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
-    add("--n-validation", type=count, default=8, help="batches of a look [%(default)s]")
-    add("--n-test", type=count, default=1000, help="test episodes of each seed [%(default)s]")
+    add("--n-validation", type=count, default=8, help="validation batches [%(default)s]")
+    add("--n-test", type=count, default=1000, help="test episodes per seed [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_002"), help="[%(default)s]")
-    add("--output", type=Path, help="a folder [benchmarks/results/paper_002, or _quick]")
-    add("--fast", action="store_true", help="compiled access (by a C++ compiler), bfloat16")
-    add("--quick", action="store_true", help="all of it in two minutes, and nothing learned")
+    add("--output", type=Path, help="folder [benchmarks/results/paper_002, or _quick]")
+    add("--fast", action="store_true", help="compile memory access (needs C++), use bfloat16")
+    add("--quick", action="store_true", help="run everything in two minutes, learning nothing")
     options = parser.parse_args(arguments)
     options.output = place_of(options.output, "paper_002", options.quick)
     cells = [cell for key in options.only if key in TABLES for cell in TABLES[key].cells]
@@ -90,9 +95,9 @@ def parse_arguments(arguments=None):
 
 
 def as_weights(given):
-    """Task and name of weights, of which the task may be left out."""
+    """Split TASK=NAME into task and name; the task may be left out."""
     task, _, name = given.rpartition("=")
-    head = load_learner(name).names["head"]  # an error now, not after other trainings
+    head = load_learner(name).names["head"]  # fails now rather than after other trainings
     if not task and head not in HOME:
         raise ValueError(f"give the task of {name}, as in TASK={name}")
     return task or HOME[head], name
@@ -100,7 +105,7 @@ def as_weights(given):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
-    torch.set_num_threads(1)  # so that no training waits for another's threads
+    torch.set_num_threads(1)  # several trainings at once would wait for each other's threads
     options.output.mkdir(parents=True, exist_ok=True)
     for key in options.only:
         if key == "figure_5":
@@ -114,7 +119,7 @@ def main(arguments=None):
 
 
 def run_table(key, table, options):
-    """Compute the cells of a table, and write it anew after each of them."""
+    """Compute the cells of a table and rewrite its files after each of them."""
     stem, cells = options.output / key, []
     wanted = [
         (task, method)
@@ -142,7 +147,7 @@ def tell(key, cell, rows, measure):
 
 
 def run_figure_5(options):
-    """Predictions after some samples of one function, beside those of the true process."""
+    """Predict one function after some samples, by MANN and by the true Gaussian process."""
     task, path = REGRESSIONS[0], options.output / "figure_5.csv"
     cell = run_cell(task, MANN, 0, options)
     x, y, grid, truth = report.function_of(prior(task), N_SAMPLES, N_POINTS, seed=0)
@@ -159,7 +164,7 @@ def run_figure_5(options):
 
 
 def run_figure_6(options):
-    """Likelihoods along the episode, of functions of one to three variables."""
+    """Compute likelihoods along the episode for functions of one to three variables."""
     stem, cells = options.output / "figure_6", []
     for seed in range(options.seeds):
         for task in REGRESSIONS:

@@ -1,4 +1,4 @@
-"""Scores of benchmarks/paper_002.py: by instance on Omniglot, by row in regression.
+"""Scores of benchmarks/paper_002.py: by instance for Omniglot, by row for regression.
 
 Shape legend: B episodes, T rows, L letters of a label.
 """
@@ -13,12 +13,12 @@ from scipy.linalg import solve_triangular
 
 from sklearn_meta.tasks import batches
 
-#: Episodes of a batch, in training and in tests.
+#: Episodes per batch, in training and in tests.
 BATCH_SIZE = 16
 
 
 def episodes(source, sampler, n, seed):
-    """Inputs and targets of n test episodes at least, in batches; the same for every method."""
+    """Batches of inputs and targets of at least n test episodes, the same for every method."""
     stream = batches(source, sampler, batch_size=BATCH_SIZE, seed=[seed, 2], n_pooled=1, n_groups=1)
     return (group for (group,) in islice(stream, math.ceil(n / BATCH_SIZE)))
 
@@ -33,8 +33,8 @@ def score_classes(predict, head, drawn):
     Parameters
     ----------
     predict : callable
-        Of inputs and codes of the rows' classes (B, T): which rows are right, (B, T), exactly and
-        among the classes of the episode.
+        Maps inputs and the codes of the rows' classes (B, T) to two arrays (B, T): whether each row
+        is right exactly, and whether it is right among the classes of the episode.
     head : LabelWords
     drawn : iterable of (dict, tensor)
         Inputs and words (B, T, L) of test episodes.
@@ -42,8 +42,8 @@ def score_classes(predict, head, drawn):
     Returns
     -------
     list of dict
-        instance, n_episodes, n_instances, exact, exact_se, among and among_se of each of
-        INSTANCES; errors are standard errors over episodes.
+        instance, n_episodes, n_instances, exact, exact_se, among and among_se for each of
+        INSTANCES. ``_se`` are standard errors over episodes.
     """
     found = []
     for inputs, words in drawn:
@@ -62,7 +62,10 @@ def score_classes(predict, head, drawn):
 
 
 def ratio(hits, counts):
-    """Share of hits over all episodes, and its standard error: rows of one are not independent."""
+    """Share of hits over all episodes and its standard error.
+
+    The error is over episodes, since the rows of an episode are not independent.
+    """
     n = counts.sum()
     if not n:
         return math.nan, math.nan
@@ -71,14 +74,14 @@ def ratio(hits, counts):
 
 
 def by_network(learner):
-    """What a network gets right, as ``score_classes`` asks for it."""
+    """Return the ``predict`` of ``score_classes`` for a network."""
     head = learner.head
 
     def predict(inputs, codes):
         output = learner(**inputs)
         letters = output.unflatten(2, (head.n_letters, head.n_symbols)).argmax(3)
         exact = (letters == inputs["labels"]).all(2)
-        # A word's logit is the sum of its letters'; each row of the episode proposes its word.
+        # A word's logit is the sum of its letters' logits. The candidates are the episode's words.
         logits = output @ head.encode(inputs["labels"]).to(output.dtype).mT
         return exact, codes.gather(1, logits.argmax(2)) == codes
 
@@ -86,9 +89,10 @@ def by_network(learner):
 
 
 def by_neighbour(features):
-    """What the nearest earlier row gets right; ``features`` of drawings (B, T, D).
+    """Return the ``predict`` of ``score_classes`` for the nearest earlier row.
 
-    The first row's guess counts as its chance, one of the number of classes (section 9.1.2).
+    ``features`` maps drawings to vectors (B, T, D). The first row has no earlier row: its guess
+    counts as 1 / number of classes (section 9.1.2).
     """
 
     def predict(inputs, codes):
@@ -108,20 +112,20 @@ def by_neighbour(features):
 
 @torch.inference_mode()
 def score_rows(learner, kernel, drawn):
-    """Negative log likelihood of each row, given those before it.
+    """Negative log likelihood of each row, given the rows before it.
 
     Parameters
     ----------
     learner : MemoryLearner
     kernel : kernel of scikit-learn
-        That of the functions, with their noise.
+        Kernel of the functions, with their noise.
     drawn : iterable of (dict, tensor)
         Inputs and targets of test episodes.
 
     Returns
     -------
     list of dict
-        row, n_episodes, mann, mann_se, gp and gp_se of each row.
+        row, n_episodes, mann, mann_se, gp and gp_se for each row.
     """
     ours, true = [], []
     for inputs, targets in drawn:
@@ -143,7 +147,9 @@ def error(values):
 
 
 def process_nll(kernel, x, y):
-    """That of a Gaussian process: row t of a Cholesky factor knows the rows before it alone.
+    """Negative log likelihood of each row under a Gaussian process, given the rows before it.
+
+    Row t of a Cholesky factor depends only on rows up to t.
 
     Parameters
     ----------
@@ -162,7 +168,7 @@ def process_nll(kernel, x, y):
 
 @torch.inference_mode()
 def predict_after(learner, x, y, grid):
-    """Mean and standard deviation at each point of a grid, had it come next after some rows.
+    """Predictive mean and standard deviation at each point of a grid, as the next row after some.
 
     Parameters
     ----------
@@ -176,6 +182,6 @@ def predict_after(learner, x, y, grid):
     mean, deviation : ndarrays of shape (Q,)
     """
     rows = np.concatenate([np.tile(x, (len(grid), 1, 1)), grid[:, None]], 1)
-    labels = np.tile(np.append(y, np.nan)[:, None], (len(grid), 1, 1))  # the last is not shown
+    labels = np.tile(np.append(y, np.nan)[:, None], (len(grid), 1, 1))  # the last label is hidden
     output = learner(*(torch.from_numpy(a.astype(np.float32)) for a in (rows, labels)))
     return tuple(part.numpy() for part in learner.head.moments(output[:, -1]))

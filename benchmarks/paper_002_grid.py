@@ -1,8 +1,8 @@
-"""The grid of benchmarks/paper_002.py: methods, tasks, tables, and what the paper says."""
+"""Grid of benchmarks/paper_002.py: the methods, tasks and tables, and the paper's results."""
 
 from typing import NamedTuple
 
-#: Instances of a class that the paper's tables show.
+#: Instances of a class that are columns of the paper's tables.
 INSTANCES = (1, 2, 3, 4, 5, 10)
 
 
@@ -15,9 +15,9 @@ class Method(NamedTuple):
     network : dict or None
         Keyword arguments of a MANN; None is the nearest neighbour.
     persistent : bool, default=False
-        Whether the memory stays from episode to episode.
+        Whether the memory is kept from episode to episode.
     features : {"pixels", "autoencoder"}, default="pixels"
-        What a nearest neighbour compares.
+        Features that the nearest neighbour compares.
     """
 
     name: str
@@ -47,21 +47,22 @@ class Task(NamedTuple):
     ----------
     name : str
     head : {"onehot", "string"}
-        What labels are.
+        Kind of labels.
     n_classes, n_rows : int
-        Most of an episode, in training and in tests.
+        Maximum number of classes and rows of an episode, in training and in tests.
     steps : int
-        Of a training, 16 episodes each.
+        Training steps, 16 episodes each.
     start : int, default=None
-        Classes that training begins with; None begins with all.
+        Number of classes that training begins with; None begins with all.
     few_until : float, default=0.0
-        Share of the training in which an episode has no other words than those of its classes.
+        Share of the training in which an episode has only the words of its classes.
     grown_at : float, default=1.0
-        Share of the training after which all classes are there, one more at a time.
+        Share of the training after which episodes have all classes; until then their number grows
+        by one at a time.
     after : Task, default=None
-        Whose network training goes on from.
+        Task whose network training starts from.
     tests : tuple of (int, int), default=()
-        Classes and rows of test episodes; none are those of training.
+        Classes and rows of test episodes; if empty, those of training.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Task(NamedTuple):
     tests: tuple = ()
 
 
-#: Until it has discovered what its memory is for, a network is given few words to choose from.
+#: A network has few words to choose from until it has learned to use its memory.
 EASY = {"start": 5, "few_until": 0.4, "grown_at": 0.7}
 
 ONEHOT_5 = Task("onehot_5", "onehot", 5, 50, 6000)
@@ -99,7 +100,7 @@ class Regression(NamedTuple):
     name : str
     n_columns : int
     bound : float
-        Points are uniform between it and its negative; the length scale is 1.
+        Points are uniform in (-bound, bound); the length scale is 1.
     steps : int, default=4000
     """
 
@@ -124,9 +125,9 @@ class Table(NamedTuple):
     title : str
     cells : tuple of (Task, Method)
     paper : dict of (str, str) to tuple of float
-        By the names of task and method, the paper's accuracies in % at INSTANCES.
+        The paper's accuracies in % at INSTANCES, by the names of task and method.
     note : str
-        What else a reader has to know.
+        Further remarks for the reader.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Tables and pictures of benchmarks/paper_002.py, made from its cells."""
+"""Tables and plots of benchmarks/paper_002.py, made from the scores of its cells."""
 
 import numpy as np
 import pandas as pd
@@ -6,17 +6,17 @@ from matplotlib.figure import Figure
 from paper_002_grid import INSTANCES, REGRESSION_NOTE
 from sklearn.gaussian_process import GaussianProcessRegressor
 
-#: What tells the lines of a table apart.
+#: Columns that identify a line of a table.
 LINE = ["task", "method", "n_classes"]
 
-#: Rows of an episode of regression that the table shows.
+#: Rows of a regression episode that are columns of the table.
 ROWS = (1, 2, 3, 5, 10, 20, 50)
 
 ORDINALS = {1: "1st", 2: "2nd", 3: "3rd"}
 
 
 def to_rows(cells):
-    """All scores of some cells, a DataFrame of one score a row."""
+    """Return all scores of some cells, a DataFrame with one score per row."""
     told = ("task", "method", "seed", "steps", "seconds", "n_parameters")
     return pd.DataFrame(
         [{name: cell[name] for name in told} | score for cell in cells for score in cell["scores"]]
@@ -24,20 +24,21 @@ def to_rows(cells):
 
 
 def summarise(rows, by, measures):
-    """Mean of each measure over the seeds, and its standard error.
+    """Compute the mean of each measure over the seeds and its standard error.
 
     Parameters
     ----------
     rows : DataFrame
-        Of ``to_rows``.
+        Result of ``to_rows``.
     by : list of str
-        Columns within which only the seeds differ.
+        Columns to group by; the rows of a group differ only in the seed.
     measures : tuple of str
 
     Returns
     -------
     DataFrame
-        A row a group. An error (``_se``) is over trainings; of one, over its test episodes.
+        One row per group. An error (``_se``) is over trainings, or over the test episodes if there
+        is a single training.
     """
     groups = rows.groupby(by, sort=False)
     kept = ["steps", "seconds", "n_parameters", *measures, *(f"{name}_se" for name in measures)]
@@ -49,7 +50,7 @@ def summarise(rows, by, measures):
 
 
 def trainings(rows):
-    """What the errors of a table are, in words."""
+    """Describe the errors of a table in words."""
     n = rows["seed"].nunique()
     return f"± standard error over {f'{n} trainings' if n > 1 else 'the test episodes'}"
 
@@ -60,7 +61,7 @@ def by_instance(rows, drawings="as they are"):
 
 
 def to_markdown(table, rows):
-    """A table of accuracies in %, the paper's figures beside ours."""
+    """Format a table of accuracies in % as Markdown, with the paper's figures beside ours."""
     headings = [ORDINALS.get(k, f"{k}th") for k in INSTANCES]
     paper = " The paper's figure in brackets, of augmented drawings." if table.paper else ""
     lines = [
@@ -91,7 +92,7 @@ def percent(found, k, measure):
 
 
 def plot_tasks(table, rows, cells, path):
-    """Accuracy by instance, a panel a task; of a figure, validation accuracy below it."""
+    """Plot accuracy by instance, one panel per task; for figures, validation accuracy below it."""
     summary = by_instance(rows)
     tasks = list(summary["task"].unique())
     with_curves = not table.paper
@@ -116,7 +117,7 @@ def plot_tasks(table, rows, cells, path):
 
 
 def plot_curriculum(table, rows, cells, path):
-    """Accuracy against the number of classes, and validation accuracy in training."""
+    """Plot accuracy by number of classes, and validation accuracy during training."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     axes = figure.subplots(1, 2, squeeze=False)
     for k, found in by_instance(rows).groupby("instance"):
@@ -153,7 +154,7 @@ def finish(figure, axes, title, path):
 
 
 def likelihoods_to_markdown(rows):
-    """Negative log likelihoods of figure 6."""
+    """Format the negative log likelihoods of figure 6 as Markdown."""
     shown = [t for t in ROWS if t <= rows["row"].max()]
     lines = [
         "### Figure 6: negative log likelihood of each row, given those before it",
@@ -179,7 +180,7 @@ def likelihoods(rows):
 
 
 def plot_likelihoods(rows, path):
-    """Negative log likelihood along the episode, a panel a dimension."""
+    """Plot the negative log likelihood along the episode, one panel per dimension."""
     summary = likelihoods(rows)
     tasks = list(summary["task"].unique())
     figure = Figure(figsize=(4 * len(tasks), 3.6), layout="constrained")
@@ -195,7 +196,7 @@ def plot_likelihoods(rows, path):
 
 
 def function_of(prior, n_samples, n_points, seed):
-    """A function of one variable: sampled rows with their noise, a grid, and the values there."""
+    """Draw a function of one variable; return noisy samples x, y, a grid and its values there."""
     rng = np.random.default_rng(seed)
     low, high = prior.bounds
     grid = np.linspace(low, high, n_points)[:, None]
@@ -207,12 +208,12 @@ def function_of(prior, n_samples, n_points, seed):
 
 
 def plot_functions(x, y, grid, truth, predictions, path):
-    """Predictions along all of the axis, a panel a method: means and two deviations.
+    """Plot predictive means and bands of two deviations along the axis, one panel per method.
 
     Parameters
     ----------
     x, y, grid, truth : ndarrays
-        Of ``function_of``.
+        Results of ``function_of``.
     predictions : dict of str to (ndarray, ndarray)
         Mean and standard deviation at the grid, by method.
     path : path

@@ -1,4 +1,4 @@
-"""Cells of benchmarks/paper_002.py: each is trained or looked up, tested, and kept."""
+"""Cells of benchmarks/paper_002.py: each is trained, tested and cached."""
 
 import hashlib
 import json
@@ -34,10 +34,10 @@ from sklearn_meta.tasks import (
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
 
-#: Looks at validation episodes in a training.
+#: Number of evaluations on validation episodes during a training.
 N_LOOKS = 10
 
-#: Rows of an episode of regression.
+#: Rows of a regression episode.
 N_ROWS = 50
 
 RECIPES = {
@@ -64,9 +64,9 @@ RECIPES = {
 
 
 class PersistentMemory(MemoryLearner):
-    """A learner whose memory is not wiped: what a batch leaves in it, the next one finds.
+    """A learner whose memory is not wiped between batches.
 
-    No checkpoint has it: a training that was killed goes on with an empty one.
+    Checkpoints do not contain the memory: a killed training resumes with an empty one.
     """
 
     def __init__(self, *args, **kwargs):
@@ -74,7 +74,7 @@ class PersistentMemory(MemoryLearner):
         self.forget()
 
     def forget(self):
-        self.kept = {}  # one memory for training, one for looks and tests
+        self.kept = {}  # one memory for training, one for validation and tests
 
     def present(self, x, previous, state=None):
         state = self.backbone.empty(len(x))
@@ -88,14 +88,14 @@ class PersistentMemory(MemoryLearner):
 
 
 def run_cell(task, method, seed, options):
-    """Scores of one method on one task, computed or from the cache.
+    """Return the scores of one method on one task, computed or from the cache.
 
     Parameters
     ----------
     task : Task or Regression
     method : Method
     seed : int
-        Of the initial weights, of the training episodes and of the test episodes.
+        Seed of the initial weights, the training episodes and the test episodes.
     options : Namespace
         The command's arguments.
 
@@ -103,7 +103,7 @@ def run_cell(task, method, seed, options):
     -------
     dict
         task, method, seed, steps, seconds of training, n_parameters, folder, setting, scores (a
-        list of dict) and curve (of validation, a list of dict).
+        list of dict) and curve (validation scores, a list of dict).
     """
     weights = options.weights.get(task.name) if method == MANN else None
     begun = getattr(task, "after", None) and options.weights.get(task.after.name)
@@ -122,7 +122,7 @@ def run_cell(task, method, seed, options):
     digest = hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:8]
     name = "".join(c if c.isalnum() else "_" for c in method.name)
     folder = options.cache / task.name / f"{name}-{seed}-{digest}"
-    path = folder / f"cell-{options.n_test}.json"  # more tests need no other training
+    path = folder / f"cell-{options.n_test}.json"  # another n_test needs no new training
     if path.is_file():
         return json.loads(path.read_text())
 
@@ -157,7 +157,7 @@ def steps_of(task, options):
 
 
 def train_learner(task, method, seed, folder, options):
-    """Meta-train a network; it, and a look at the validation episodes for each tenth."""
+    """Meta-train a network; return it and its validation scores after each tenth of the steps."""
     torch.manual_seed(seed)
     learner = build(task, method)
     path = folder / "learner.safetensors"
@@ -215,13 +215,13 @@ def train_learner(task, method, seed, folder, options):
 
 
 def network_of(cell, options):
-    """The network of a cell: the given one, or what was trained."""
+    """Return the network of a cell: the given weights, or those trained."""
     given = options.weights.get(cell["task"])
     return load_learner(given or Path(cell["folder"]) / "learner.safetensors")
 
 
 def build(task, method):
-    """The untrained learner of a task."""
+    """Return an untrained learner for a task."""
     if isinstance(task, Regression):
         return MemoryLearner(
             "mann",
@@ -247,7 +247,7 @@ def classes_sampler(head, n_classes, n_rows, augment):
 
 
 def training_sampler(task, head, n_episodes):
-    """Augmented episodes of a training, which become harder if the task says so."""
+    """Sampler of augmented training episodes; they become harder if the task says so."""
     if task.start is None:
         return classes_sampler(head, task.n_classes, task.n_rows, augment=True)
     first = classes_sampler(head, task.start, task.n_rows, augment=True)
@@ -258,7 +258,7 @@ def training_sampler(task, head, n_episodes):
 
 
 class Growing(Curriculum):
-    """A curriculum in which all episodes have as many classes as there are by then."""
+    """Curriculum in which every episode has the maximum number of classes of its time."""
 
     def at(self, n_drawn):
         sampler = super().at(n_drawn)
@@ -271,7 +271,7 @@ def rows_sampler(task):
 
 
 def prior(task):
-    """The Gaussian process that functions of a task are drawn from."""
+    """Return the Gaussian process from which a task's functions are drawn."""
     return GaussianProcessPrior(task.n_columns, N_ROWS, bounds=(-task.bound, task.bound))
 
 
@@ -279,9 +279,9 @@ def prior(task):
 
 
 def judge_classes(task, method, learner, seed, options):
-    """Accuracies on characters that no training has seen, as they are and augmented."""
+    """Accuracies on the characters of split "test", as they are and augmented."""
     if learner is None:
-        learner = build(task, MANN)  # its head knows what labels are
+        learner = build(task, MANN)  # needed for its head, which encodes the labels
         predict = by_neighbour(features_of(method, seed, options))
     else:
         predict = by_network(learner)
@@ -302,7 +302,7 @@ def judge_classes(task, method, learner, seed, options):
 
 
 def judge_rows(task, learner, seed, options):
-    """Negative log likelihoods by row, of the network and of the process that made them."""
+    """Negative log likelihoods by row, under the network and under the true Gaussian process."""
     drawn = episodes(prior(task), rows_sampler(task), options.n_test, seed)
     return score_rows(learner, prior(task).kernel, drawn)
 
@@ -317,7 +317,7 @@ def features_of(method, seed, options):
 
 
 class Autoencoder(nn.Module):
-    """Section 4.2: two layers of 200 leaky ReLU each way, and 32 units between them."""
+    """Autoencoder of section 4.2: two layers of 200 leaky ReLU each way, 32 units in between."""
 
     def __init__(self, width):
         super().__init__()
@@ -335,7 +335,7 @@ class Autoencoder(nn.Module):
 
 
 def trained_autoencoder(seed, options):
-    """The autoencoder of augmented train drawings, trained once a seed and kept."""
+    """Return the autoencoder of augmented train drawings, trained once per seed and cached."""
     drawings, data = Drawings(), characters(options.omniglot, "train").dataset
     torch.manual_seed(seed)
     module = Autoencoder(drawings.width)
