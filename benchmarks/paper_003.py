@@ -1,4 +1,8 @@
-"""The comparisons and ablations of paper 003 on few-shot transformers, in one command.
+"""The comparisons, ablations and searches of paper 003: Few-Shot Transformer, Transformer, SNAIL.
+
+Meta-trains the models on 5-way 1-shot episodes and reports their accuracies beside the paper's.
+Data are Omniglot's drawings, MiniImageNet's pictures, or the weights of networks that compute
+symbolic functions ("symbolic").
 
     python benchmarks/paper_003.py --data symbolic --seeds 10
     python benchmarks/paper_003.py --data omniglot --encoder enc.safetensors --ablations --seeds 4
@@ -10,9 +14,9 @@
     python benchmarks/paper_003.py --data symbolic --found --flow
     python benchmarks/paper_003.py --quick
 
-benchmarks/README.md says what is measured and how to read it. Each run (data x model x seed) is a
-row of runs.csv, written when it ends, and the state of its training is kept under `--cache`: a
-killed command goes on, and does nothing twice.
+benchmarks/README.md explains the protocol and the results. Each run (data x model x seed) is a row
+of runs.csv, written when the run ends. The state of its training is kept under `--cache`, so a
+killed command resumes where it ended.
 """
 
 import argparse
@@ -39,10 +43,10 @@ from sklearn_meta.tasks import make_symbolic_regression
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner
 
-#: Options that a score depends on, beside those of the model.
+#: Options that change a score, other than those of the model.
 PROTOCOL = ("batch_size", "n_test", "n_functions", "n_filters")
 
-#: What --quick sets: too little to learn anything.
+#: Options set by --quick: too little to learn anything.
 QUICK = {
     "max_steps": 4,
     "batch_size": 4,
@@ -58,28 +62,33 @@ def parse_arguments(arguments=None):
     add = parser.add_argument
     add("--data", nargs="+", choices=DATA, default=["symbolic"], help="[symbolic]")
     add("--models", nargs="+", choices=MODELS, default=list(MODELS), help="[all]")
-    add("--ablations", action="store_true", help="A1 to A8 in place of the models")
+    add("--ablations", action="store_true", help="run A1 to A8 in place of the models")
     add("--search", type=count, metavar="N", help="search settings of each model by N trials")
-    add("--flow", action="store_true", help="gradients of each part, and what is lost without it")
-    add("--coefficients", action="store_true", help="weights of networks to coefficients (A.1.4)")
+    add("--flow", action="store_true", help="gradients of each part, and accuracy lost without it")
+    add("--coefficients", action="store_true", help="predict coefficients from weights (A.1.4)")
     add("--seeds", type=count, default=3, help="runs of each model [%(default)s]; 10 in the paper")
-    add("--max-steps", type=count, default=5000, help="of each run [%(default)s]")
-    add("--batch-size", type=count, default=32, help="[%(default)s]")
-    add("--n-test", type=count, default=2000, help="episodes of a score [%(default)s]")
-    add("--n-functions", type=float, default=1.0, help="factor on the functions [%(default)s]")
-    add("--orders", type=count, default=1, help="of labelled rows, to average [%(default)s]")
-    add("--found", action="store_true", help="with the settings that --search found")
-    add("--paper", action="store_true", help="with the settings that the paper reports")
-    add("--dropout", type=float, default=0.0, help="of all but SNAIL, which has none [%(default)s]")
-    add("--n-latent", type=count, help="of all but SNAIL, in place of 256 or what was found")
+    add("--max-steps", type=count, default=5000, help="steps of each run [%(default)s]")
+    add("--batch-size", type=count, default=32, help="episodes per step [%(default)s]")
+    add("--n-test", type=count, default=2000, help="episodes for each score [%(default)s]")
+    add(
+        "--n-functions",
+        type=float,
+        default=1.0,
+        help="factor on the number of functions [%(default)s]",
+    )
+    add("--orders", type=count, default=1, help="orders of labelled rows to average [%(default)s]")
+    add("--found", action="store_true", help="use the settings that --search found")
+    add("--paper", action="store_true", help="use the settings that the paper reports")
+    add("--dropout", type=float, default=0.0, help="of all models but SNAIL [%(default)s]")
+    add("--n-latent", type=count, help="hidden units of all but SNAIL [256, or as --search found]")
     add("--n-filters", type=count, default=64, help="of the image encoder [%(default)s]")
-    add("--encoder", help="weights whose image encoder is taken as it is, by all models")
-    add("--weights", nargs="+", help="score these in place of trainings")
+    add("--encoder", help="weights whose image encoder all models use, without training it")
+    add("--weights", nargs="+", help="score these weights and train nothing")
     add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
     add("--mini-imagenet", type=Path, help="folder of MiniImageNet")
     add("--cache", type=Path, default=Path("checkpoints/paper_003"), help="[%(default)s]")
-    add("--output", type=Path, help="a folder [benchmarks/results/paper_003, or _quick]")
-    add("--quick", action="store_true", help="all of it in a minute, and nothing learned")
+    add("--output", type=Path, help="folder [benchmarks/results/paper_003, or _quick]")
+    add("--quick", action="store_true", help="run everything in a minute, learning nothing")
     options = parser.parse_args(arguments)
     if options.quick:
         vars(options).update(QUICK)
@@ -101,7 +110,7 @@ def parse_arguments(arguments=None):
         parser.error("--paper has settings of its own: leave out --found, --search and --dropout")
     if options.flow and (options.search or options.weights or options.coefficients):
         parser.error("--flow trains: leave out --search, --weights and --coefficients")
-    if options.flow:  # SNAIL has other parts
+    if options.flow:  # SNAIL does not have these parts
         options.models = [m for m in options.models if m != "snail"]
         if not options.models:
             parser.error("--flow looks at the networks of transformers, which SNAIL has not")
@@ -112,7 +121,7 @@ def parse_arguments(arguments=None):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
-    torch.set_num_threads(1)  # so that no training waits for another's threads
+    torch.set_num_threads(1)  # several trainings at once would wait for each other's threads
     options.output.mkdir(parents=True, exist_ok=True)
     if options.coefficients:
         write_coefficients(options)
@@ -142,11 +151,11 @@ def main(arguments=None):
 
 
 def settings_of(name, options):
-    """Models, or ablations, and what each is trained with on this data."""
+    """Return the models, or ablations, and their training settings on this data."""
     if options.ablations:
         if not options.paper:
             return ABLATIONS
-        # Section 4.4, for all data; it prints a rate of 1e-54, which is taken for 1e-4.
+        # Section 4.4, for all data. It prints a rate of 1e-54, which we read as 1e-4.
         ours = PAPER[name]["few_shot_transformer"]._replace(rate=1e-4, schedule="noam")
         config = {"width": 64, "n_layers": 2}
         return {m: ours._replace(config={**config, "attention": m}) for m in VARIANTS}
@@ -157,7 +166,7 @@ def settings_of(name, options):
 
 
 def overridden(settings, options):
-    """With what --dropout and --n-latent say, of which SNAIL has neither."""
+    """Apply --dropout and --n-latent to settings; SNAIL has neither."""
     given = {"dropout": options.dropout, "n_latent": options.n_latent}
     if settings.backbone == "snail":
         return settings
@@ -165,7 +174,7 @@ def overridden(settings, options):
 
 
 def run(name, data, model, settings, seed, options):
-    """Train a model from a seed, unless that was done, and add its scores to runs.csv."""
+    """Train a model from a seed and add its scores to runs.csv, unless they are there."""
     file = options.output / "runs.csv"
     key = key_of(name, model, settings, seed, options)
     done = pd.read_csv(file).to_dict("records") if file.exists() else []
@@ -188,7 +197,7 @@ def run(name, data, model, settings, seed, options):
 
 
 def flow_of(name, data, models, options):
-    """Rows of each run and part; trainings are kept under the cache for the next command."""
+    """Return a row for each run and part; trainings are cached for the next command."""
     rows = []
     for seed in range(options.seeds):
         for model, settings in models.items():
@@ -202,9 +211,9 @@ def flow_of(name, data, models, options):
 
 
 def key_of(name, model, settings, seed, options):
-    """What tells a run from others."""
+    """Columns that identify a run."""
     told = {"rate": settings.rate, **settings.config}
-    if settings.schedule != "cosine":  # rows of before there were others do not name it
+    if settings.schedule != "cosine":  # older rows, which are all of this schedule, do not name it
         told["schedule"] = settings.schedule
     return {
         "data": label_of(name, options),
@@ -217,7 +226,7 @@ def key_of(name, model, settings, seed, options):
 
 
 def protocol(options):
-    """What a score depends on, beside the model; of weights, which they are."""
+    """Options, and digest of the encoder's weights, that change a score of a model."""
     found = {name: getattr(options, name) for name in PROTOCOL}
     if options.encoder:
         found["encoder"] = load_learner(options.encoder).card["sha256"][:12]
@@ -227,7 +236,7 @@ def protocol(options):
 
 
 def label_of(name, options):
-    """What runs and searches call the data: behind an encoder they are others."""
+    """Name of the data in runs and searches; encoded data have another name."""
     return name if options.encoder is None else f"{name}, frozen encoder"
 
 
@@ -237,7 +246,7 @@ def search_file(name, model, options):
 
 
 def found_settings(name, model, options):
-    """Those of the search's best trial."""
+    """Return the settings of the search's best trial."""
     file = search_file(name, model, options)
     if not file.exists():
         raise SystemExit(f"{file} is not there: run --search first.")
@@ -247,7 +256,7 @@ def found_settings(name, model, options):
 
 
 def score_weights(name, options):
-    """Accuracy of weights that are there, rows of weights.csv."""
+    """Score given weights; return rows of weights.csv."""
     data, rows = DATA[name](options), []
     for weights in options.weights:
         learner = load_learner(weights).eval()
@@ -263,7 +272,7 @@ def score_weights(name, options):
 
 
 def folder_of(options, key):
-    """Where the state of a run is kept."""
+    """Folder of a run's state."""
     words = [str(v) for v in key.values()]
     return options.cache / "".join(c if c.isalnum() else "_" for c in "-".join(words))
 
@@ -292,7 +301,7 @@ def train(learner, data, settings, seed, options, folder=None):
 
 
 def search(name, data, options):
-    """Bayesian search of each model's settings on "valid" (section 3.5), kept in a database."""
+    """Bayesian search of each model's settings on "valid" (section 3.5), stored in a database."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -315,13 +324,13 @@ def search(name, data, options):
             direction="maximize",
             load_if_exists=True,
         )
-        # Another seed each time it goes on: the same would begin with the same trials.
+        # A resumed search needs another seed: with the same seed it would repeat the first trials.
         study.sampler = optuna.samplers.TPESampler(seed=len(study.trials))
         left = options.search - len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
         study.optimize(objective, n_trials=max(left, 0))
         print(f"{name} {model}: {study.best_params} valid {study.best_value:.4f}")
         frame = study.trials_dataframe(("number", "value", "params"))
-        frame = frame.dropna(subset="value")  # a trial that was ended has none
+        frame = frame.dropna(subset="value")  # an interrupted trial has no value
         frame = frame.rename(columns=lambda c: c.removeprefix("params_"))
         file = search_file(name, model, options)
         frame.to_csv(file, index=False, float_format="%.6g")
@@ -329,7 +338,7 @@ def search(name, data, options):
 
 
 def write_coefficients(options):
-    """The meta-network's task: the coefficients of a function from the weights of a network."""
+    """Predict the coefficients of a function from a network's weights (the meta-network's task)."""
     X, y = {}, {}
     for i, (split, n) in enumerate(N_FUNCTIONS.items()):
         n = max(int(n * options.n_functions), 10)

@@ -1,4 +1,4 @@
-"""Gradient flow (paper 003, section 4.1): whether all parts of a few-shot transformer are used."""
+"""Gradient flow (paper 003, section 4.1): does a few-shot transformer use all of its parts?"""
 
 from contextlib import contextmanager
 
@@ -10,15 +10,15 @@ from torch import nn
 
 from sklearn_meta.backbones.few_shot_transformer import DeepAttention
 
-#: Episodes of the gradients, by 50 at a time.
+#: Number of episodes over which gradients are averaged, 50 at a time.
 N_EPISODES = 1000
 
-#: What tells a row of flow.csv from others.
+#: Columns that identify a row of flow.csv.
 RUN_AND_PART = ["data", "model", "seed", "steps", "config", "protocol", "part"]
 
 
 def parts_of(backbone):
-    """Networks of the layers of a FewShotTransformer by name, from the first to the last."""
+    """Return the networks of a FewShotTransformer's layers by name, from first to last."""
     parts = {}
     for i, layer in enumerate(backbone.layers, 1):
         attention = layer.attention
@@ -32,11 +32,11 @@ def parts_of(backbone):
 
 
 def gradients(learner, data):
-    """Norm of each part's gradient, by that of its weights: the mean over training episodes."""
+    """Norm of each part's gradient / norm of its weights, mean over batches of "train"."""
     parts = parts_of(learner.backbone)
     found = dict.fromkeys(parts, 0.0)
     n_batches = 0
-    learner.eval()  # dropout is noise of its own
+    learner.eval()  # without the noise of dropout
     for inputs, target in episodes(data, "train", N_EPISODES):
         learner.zero_grad()
         learner.head.loss(learner(**inputs), target).backward()
@@ -48,12 +48,12 @@ def gradients(learner, data):
 
 
 def norm(tensors):
-    """Euclidean norm of all numbers of some tensors, a float."""
+    """Euclidean norm of all entries of some tensors, a float."""
     return sum(t.detach().square().sum().item() for t in tensors) ** 0.5
 
 
 def weights_of(part):
-    """Its parameters as they are now, a list of tensors."""
+    """Return copies of a part's parameters, a list of tensors."""
     return [p.detach().clone() for p in part.parameters()]
 
 
@@ -61,7 +61,8 @@ def weights_of(part):
 def usual_outputs(learner, data, n_episodes):
     """Each part's mean output over the queries of "valid" episodes, and its share of idle units.
 
-    A hidden unit is idle that no sequence activates; None for a part without hidden units.
+    A hidden unit is idle if no sequence activates it. The share is None for a part without hidden
+    units.
     """
     parts = parts_of(learner.backbone)
     total, active, hooks = {}, {}, []
@@ -77,7 +78,7 @@ def usual_outputs(learner, data, n_episodes):
     for name, part in parts.items():
         hooks.append(part.register_forward_hook(lambda m, _, out, name=name: add(name, out)))
         for unit in (m for m in part.modules() if isinstance(m, nn.ReLU)):
-            # A copy is looked at now: what follows may write into it.
+            # Read the activations at once: later modules may overwrite them.
             hooks.append(unit.register_forward_hook(lambda m, _, out, name=name: mark(name, out)))
     try:
         for inputs, _ in drawn:
@@ -91,7 +92,7 @@ def usual_outputs(learner, data, n_episodes):
 
 @contextmanager
 def held(part, output):
-    """A part says the same of whatever it reads."""
+    """Make a part return the same output for every input."""
     hook = part.register_forward_hook(lambda m, _, told: output.expand_as(told))
     try:
         yield
@@ -100,19 +101,19 @@ def held(part, output):
 
 
 def measure(learner, data, train, n_test, n_orders=1):
-    """What each part's gradient is before and after training, and what is lost without it.
+    """Measure each part's gradient before and after training, and the accuracy without it.
 
     Parameters
     ----------
     learner : FewShotLearner
-        Of one of the transformers, as training begins.
+        Untrained learner of one of the transformers.
     data : Data
     train : callable
-        Trains a learner, in place.
+        Trains a learner in place.
     n_test : int
-        Episodes of "valid" that are scored.
+        Number of scored episodes of "valid".
     n_orders : int, default=1
-        Of labelled rows, to average.
+        Number of orders of the labelled rows to average over.
 
     Returns
     -------
@@ -145,9 +146,9 @@ def measure(learner, data, train, n_test, n_orders=1):
 
 
 def write(rows, folder):
-    """flow.csv has a row for each run and part, flow.md and flow.png their means over runs.
+    """Write flow.csv, a row for each run and part, and their means over runs to flow.md and .png.
 
-    Rows of other runs that are there, of another command, stay.
+    Rows of other runs that are already in flow.csv are kept.
     """
     file = folder / "flow.csv"
     rows = pd.DataFrame(rows)
@@ -171,7 +172,7 @@ def write(rows, folder):
 
 
 def to_markdown(means):
-    """A table, a line for each part."""
+    """Format the means as a table, one line per part."""
     lines = [
         "| part | parameters | gradient / weights before | after | weights moved by | idle units | "
         "accuracy, output held |",
@@ -188,7 +189,7 @@ def to_markdown(means):
 
 
 def draw(means, axes, title):
-    """Gradients, and what is lost where a part says the same of everything."""
+    """Plot gradients, and the accuracy lost if a part's output is held constant."""
     places = range(len(means))
     for name, label in (("gradient_before", "before training"), ("gradient_after", "after")):
         axes[0].plot(means[name], places, "o", label=label)

@@ -1,14 +1,17 @@
-"""The ablations of paper 003 for as many steps as a GPU takes in some minutes (section 4.4).
+"""The ablations of paper 003 (section 4.4), trained as long as a GPU manages in some minutes.
+
+Compares the six variants, A1 to A8, of the Few-Shot Transformer on Omniglot's drawings, 5 ways and
+1 shot, from pixels, for 100,000 steps and more.
 
     python benchmarks/paper_003_long.py --minutes 25
     python benchmarks/paper_003_long.py --minutes 15 --rates 1e-5
 
-Omniglot, 5 ways and 1 shot, from pixels: two layers of width 64, no dropout, Adam under Noam's
-schedule, batches of 32 sequences of five labelled drawings and one query. All variants train side
-by side on the same episodes, which the GPU draws: networks are compiled, convolutions are in
-bfloat16, and steps are recorded once as CUDA graphs, since launched one by one they would wait for
-the host. Each look adds scores and losses to long.csv and keeps the state of each run under
-`--cache`: run again, the command goes on from there.
+Networks have two layers of width 64 and no dropout. They are trained by Adam under Noam's schedule,
+on batches of 32 sequences of five labelled drawings and one query. All variants train side by side
+on the same episodes, which the GPU draws. Networks are compiled and convolutions are in bfloat16.
+Steps are recorded once as CUDA graphs; launched one by one, kernels would wait for the host. Every
+`--look` steps, scores and losses are added to long.csv, and the state of each run is saved under
+`--cache`: the same command resumes from there.
 """
 
 import argparse
@@ -32,13 +35,13 @@ from sklearn_meta.devices import usable_device
 from sklearn_meta.optimizers import rate_at
 from sklearn_meta.tasks.drawings import SHIFT, TILT
 
-#: Ways, and sequences of a step (section 3.4).
+#: Ways, and sequences per step (section 3.4).
 N_WAYS, BATCH_SIZE = 5, 32
 
-#: Steps of the schedule's warm-up, of Vaswani et al. (2017); the paper names no number.
+#: Warm-up steps of the schedule, as in Vaswani et al. (2017); the paper names no number.
 N_WARMUP = 4000
 
-#: Steps that are recorded and replayed at a time.
+#: Number of steps that are recorded and replayed together.
 N_RECORDED = 10
 
 #: Largest norm of the gradient.
@@ -51,7 +54,7 @@ class Episodes:
     Parameters
     ----------
     dataset : Dataset
-        Of drawings, equally many of each class.
+        Drawings, equally many of each class.
     device : str
     """
 
@@ -63,11 +66,13 @@ class Episodes:
         self.device = device
 
     def draw(self, n):
-        """Rendered drawings (n, N_WAYS + 1, SIDE * SIDE), the query last, and its class (n,)."""
+        """Draw n sequences (n, N_WAYS + 1, SIDE * SIDE), query last, and the query's class (n,)."""
         n_classes, n_drawings = self.rows.shape
         classes = self._uniform(n, n_classes).topk(N_WAYS).indices
         chosen = self._uniform(n, N_WAYS, n_drawings).topk(2).indices
-        rows = self.rows[classes].gather(2, chosen)  # of each class one that is known, one asked
+        rows = self.rows[classes].gather(
+            2, chosen
+        )  # two per class: one labelled, one a candidate query
         target = (self._uniform(n) * N_WAYS).long().clamp(max=N_WAYS - 1)
         asked = rows[..., 1].gather(1, target[:, None])
         rows = torch.cat([rows[..., 0], asked], 1)
@@ -87,7 +92,7 @@ class Episodes:
 
 
 class Run:
-    """One variant at one rate, in training on episodes that others read, too.
+    """Training of one variant at one rate, on episodes that all runs share.
 
     Parameters
     ----------
@@ -95,16 +100,16 @@ class Run:
     data : Data
     seed : int
     pictures, target : tensors
-        What is drawn for N_RECORDED steps goes there.
+        Buffers for the episodes of N_RECORDED steps.
     file : Path
-        Where its state is kept.
+        File of its state.
     """
 
     def __init__(self, settings, data, seed, pictures, target, file):
         self.file = file
         attention = settings.config["attention"]
         n_latent = settings.config["n_latent"]
-        # As rows have them.
+        # Columns of long.csv that identify the run.
         self.names = {"rate": settings.rate, "n_latent": n_latent, "seed": seed, "model": attention}
         self.learner = make_learner(data, settings.backbone, settings.config, seed)
         self.learner.to(pictures.device)
@@ -123,7 +128,7 @@ class Run:
         )
 
     def steps(self):
-        """The steps that are recorded."""
+        """Run N_RECORDED steps; this is what the CUDA graph records."""
         for pictures, target in zip(self.pictures, self.target):
             self.optimizer.zero_grad(set_to_none=True)
             loss = self.loss_of(self.learner, pictures, self.labels, target)
@@ -133,7 +138,7 @@ class Run:
             self.loss += loss.detach()
 
     def save(self, step):
-        """Keep the state after so many steps; a kill leaves the one before."""
+        """Save the state after this step; if killed meanwhile, the previous state is kept."""
         state = {f"learner.{name}": t for name, t in self.learner.state_dict().items()}
         for i, parameter in enumerate(self.learner.parameters()):
             moments = self.optimizer.state[parameter]
@@ -145,7 +150,7 @@ class Run:
 
     @torch.no_grad()
     def restore(self):
-        """Take up the state that was kept, in place; after how many steps it was."""
+        """Load the saved state in place and return its step, 0 if there is none."""
         if not self.file.exists():
             return 0
         own = self.learner.state_dict()
@@ -163,7 +168,7 @@ class Run:
             return int(kept.metadata()["step"])
 
     def look(self, n_steps, scored):
-        """A row of the file: the loss of the steps since the last one, and scores of splits."""
+        """Return a row of long.csv: mean loss since the last row, and accuracy on each split."""
         row = {
             **self.names,
             "train_loss": self.loss.item() / n_steps,
@@ -174,7 +179,7 @@ class Run:
 
     @torch.inference_mode()
     def accuracy(self, scored):
-        """Mean score of batches of episodes."""
+        """Mean score over batches of episodes."""
         self.learner.eval()
         scores = [self.learner.head.score(self.learner(**i), y) for i, y in scored]
         self.learner.train()
@@ -182,7 +187,7 @@ class Run:
 
 
 class Together:
-    """Runs that train on the same episodes, each on a stream of its own where there is a GPU.
+    """Runs that train on the same episodes, on a GPU each in a stream of its own.
 
     Parameters
     ----------
@@ -199,13 +204,13 @@ class Together:
             with torch.no_grad():
                 refill = recorded(refill, torch.cuda.Stream())
         self.refill = refill
-        # At a rate of nothing: weights are still the random ones afterwards.
+        # Recording runs the steps at a rate of 0, so the weights stay as they were.
         self.of_run = [recorded(run.steps, stream) for run, stream in zip(runs, self.streams)]
         for run in runs:
             run.loss.zero_()
 
     def steps(self, factor):
-        """N_RECORDED steps of each run, at this factor of its rate."""
+        """Run N_RECORDED steps of each run, at its rate times a factor."""
         self.refill()
         for run in self.runs:
             run.rate.fill_(factor * run.settings.rate)
@@ -220,11 +225,11 @@ class Together:
                 steps()
         for stream in self.streams:
             here.wait_stream(stream)
-        here.synchronize()  # or the host would run ahead, and past the end
+        here.synchronize()  # otherwise the host runs ahead, and beyond the time limit
 
 
 def loss_of(learner, pictures, labels, target):
-    """The loss of a batch of sequences; on a GPU what reads the pictures has half the precision."""
+    """Loss of a batch of sequences; on a GPU the image encoder computes in bfloat16."""
     with torch.autocast("cuda", torch.bfloat16, enabled=pictures.is_cuda):
         vectors = learner.encode(pictures)
     support, query = vectors.float().split([N_WAYS, 1], 1)
@@ -232,10 +237,10 @@ def loss_of(learner, pictures, labels, target):
 
 
 def recorded(function, stream):
-    """A CUDA graph that does as the function, launched in one go."""
+    """Record a function as a CUDA graph; return a function that launches it at once."""
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(3):  # libraries choose their kernels, and optimisers make their state
+        for _ in range(3):  # warm-up: libraries choose kernels, and optimisers create their state
             function()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -247,19 +252,19 @@ def recorded(function, stream):
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--minutes", type=float, default=20, help="that it may take [%(default)s]")
-    add("--max-steps", type=count, default=1_000_000, help="the paper's [%(default)s]")
-    add("--rates", type=float, nargs="+", default=[1e-4], help="at their highest [1e-4]")
+    add("--minutes", type=float, default=20, help="time limit [%(default)s]")
+    add("--max-steps", type=count, default=1_000_000, help="[%(default)s, as the paper]")
+    add("--rates", type=float, nargs="+", default=[1e-4], help="highest learning rates [1e-4]")
     add("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="[all]")
     add("--seed", type=int, default=0)
     add("--n-latent", type=count, default=384, help="hidden units [%(default)s, section 3.4]")
     add("--n-filters", type=count, default=64, help="of the image encoder [%(default)s]")
-    add("--n-test", type=count, default=2000, help="episodes of a score [%(default)s]")
-    add("--look", type=count, default=5000, help="steps between two looks [%(default)s]")
+    add("--n-test", type=count, default=2000, help="episodes for each score [%(default)s]")
+    add("--look", type=count, default=5000, help="steps between evaluations [%(default)s]")
     add("--device", default="auto", help="[the GPU if there is one]")
     add("--cache", type=Path, default=Path("checkpoints/paper_003_long"), help="[%(default)s]")
-    add("--output", type=Path, help="a folder [benchmarks/results/paper_003, or _quick]")
-    add("--quick", action="store_true", help="20 steps on few filters, and nothing learned")
+    add("--output", type=Path, help="folder [benchmarks/results/paper_003, or _quick]")
+    add("--quick", action="store_true", help="20 steps with few filters, learning nothing")
     add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
     parser.set_defaults(encoder=None)
     options = parser.parse_args(arguments)
@@ -315,11 +320,11 @@ def main(arguments=None):
             f"{options.cache} holds runs of {sorted(steps)} steps: go on with each alone."
         )
     step = looked = steps.pop()
-    # Later looks at these runs, of before their state was lost, are made again.
+    # Drop rows of these runs beyond the saved step: their state was lost, so they are redone.
     own = [run.names for run in runs]
     rows = [r for r in rows if r["step"] <= step or {k: r[k] for k in runs[0].names} not in own]
     while step < options.max_steps and time.monotonic() < end:
-        if step == looked:  # what is drawn after a look depends on its step alone
+        if step == looked:  # episodes after an evaluation depend only on its step
             torch.manual_seed(1_000_003 * options.seed + step)
         trained.steps(rate_at(step + N_RECORDED // 2, 0, N_WARMUP, "noam"))
         step += N_RECORDED
@@ -338,13 +343,13 @@ def main(arguments=None):
 
 
 def file_of(name, rate, options):
-    """Where the state of a run is kept."""
+    """File of a run's state."""
     sizes = f"{options.n_filters}-{options.n_latent}-{options.look}-{options.seed}"
     return options.cache / f"{name}-{rate:g}-{sizes}.safetensors"
 
 
 def settings_of(name, rate, n_latent):
-    """Of section 4.4."""
+    """Return the settings of section 4.4."""
     sizes = {"width": 64, "n_layers": 2, "n_latent": n_latent}
     return of_paper("few_shot_transformer", rate, "noam", attention=name, **sizes)
 

@@ -1,4 +1,4 @@
-"""Tables, tests and pictures of benchmarks/paper_003.py, made from its runs."""
+"""Tables, tests and plots of benchmarks/paper_003.py, made from its runs."""
 
 from itertools import combinations
 
@@ -10,7 +10,7 @@ from scipy.stats import levene, ttest_ind
 
 from sklearn_meta.backbones.few_shot_transformer import VARIANTS
 
-#: What the paper reports, on its validation sets (sections 5.2 to 5.4).
+#: The paper's accuracies on its validation sets (sections 5.2 to 5.4).
 PAPER = {
     ("omniglot", "few_shot_transformer"): 0.9864,
     ("omniglot", "transformer"): 0.9844,
@@ -23,7 +23,7 @@ PAPER = {
     ("omniglot", "A3"): 0.9443,
 }
 
-#: Below it variances are not equal. Section 4.3 has this level for the t-test, and names no other.
+#: Level below which variances count as unequal. Section 4.3 names only this level, for the t-test.
 ALPHA = 0.01
 
 
@@ -32,7 +32,7 @@ def write(folder):
     runs = pd.read_csv(folder / "runs.csv")
     runs["kind"] = np.where(runs["model"].isin(list(VARIANTS)), "ablations", "models")
     lines = []
-    # Of a model that ran with several settings, the latest ones: others are in the csv alone.
+    # If a model ran with several settings, report the latest; the others are only in the csv.
     latest = runs.groupby(["data", "steps", "kind", "model"])[["config", "protocol"]].transform(
         "last"
     )
@@ -46,7 +46,7 @@ def write(folder):
 
 
 def summary(data, group):
-    """Mean and deviation over the runs of each model, a table in Markdown."""
+    """Format mean and deviation over the runs of each model as a Markdown table."""
     lines = [
         "| model | runs | valid | test | paper (valid) | parameters | CPU seconds |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -63,9 +63,9 @@ def summary(data, group):
 
 
 def tests(group, split="test"):
-    """Levene's test and a t-test of each pair (section 4.3), a table in Markdown.
+    """Format Levene's test and a t-test of each pair (section 4.3) as a Markdown table.
 
-    Student's is for pairs of equal variance; others, which the paper does not test, have Welch's.
+    Pairs of equal variance have Student's test; others, which the paper does not test, Welch's.
     """
     scores = {model: runs[split].to_numpy() for model, runs in group.groupby("model", sort=False)}
     lines = [
@@ -75,7 +75,7 @@ def tests(group, split="test"):
     for a, b in combinations(scores, 2):
         if min(len(scores[a]), len(scores[b])) < 3:
             continue
-        # Eq. (4.1) to (4.4) with the median, and Eq. (4.5) and (4.6).
+        # Levene: Eq. (4.1) to (4.4) with the median; t-test: Eq. (4.5) and (4.6).
         equal = levene(scores[a], scores[b], center="median").pvalue
         same = ttest_ind(scores[a], scores[b], equal_var=equal >= ALPHA).pvalue
         difference = scores[a].mean() - scores[b].mean()
@@ -85,7 +85,7 @@ def tests(group, split="test"):
 
 
 def box_plot(group, title, file):
-    """Figures 5.2 to 5.5: accuracies of each model's runs."""
+    """Draw figures 5.2 to 5.5: accuracies of each model's runs."""
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axes = figure.subplots()
     scores = {model: runs["test"].to_numpy() for model, runs in group.groupby("model", sort=False)}
@@ -95,7 +95,7 @@ def box_plot(group, title, file):
 
 
 def curves(frame, file):
-    """Figure 5.5 by steps: accuracy of each variant on `valid`, for each rate and width."""
+    """Draw figure 5.5 by steps: accuracy of each variant on `valid`, for each rate and width."""
     groups = frame.groupby(["rate", "n_latent"])
     figure = Figure(figsize=(5 * len(groups), 3.5), layout="constrained")
     for axes, ((rate, n_latent), own) in zip(
@@ -114,7 +114,7 @@ def curves(frame, file):
 
 
 def parallel_coordinates(frame, file):
-    """As in Figure 5.1: a line for each trial through its settings to its accuracy."""
+    """Draw a figure like 5.1: a line for each trial, through its settings to its accuracy."""
     names = [name for name in ("width", "n_layers", "dropout", "rate") if name in frame]
     frame = frame.dropna(subset=["value"])
     columns = {name: frame[name].astype(float) for name in names} | {"accuracy": frame["value"]}

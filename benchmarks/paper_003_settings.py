@@ -1,4 +1,4 @@
-"""What the models and ablations of paper 003 are trained with: ours, and what the paper reports."""
+"""Training settings of the models and ablations of paper 003: ours, and those of the paper."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ from sklearn_meta.backbones.few_shot_transformer import VARIANTS
 
 
 class Settings(NamedTuple):
-    """What a model is trained with."""
+    """Backbone and training settings of a model."""
 
     backbone: str
     config: dict
-    rate: float  # where it is highest
+    rate: float  # highest learning rate
     schedule: str = "cosine"
 
 
-#: Models where nothing was searched. The paper's rates are for hundreds of times as many steps.
+#: Models without a search. The paper's rates are for hundreds of times as many steps.
 MODELS = {
     "few_shot_transformer": Settings("few_shot_transformer", {"width": 64}, 1e-3),
     "transformer": Settings("transformer", {"width": 64}, 1e-3),
@@ -29,11 +29,11 @@ ABLATIONS = {
 
 
 def of_paper(model, rate, schedule="constant", **config):
-    """Settings that the paper reports."""
+    """Return settings that the paper reports."""
     return Settings(model, config, rate, schedule)
 
 
-#: What the paper's own search found for each data set (sections 5.2 and 5.3).
+#: Settings that the paper's search found for each data set (sections 5.2 and 5.3).
 PAPER = {
     "omniglot": {
         "few_shot_transformer": of_paper("few_shot_transformer", 1e-4, width=64),

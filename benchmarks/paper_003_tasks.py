@@ -1,4 +1,4 @@
-"""The data of paper 003: how its learners read them, and where episodes come from."""
+"""Data of benchmarks/paper_003.py: its sources of episodes, and how learners read them."""
 
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +20,11 @@ from sklearn_meta.tasks import (
 )
 from sklearn_meta.weights import load_learner
 
-#: Pixels of a side of Omniglot's drawings.
+#: Side length of Omniglot's drawings in pixels.
 SIDE = 28
 
-#: Functions of the symbolic-regression data for meta-training, validation and test; each split
-#: has its own, and as many networks of each of them.
+#: Numbers of functions in the symbolic-regression data, each split with functions of its own, and
+#: number of networks per function.
 N_FUNCTIONS = {"train": 1000, "valid": 200, "test": 200}
 N_NETWORKS = 20
 
@@ -35,13 +35,13 @@ class Data(NamedTuple):
     Attributes
     ----------
     sources : dict
-        Of "train", "valid" and "test".
+        Sources by split: "train", "valid" and "test".
     learner : dict
-        How learners read them: keyword arguments of FewShotLearner.
+        Keyword arguments of FewShotLearner for these data.
     vectors : callable
-        Of meta-training, with augmentation.
+        Turns rows into vectors in meta-training, with augmentation.
     plain : callable
-        Of validation and test, without.
+        The same without augmentation, for validation and test.
     """
 
     sources: dict
@@ -51,7 +51,7 @@ class Data(NamedTuple):
 
 
 class Fixed:
-    """A source of one dataset."""
+    """Source of a single dataset."""
 
     def __init__(self, dataset):
         self.dataset = dataset
@@ -61,7 +61,7 @@ class Fixed:
 
 
 class Encoded:
-    """A source of what an encoder says of drawings, which are read when first asked for."""
+    """Source of drawings as vectors of an encoder, computed on first use."""
 
     def __init__(self, source, encoder, turns):
         self.source, self.encoder, self.turns = source, encoder, turns
@@ -75,7 +75,7 @@ class Encoded:
 
 
 def omniglot(options):
-    """Drawings; or what a frozen encoder says of them, with quarter turns as new characters."""
+    """Drawings, or their vectors by a frozen encoder, with quarter turns as new characters."""
     sources = {split: characters(Path(options.omniglot), split) for split in N_FUNCTIONS}
     if options.encoder is None:
         images = {"inputs": "images", "n_inputs": SIDE * SIDE}
@@ -93,7 +93,7 @@ def omniglot(options):
 
 @torch.inference_mode()
 def encoded(dataset, encoder, turns):
-    """Drawings as vectors, turned ``turns`` times by 90 degrees, each turn a class of its own."""
+    """Encode drawings in ``turns`` rotations by 90 degrees; each rotation has its own classes."""
     X, y = [], []
     render = Drawings(SIDE, augment=False)
     for start in range(0, len(dataset.X), 1000):
@@ -107,7 +107,7 @@ def encoded(dataset, encoder, turns):
 
 
 def symbolic(options):
-    """Weights of networks, standardised by those of meta-training; classes are functions."""
+    """Weights of networks, standardised by the meta-training split; classes are functions."""
     networks = {
         split: make_symbolic_regression(
             max(int(n * options.n_functions), 5),
@@ -142,12 +142,12 @@ DATA = {"omniglot": omniglot, "symbolic": symbolic, "mini_imagenet": mini_imagen
 
 
 def sampler(vectors, n_queries=10):
-    """5-way 1-shot episodes."""
+    """Sampler of 5-way 1-shot episodes."""
     return NWayKShot(vectors, n_ways=5, n_shots=1, n_queries=n_queries)
 
 
 def make_learner(data, backbone, config, seed):
-    """A learner with random weights of its seed."""
+    """Return a learner with random weights."""
     torch.manual_seed(seed)
     return FewShotLearner(backbone, backbone_config=config, **data.learner)
 
@@ -156,8 +156,8 @@ def make_learner(data, backbone, config, seed):
 def accuracy(learner, data, split, n_episodes, seed=0, n_orders=1):
     """Mean accuracy over episodes of a split, and its standard error over them.
 
-    With ``n_orders`` probabilities are the mean over as many orders of the labelled rows, the
-    drawn one and random others: what the transformer says does not depend on it.
+    With ``n_orders`` > 1, probabilities are averaged over this many orders of the labelled rows:
+    the drawn order and random others. The transformer's predictions do not depend on the order.
     """
     orders = np.random.default_rng([seed, 4])
     scores = []
@@ -173,7 +173,7 @@ def accuracy(learner, data, split, n_episodes, seed=0, n_orders=1):
 
 
 def episodes(data, split, n_episodes, seed=0):
-    """The episodes of a split that are scored, 50 at a time: inputs and target."""
+    """Yield inputs and target of a split's scored episodes, 50 at a time."""
     draw, rng = sampler(data.plain), np.random.default_rng([seed, 3])
     for start in range(0, n_episodes, 50):
         n = min(50, n_episodes - start)

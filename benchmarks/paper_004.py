@@ -1,4 +1,9 @@
-"""Tables 3 and 5 and the figures of paper 004 on Meta-LSTMs: classification and tagging.
+"""Tables 3 and 5 and Figures 4 and 5 of paper 004: Meta-LSTMs against their rivals.
+
+Table 3 measures accuracy on reviews of 16 domains: each domain alone, all jointly, and transfer to
+a domain left out. Table 5 measures tagging on four data sets. "curve" measures accuracy by the
+number of labelled texts of a new domain, beside linear models. "change" draws Figure 4, the changes
+of the generated weights along a text. Figure 5, the losses of joint training, comes with Table 3.
 
     python benchmarks/paper_004.py --table 3 --parts single multi transfer
     python benchmarks/paper_004.py --table 5 --tagging crossner
@@ -6,8 +11,8 @@
     python benchmarks/paper_004.py --table change
     python benchmarks/paper_004.py --quick
 
-benchmarks/README.md says what is measured and how to read it. Each score (data x part x model x
-seed x domain) is a row of a csv, written when it is there: a killed command goes on.
+benchmarks/README.md explains the protocol and the results. Each score (data x part x model x seed x
+domain) is a row of a csv, written as soon as it is computed, so a killed command resumes.
 """
 
 import argparse
@@ -32,47 +37,47 @@ from sklearn.pipeline import make_pipeline
 from sklearn_meta import MetaLSTMClassifier, MetaLSTMTagger
 from sklearn_meta.tasks import load_reviews, load_tagging
 
-#: What a user would try first.
+#: The model that a user would try first.
 TF_IDF = "TF-IDF, LogisticRegression"
 
-#: After the name of a network: with the linear models beside it, which the paper does not have.
+#: Suffix of networks with linear models beside them, which the paper does not have.
 WIDE = ", wide"
 
-#: Of these the one that tasks share, and those of taggers, without a network.
+#: The linear models alone, without a network: the one that tasks share, and that of taggers.
 SHARED, LINEAR_TAGGER = "shared linear model", "linear CRF"
 
-#: Models of each part of table 3.
+#: Models by part of table 3.
 PARTS = {
     "single": ["lstm", "hyper_lstm", "meta_lstm", "lstm" + WIDE, "meta_lstm" + WIDE],
     "multi": ["ssp_mtl_shared_only"]
     + [w + e for e in ("", WIDE) for w in ("asp_mtl", "psp_mtl", "ssp_mtl", "meta_lstm")],
     "transfer": ["meta_lstm", "meta_lstm" + WIDE],
-    "pooled": [TF_IDF, SHARED],  # one model of the texts of all domains
+    "pooled": [TF_IDF, SHARED],  # one model for the texts of all domains
 }
 
-#: Labelled texts of a new domain.
+#: Numbers of labelled texts of a new domain in the learning curve.
 SIZES = (50, 100, 200, 1400)
 
-#: Of the learning curve: weights of the package, and how many labelled texts at most they get.
+#: The package's weights in the learning curve, and the maximum number of texts they are given.
 ENGLISH, MOST_ENGLISH = "english_reviews", 200
 TRANSFER, POOLED = ("transfer", "transfer" + WIDE), f"{TF_IDF}, other domains too"
 LINEAR = (TF_IDF, "TF-IDF, LabelSpreading", POOLED)
 METHODS = (*TRANSFER, ENGLISH, "LSTM", *LINEAR)
 
-#: Of the tagging sets: what is tagged.
+#: Tagging sets and the kind of their tags.
 TAGGING = {"brown_pos": "pos", "conll2002": "ner", "crossner": "ner", "wnut17": "ner"}
 
-#: Taggers of each part of table 5. Beside those with linear models, these are scored alone.
+#: Taggers by part of table 5. The linear models of the wide taggers are also scored alone.
 TAGGERS = {
     "single": ["lstm", "meta_lstm", "lstm" + WIDE, "meta_lstm" + WIDE],
     "multi": ["ssp_mtl_shared_only"]
     + [w + e for e in ("", WIDE) for w in ("ssp_mtl", "meta_lstm")],
 }
 
-#: Of each optimiser: rates of classifiers and of taggers. Adagrad's is the paper's.
+#: Learning rates of classifiers and of taggers, by optimiser. Adagrad's is the paper's.
 RATES = {"adamw": (2e-3, 4e-3), "adagrad": (0.1, 0.1)}
 
-#: Options that do not change every table, and the tables that they do change.
+#: Options that change only some tables, and these tables.
 OF_TABLES = {
     **dict.fromkeys(("parts", "models"), ("3",)),
     **dict.fromkeys(("domains", "left_out", "pooling"), ("3", "curve")),
@@ -84,30 +89,30 @@ OF_TABLES = {
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--table", choices=list(COMMANDS), default="3", help="[3]")
-    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="of table 3 [all]")
+    add("--table", choices=list(COMMANDS), default="3", help="table or figure to compute [3]")
+    add("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts of table 3 [all]")
     models = list(dict.fromkeys(model for part in PARTS.values() for model in part))
-    add("--models", nargs="+", choices=models, metavar="MODEL", help="of table 3, these only")
-    add("--domains", nargs="+", help="these only, not of table 5 [all]")
-    add("--tagging", nargs="+", choices=TAGGING, default=list(TAGGING), help="[all]")
-    add_folder(parser, "--folder", "text", "of the texts")
+    add("--models", nargs="+", choices=models, metavar="MODEL", help="only these models of table 3")
+    add("--domains", nargs="+", help="only these domains; not for table 5 [all]")
+    add("--tagging", nargs="+", choices=TAGGING, default=list(TAGGING), help="data sets [all]")
+    add_folder(parser, "--folder", "text", "folder of the texts")
     add("--word-vectors", type=Path, help="[word_vectors_100d.npz of the folder, if it is there]")
-    add("--seeds", type=count, default=1, help="[%(default)s]")
-    add("--epochs", type=count, default=5, help="of joint training [%(default)s]")
+    add("--seeds", type=count, default=1, help="trainings of each model [%(default)s]")
+    add("--epochs", type=count, default=5, help="epochs of joint training [%(default)s]")
     add("--fine-tune", type=int, default=1, help="epochs of each task afterwards [%(default)s]")
-    add("--own-epochs", type=count, default=10, help="of one domain alone [%(default)s]")
-    add("--least-steps", type=count, default=200, help="from nothing [%(default)s]")
+    add("--own-epochs", type=count, default=10, help="epochs of a single domain [%(default)s]")
+    add("--least-steps", type=count, default=200, help="minimum from nothing [%(default)s]")
     add("--left-out", type=count, default=1, help="domains a transfer leaves out [%(default)s]")
     add("--pooling", choices=["max", "last"], default="max", help="of words [%(default)s]")
     add("--spelling-size", type=int, default=50, help="of taggers [%(default)s]")
-    add("--max-words", type=count, default=25_000, help="of a tagger's vocabulary [%(default)s]")
+    add("--max-words", type=count, default=25_000, help="vocabulary of taggers [%(default)s]")
     add("--optimizer", choices=list(RATES), default="adamw", help="[%(default)s]")
-    add("--learning-rate", type=float, help="[0.002, of taggers 0.004; with adagrad 0.1]")
-    add("--n-texts", type=count, help="of each domain at most, to be quick")
-    add("--max-length", type=count, default=300, help="words of a text [%(default)s]")
+    add("--learning-rate", type=float, help="[0.002; taggers: 0.004; with adagrad: 0.1]")
+    add("--n-texts", type=count, help="maximum of texts per domain, to save time [all]")
+    add("--max-length", type=count, default=300, help="maximum words per text [%(default)s]")
     add("--cache", type=Path, default=Path("checkpoints/paper_004"), help="[%(default)s]")
-    add("--output", type=Path, help="a folder [benchmarks/results/paper_004, or _quick]")
-    add("--quick", action="store_true", help="a minute, and nothing learned")
+    add("--output", type=Path, help="folder [benchmarks/results/paper_004, or _quick]")
+    add("--quick", action="store_true", help="run in a minute, learning nothing")
     options = parser.parse_args(arguments)
     for name, tables in OF_TABLES.items():
         given = getattr(options, name) != parser.get_default(name)
@@ -130,22 +135,22 @@ def parse_arguments(arguments=None):
 
 def main(arguments=None):
     options = parse_arguments(arguments)
-    torch.set_num_threads(1)  # so that no training waits for another's threads
+    torch.set_num_threads(1)  # several trainings at once would wait for each other's threads
     options.output.mkdir(parents=True, exist_ok=True)
     COMMANDS[options.table](options)
 
 
 def protocol(options, domains, *names):
-    """Settings that a score depends on, beside its model: a text."""
+    """Settings that change a score, other than its model, as JSON."""
     vectors = options.word_vectors and options.word_vectors.name
     always = ["epochs", "own_epochs", "least_steps", "n_texts", "max_length", "learning_rate"]
-    always += ["optimizer"] * (options.optimizer != "adamw")  # rows of before do not name it
+    always += ["optimizer"] * (options.optimizer != "adamw")  # older rows do not name it
     found = {name: getattr(options, name) for name in (*always, *names)} | {"vectors": vectors}
     return json.dumps(found | {"domains": "all" if domains is None else sorted(domains)})
 
 
 class Scores:
-    """Rows of a csv, each of which is computed once.
+    """Rows of a csv, each computed only once.
 
     Parameters
     ----------
@@ -157,14 +162,14 @@ class Scores:
         self.rows = pd.read_csv(file).to_dict("records") if file.exists() else []
 
     def missing(self, key, names):
-        """Those of some names that have no score under a key, a dict."""
+        """Return the names that have no score under a key (a dict)."""
         known = {
             row["name"] for row in self.rows if all(str(row[k]) == str(v) for k, v in key.items())
         }
         return [name for name in names if name not in known]
 
     def add(self, key, scores, **more):
-        """Write scores, a dict by name."""
+        """Add scores, a dict by name, and write the csv."""
         self.rows += [{**key, "name": n, "score": s, **more} for n, s in scores.items()]
         frame = pd.DataFrame(self.rows)
         frame.to_csv(self.file, index=False, float_format="%.8g")
@@ -172,12 +177,12 @@ class Scores:
 
 
 def reviews(options, split):
-    """Domain -> (texts, labels)."""
+    """Return a dict from domains to (texts, labels)."""
     return first_of(load_reviews(options.folder, split, options.domains), options.n_texts)
 
 
 def first_of(tasks, n):
-    """The first texts of each task, or all if ``n`` is None."""
+    """Return the first ``n`` texts of each task, or all if ``n`` is None."""
     return {name: (X[:n], y[:n]) for name, (X, y) in tasks.items()}
 
 
@@ -196,13 +201,13 @@ def classifier(model, seed, options):
 
 
 def long_enough(estimator, X, options):
-    """A copy with as many epochs as make ``least_steps`` steps, where there are few texts."""
+    """Clone an estimator; with few texts, raise its epochs so that it takes ``least_steps``."""
     n_epochs = -(-options.least_steps // -(-len(X) // estimator.batch_size))
     return clone(estimator).set_params(max_epochs=max(estimator.max_epochs, n_epochs))
 
 
 def table_3(options):
-    """Accuracy on 16 domains: each model alone, jointly, and transferred to the one left out."""
+    """Compute accuracies on 16 domains: each alone, all jointly, and transfer to one left out."""
     train, valid, test = (reviews(options, split) for split in ("train", "valid", "test"))
     scores = Scores(options.output / "table_3.csv")
     for seed in range(options.seeds):
@@ -244,7 +249,7 @@ def table_3(options):
 
 
 def pooled(model, train, options):
-    """What reads the texts of each domain: one linear model of all."""
+    """Fit one linear model to the texts of all domains; return it for each domain."""
     texts = [text for X, _ in train.values() for text in X]
     linear = SharedAlone() if model == SHARED else peer(model, texts, options)
     linear.fit(texts, np.concatenate([y for _, y in train.values()]))
@@ -252,7 +257,7 @@ def pooled(model, train, options):
 
 
 def leaving_out(options, train, valid, wanted):
-    """All domains but some, and of those that were left out the wanted ones."""
+    """Yield train and valid without ``options.left_out`` domains, and those of them wanted."""
     names = list(train)
     for start in range(0, len(names), options.left_out):
         out = names[start : start + options.left_out]
@@ -261,10 +266,10 @@ def leaving_out(options, train, valid, wanted):
 
 
 def jointly(estimator, train, valid, options):
-    """An estimator meta-fitted on tasks, or on one alone; the state of its training is kept."""
+    """Meta-fit an estimator on several tasks or on one; its training state is cached."""
     alone = len(train) == 1
     epochs = options.own_epochs if alone else options.epochs
-    # What is trained does not depend on linear models beside it.
+    # The network's training does not depend on the linear models beside it.
     parameters = {k: v for k, v in estimator.get_params().items() if k != "wide"}
     settings = protocol(options, list(train), "fine_tune") + repr(parameters)
     n_texts = sum(len(X) for X, _ in train.values())
@@ -281,15 +286,15 @@ def jointly(estimator, train, valid, options):
 
 
 def n_parameters(learner):
-    """Of everything but the word vectors and the output layers; torch's LSTM has two biases."""
+    """Number of parameters without word vectors and output layers; torch's LSTM has two biases."""
     return sum(p.numel() for p in learner.backbones.parameters())
 
 
 def table_5(options):
-    """Tagging: networks and linear models with a CRF, each domain alone and all jointly."""
+    """Score taggers: networks and linear models with a CRF, each domain alone and all jointly."""
     scores = Scores(options.output / "table_5.csv")
     settings = ["spelling_size"]
-    # Rows of before do not name these.
+    # Older rows do not name these.
     settings += ["fine_tune"] * (options.fine_tune != 1)
     settings += ["max_words"] * (options.max_words != 25_000)
     settings = protocol(options, None, *settings)
@@ -318,13 +323,13 @@ def table_5(options):
                     if model.endswith(WIDE) and (names := scores.missing(alone, found)):
                         told = {n: linear_alone(found[n]).score(*test[n]) for n in names}
                         scores.add(alone, told)
-                    # Last: a killed command goes on where these are missing.
+                    # Added last, since a killed command resumes where these are missing.
                     scores.add(key, {n: one.score(*test[n]) for n, one in found.items()})
     report.write_table_5(pd.DataFrame(scores.rows), options.output / "table_5.md")
 
 
 def of_known_labels(X, y, trained):
-    """Sentences of labels that are all trained: a validation has no loss of others."""
+    """Keep sentences whose labels all occur in training: other labels have no validation loss."""
     known = {label for labels in trained for label in labels}
     kept = [i for i, labels in enumerate(y) if known.issuperset(labels)]
     return [X[i] for i in kept], [y[i] for i in kept]
@@ -345,7 +350,7 @@ def tagger(model, seed, options):
 
 
 def curve(options):
-    """Accuracy by the labelled texts of a domain that meta-training has not seen, beside peers."""
+    """Compute accuracies by labelled texts of a domain not seen in meta-training, beside peers."""
     everything = options.domains
     options.domains = None
     splits = {split: reviews(options, split) for split in ("train", "valid", "test")}
@@ -385,7 +390,7 @@ def curve(options):
 
 
 def change(options):
-    """Figure 4: what a Meta-LSTM that is trained on all domains generates, word by word."""
+    """Draw Figure 4: weights that a Meta-LSTM trained on all domains generates, word by word."""
     train, valid = (reviews(options, split) for split in ("train", "valid"))
     readers = {}
     for model in ("meta_lstm", "ssp_mtl"):

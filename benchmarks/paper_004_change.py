@@ -1,4 +1,4 @@
-"""Figure 4 of paper 004: what a Meta-LSTM generates at each word of a review of toys."""
+"""Figure 4 of benchmarks/paper_004.py: weights generated at each word of a review of toys."""
 
 from collections import Counter
 
@@ -11,26 +11,27 @@ from sklearn_meta.inspection import MetaChangeDisplay
 from sklearn_meta.inspection.meta_change import relative_changes
 
 DOMAIN = "toys_games"
-#: Words of the text that is drawn.
+#: Minimum and maximum number of words of the text that is drawn.
 FEWEST, MOST = 6, 25
-#: Log-odds of words, from which a word speaks for one label; they are told of words that stand in
-#: so many training texts.
+#: Bounds of the bins of words by absolute log-odds. Log-odds are computed only for words that at
+#: least ``LEAST_TEXTS`` training texts hold.
 BOUNDS, LEAST_TEXTS = (0, 0.25, 0.5, 1, np.inf), 20
 
 
 def figure_4(readers, train, valid, folder):
-    """Draw one text, and tell of all whether weights change more where a word speaks for a label.
+    """Draw one text, and test on all whether weights change more at words that indicate a label.
 
     Parameters
     ----------
     readers : dict of str to MetaLSTMClassifier
-        Fitted to the domain: "meta_lstm", whose weights are looked at, and others that predict.
+        Classifiers fitted to the domain: "meta_lstm", whose weights are examined, and others, whose
+        predictions are drawn.
     train : dict of str to (list of str, ndarray)
-        By domain, the texts that tell what words speak for.
+        Texts and labels by domain; the log-odds of words are computed from them.
     valid : (list of str, ndarray)
-        Of the domain, what is looked at.
+        Texts and labels of the domain, which are examined.
     folder : Path
-        Of figure_4.csv, .md and .png.
+        Folder of figure_4.csv, .md and .png.
     """
     odds = log_odds(train)
     rows = [
@@ -47,7 +48,7 @@ def figure_4(readers, train, valid, folder):
 
 
 def log_odds(train):
-    """Of each word in enough texts: its log-odds for label 1, by texts that hold it."""
+    """Log-odds for label 1 of each word that enough texts hold, from the texts that hold it."""
     held = {label: Counter() for label in (0, 1)}
     for X, y in train.values():
         for text, label in zip(X, y, strict=True):
@@ -62,7 +63,10 @@ def log_odds(train):
 
 
 def changes_of(reader, text, odds):
-    """Of the known words of a text but the first: log of Eq. (23), the mean of the four gates."""
+    """Yield word, log-odds and change for the known words of a text but the first.
+
+    The change is the log of Eq. (23), averaged over the four gates.
+    """
     words = reader.words_of(text)
     if len(words) < 2:
         return
@@ -73,7 +77,7 @@ def changes_of(reader, text, odds):
 
 
 def to_markdown(rows):
-    """Changes by how much a word speaks for a label, and how many texts have them in this order."""
+    """Format changes by the words' log-odds, and the rank correlation of both, as Markdown."""
     strength = rows["log_odds"].abs()
     bins = pd.cut(strength, BOUNDS, right=False)
     by_text = [
@@ -100,7 +104,7 @@ def to_markdown(rows):
 
 
 def draw(readers, valid, path):
-    """The first text, in a random order, of a few words: changes above, predictions below."""
+    """Draw the first text in random order of suitable length: changes above, predictions below."""
     X, y = valid
     order = np.random.default_rng(0).permutation(len(X))
     fits = [i for i in order if FEWEST <= len(readers["meta_lstm"].words_of(X[i])) <= MOST]

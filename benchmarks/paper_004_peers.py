@@ -1,4 +1,4 @@
-"""Peers of benchmarks/paper_004.py that are no estimators of scikit-learn as they stand."""
+"""Peers of benchmarks/paper_004.py that scikit-learn does not have as they are."""
 
 import copy
 import warnings
@@ -13,7 +13,7 @@ from sklearn_meta.wide_tagging import decoded
 
 
 class SharedAlone:
-    """The linear model that tasks share beside a network, of two labels."""
+    """The linear model that tasks share beside a network, used alone, for two labels."""
 
     def fit(self, X, y):
         self.classes, numbers = np.unique(y, return_inverse=True)
@@ -39,13 +39,13 @@ class SpreadLabels:
         Z = self.words.fit_transform([*self.X, *X])
         spreading = LabelSpreading("knn", n_neighbors=min(15, Z.shape[0] - 1), max_iter=100)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # rows that no label reaches, or no convergence
+            warnings.simplefilter("ignore")  # of rows that no label reaches, and of no convergence
             spreading.fit(Z, np.concatenate([self.y, np.full(len(X), -1)]))
         return float(np.mean(spreading.transduction_[len(self.X) :] == y))
 
 
 def linear_alone(tagger):
-    """A tagger without its network: the linear CRF beside it, which reads sentences whole."""
+    """Return a tagger without its network: its linear CRF, which reads whole sentences."""
     alone = copy.copy(tagger)
 
     def predict(X):

@@ -1,11 +1,13 @@
-"""The sizes of z of paper 004, below its Table 3: accuracy of the Meta-LSTM by its rank.
+"""Accuracy of the Meta-LSTM by its rank, the size of z (paper 004, below Table 3).
+
+Trains on the reviews of all domains jointly, as ``paper_004.py --table 3 --parts multi --models
+meta_lstm`` does, and takes the options of that command.
 
     python benchmarks/paper_004_rank.py
     python benchmarks/paper_004_rank.py --ranks 20 60 --seeds 3
     python benchmarks/paper_004_rank.py --quick
 
-All domains jointly, as ``paper_004.py --table 3 --parts multi --models meta_lstm`` has them, whose
-options these are. Each score is a row of rank.csv, written when it is there.
+Each score is a row of rank.csv, written as soon as it is computed.
 """
 
 import argparse
@@ -16,7 +18,7 @@ from arguments import count
 from few_shot_report import markdown_table
 from paper_004 import Scores, classifier, jointly, n_parameters, parse_arguments, protocol, reviews
 
-#: Of the paper: "z in [20, 30, ..., 60]".
+#: The paper's sizes: "z in [20, 30, ..., 60]".
 RANKS = (20, 30, 40, 50, 60)
 
 
@@ -44,7 +46,7 @@ def main(arguments=None):
 
 
 def write_table(rows, file):
-    """Mean accuracy of each rank over domains, seed by seed."""
+    """Write the mean accuracy over domains of each rank, by seed."""
     lines = []
     for settings, group in rows.groupby("protocol", sort=False):
         means = group.pivot_table("score", "rank", "seed")

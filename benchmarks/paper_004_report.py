@@ -1,10 +1,10 @@
-"""What benchmarks/paper_004.py writes and draws of its scores."""
+"""Tables and plots of benchmarks/paper_004.py, made from its scores."""
 
 import pandas as pd
 from few_shot_report import markdown_table
 from matplotlib.figure import Figure
 
-#: What the paper reports, means over its 16 domains.
+#: The paper's results, means over its 16 domains.
 PAPER = {
     ("single", "lstm"): 0.818,
     ("single", "hyper_lstm"): 0.824,
@@ -12,14 +12,14 @@ PAPER = {
     ("multi", "asp_mtl"): 0.872,
     ("multi", "psp_mtl"): 0.837,
     ("multi", "ssp_mtl"): 0.857,
-    ("multi", "ssp_mtl_shared_only"): 0.857,  # of which its parameters are
+    ("multi", "ssp_mtl_shared_only"): 0.857,  # the paper's number of parameters fits this variant
     ("multi", "meta_lstm"): 0.879,
     ("transfer", "meta_lstm"): 0.859,
 }
 
 
 def write_table_3(rows, file):
-    """Means over the domains, beside the paper's, and the domains."""
+    """Write means over the domains beside the paper's, and the scores of each domain."""
     lines = []
     rows = rows.reindex(columns=[*rows.columns.union(["n_parameters"], sort=False)])
     for settings, group in rows.groupby("protocol", sort=False):
@@ -42,7 +42,7 @@ def write_table_3(rows, file):
 
 
 def write_table_5(rows, file):
-    """Means over the domains of each set."""
+    """Write means over the domains of each data set."""
     lines = []
     for settings, group in rows.groupby("protocol", sort=False):
         means = group.pivot_table("score", "data", ["part", "model"], sort=False)
@@ -55,7 +55,7 @@ def write_table_5(rows, file):
 
 
 def draw_curve(rows, folder):
-    """Means over the domains that have all sizes, by labelled texts."""
+    """Draw and write means by number of labelled texts, over domains that have all sizes."""
     table = rows.pivot_table("score", "name", ["method", "size"], sort=False).dropna()
     means = table.mean().rename("accuracy").reset_index()
     figure = Figure(figsize=(9, 4), layout="constrained")
@@ -78,14 +78,14 @@ def draw_curve(rows, folder):
 
 
 def add_losses(history, model, seed, folder):
-    """Figure 5: losses of the texts while the tasks are trained jointly, in a csv and a picture."""
+    """Add the losses of a joint training to figure_5.csv and draw them in figure_5.png."""
     file = folder / "figure_5.csv"
     epochs = [epoch for epoch in history if "train_loss" in epoch]
     rows = pd.DataFrame(
         {
             "model": model,
             "seed": seed,
-            "epoch": [epoch["epoch"] / 2 for epoch in epochs],  # validated twice in each
+            "epoch": [epoch["epoch"] / 2 for epoch in epochs],  # two validations per epoch
             "train": [epoch["train_loss"] for epoch in epochs],
             "valid": [epoch["valid_loss"] for epoch in epochs],
         }
