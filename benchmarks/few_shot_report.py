@@ -1,4 +1,4 @@
-"""Tables and pictures from rows of scores: of few_shot_tables.py, and parts for its siblings."""
+"""Tables and plots of benchmarks/few_shot_tables.py, and parts that other benchmarks use."""
 
 import pandas as pd
 from matplotlib import colormaps
@@ -14,7 +14,7 @@ def summarise(results, reference=None):
     Parameters
     ----------
     results : DataFrame
-        A row for each method, dataset, shots, unlabelled and episode, with these columns and
+        One row for each method, dataset, shots, unlabelled and episode, with these columns and
         accuracy, log_loss, milliseconds.
     reference : str, default=None
         The method to test against the others; None makes no tests.
@@ -22,7 +22,7 @@ def summarise(results, reference=None):
     Returns
     -------
     DataFrame
-        A row for each shots, unlabelled and method, the most accurate first:
+        One row for each shots, unlabelled and method, the most accurate first:
 
         - accuracy, log_loss, milliseconds: mean over tables of the mean over episodes;
         - accuracy_se: standard error over episodes of the mean over tables;
@@ -56,20 +56,20 @@ def paired_tests(by_table, reference):
     Parameters
     ----------
     by_table : DataFrame
-        A row for each table, a column for each method.
+        One row per table, one column per method.
     reference : str
         One of the columns.
 
     Returns
     -------
     DataFrame
-        A row for each other method: difference (the reference's mean less the method's), p_t and
+        One row for each other method: difference (the reference's mean less the method's), p_t and
         p_wilcoxon, not corrected for the number of methods.
     """
     tests = {}
     for method in by_table.columns.drop(reference):
         difference = (by_table[reference] - by_table[method]).round(9)
-        # Without a single difference neither test is defined.
+        # If no table differs, neither test is defined.
         differs = difference.any()
         tests[method] = {
             "difference": difference.mean(),
@@ -81,7 +81,7 @@ def paired_tests(by_table, reference):
 
 
 def markdown_table(block, headers, formats):
-    """Lines of a Markdown table: the columns of `headers` that `block` has, NaN left empty."""
+    """Lines of a Markdown table with the columns of `headers` that `block` has; NaN is empty."""
     columns = [column for column in headers if column in block]
     lines = [
         "| " + " | ".join(headers[c] for c in columns) + " |",
@@ -94,7 +94,7 @@ def markdown_table(block, headers, formats):
 
 
 def to_markdown(summary):
-    """The summary as Markdown: one table a setting, then the margin over the best peer."""
+    """Format the summary as Markdown: a table per setting, then the margin over the best peer."""
     headers = {
         "method": "method",
         "accuracy": "accuracy",
@@ -130,7 +130,7 @@ def to_markdown(summary):
 
 
 def draw_lines(ax, rows, x, y, methods):
-    """One line a method of column `y` against `x`, with the errors of column `y`_se if any."""
+    """Draw a line of column `y` against `x` per method, with errors if there is a column `y`_se."""
     for i, method in enumerate(methods):
         line = rows[rows["method"] == method].sort_values(x)
         ours = method.startswith("ours:")
@@ -151,7 +151,7 @@ def draw_lines(ax, rows, x, y, methods):
 
 
 def plot_curves(summary, x, panels, path):
-    """Accuracy with standard errors against `x`, a panel for each value of `panels`."""
+    """Plot accuracy with standard errors against `x`, one panel for each value of `panels`."""
     groups = list(summary.groupby(panels))
     figure = Figure(figsize=(4.6 * len(groups) + 2.6, 4.6), layout="constrained")
     axes = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]

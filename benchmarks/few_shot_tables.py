@@ -1,8 +1,9 @@
-"""Few-shot classification of real tables: ours against scikit-learn's classifiers and friends.
+"""Few-shot classification of real tables: MetaSemiSupervisedClassifier against its peers.
 
-The protocol is paper 000's (section 4.1): of each table, k labelled and u unlabelled rows a class,
-ten times; the score is that of the unlabelled rows. benchmarks/README.md says what is measured
-and how to read it.
+Peers are scikit-learn's classifiers, TabPFN and TabICL. Scores are accuracy and log loss on a
+folder of real tables. The protocol is paper 000's (section 4.1): from each table, k labelled and u
+unlabelled rows per class are drawn ten times, and the unlabelled rows are scored.
+benchmarks/README.md explains the protocol and the results.
 
     python benchmarks/few_shot_tables.py --split test --peers-cache peers_cache.csv
     python benchmarks/few_shot_tables.py --split test --unlabelled 5 20 100
@@ -29,7 +30,8 @@ from results_folder import place_of
 from sklearn.metrics import accuracy_score, log_loss
 from table_seeds import generator_of
 
-# Mixed into everyone's probabilities: without it, one confident mistake of 1-NN is infinite.
+# Share of the uniform distribution mixed into all probabilities: otherwise the log loss of one
+# confident mistake of 1-NN is infinite.
 UNIFORM = 0.01
 
 
@@ -56,8 +58,8 @@ def read_tables(folder, split, task="classification"):
     Parameters
     ----------
     folder : Path
-        Holds index.csv (columns name, task, split) and NAME.parquet for each name; the last
-        column of a table is its target, columns that are not numbers are categorical.
+        Folder of index.csv (columns name, task, split) and NAME.parquet for each name. The last
+        column of a table is its target; columns that are not numbers are categorical.
     split : str
         "train", "valid" or "test".
     task : {"classification", "regression"}, default="classification"
@@ -65,7 +67,7 @@ def read_tables(folder, split, task="classification"):
     Returns
     -------
     list of Table
-        By name. Rows without a target are left out.
+        Tables in order of their names, without rows that have no target.
     """
     index = pd.read_csv(folder / "index.csv", dtype={"name": str}, keep_default_na=False)
     index = index[(index["task"] == task) & (index["split"] == split)]
@@ -82,11 +84,11 @@ def read_tables(folder, split, task="classification"):
 
 
 def draw_episode(table, episode, n_shots, n_unlabelled, n_scored):
-    """Draw the rows of one task; a function of the table's name, the numbers and nothing else.
+    """Draw the rows of one task; they depend only on the table's name and the numbers.
 
     Each class is shuffled once per table and episode. Labelled rows are taken from the front,
-    unlabelled rows from the back, so a task with fewer of either is part of every larger one,
-    and the `n_scored` rows a class at the very back are the same whatever the other counts.
+    unlabelled rows from the back. So a task with fewer of either is part of every larger task, and
+    the `n_scored` rows per class at the very back do not depend on the other counts.
 
     Returns
     -------
@@ -101,7 +103,7 @@ def draw_episode(table, episode, n_shots, n_unlabelled, n_scored):
     shuffled = [rng.permutation(np.flatnonzero(table.y == c)) for c in range(table.y.max() + 1)]
     if min(map(len, shuffled)) < n_shots + n_unlabelled:
         raise ValueError(f"{table.name}: a class has under {n_shots} + {n_unlabelled} rows")
-    # Mixed again: rows in class order would tell a learner that reads them in order.
+    # Shuffle again: the order of classes would inform a learner that reads rows in order.
     labelled = rng.permutation(np.concatenate([rows[:n_shots] for rows in shuffled]))
     unlabelled = rng.permutation(np.concatenate([rows[-n_unlabelled:] for rows in shuffled]))
     scored = np.concatenate([rows[-n_scored:] for rows in shuffled])
@@ -109,11 +111,11 @@ def draw_episode(table, episode, n_shots, n_unlabelled, n_scored):
 
 
 def draw_natural_episode(table, episode, n_shots, n_unlabelled, n_scored):
-    """Draw a task whose unlabelled rows are any of the table's, classes as frequent as they are.
+    """Draw a task whose unlabelled rows have the classes as often as the table has them.
 
-    The table is shuffled once per episode: labelled are the first `n_shots` rows of each class,
-    unlabelled are the last `n_unlabelled` rows for each class, whatever theirs is, less labelled
-    ones (of rare classes). What is said of `draw_episode` holds otherwise.
+    The table is shuffled once per episode. The first `n_shots` rows of each class are labelled. The
+    last `n_unlabelled` x classes rows of the table are unlabelled, except those already labelled
+    (of rare classes). Otherwise it is like `draw_episode`.
     """
     rng = generator_of(table, episode)
     shuffled = rng.permutation(len(table.y))
@@ -129,16 +131,16 @@ def draw_natural_episode(table, episode, n_shots, n_unlabelled, n_scored):
     return Episode(labelled, unlabelled, np.isin(unlabelled, scored))
 
 
-#: How frequent classes are among unlabelled rows -> how episodes are drawn, and the mark of their
-#: scores in a peers cache.
+#: By the frequencies of classes among unlabelled rows: the function that draws an episode, and the
+#: mark of its scores in a peers cache.
 FREQUENCIES = {"even": (draw_episode, ""), "natural": (draw_natural_episode, "/natural")}
 
 
 def score(proba, y):
     """Accuracy, and log loss after mixing the probabilities with 1 % of the uniform distribution.
 
-    Rows of zeros or NaN, which label propagation gives to rows that no label reaches, count as
-    uniform; ties go to the first class, which is chance where classes are equally frequent.
+    Rows of zeros or NaN, which label propagation returns for rows that no label reaches, count as
+    uniform. Ties go to the first class, which is chance level if classes are equally frequent.
 
     Parameters
     ----------
@@ -163,7 +165,7 @@ def score(proba, y):
 
 @cache
 def our_estimator(weights, transductive, device):
-    """Our classifier, already warm, so that no task's time holds imports or reading weights."""
+    """Return our classifier after a first call, so that times exclude imports and loading."""
     from sklearn_meta import MetaSemiSupervisedClassifier
 
     estimator = MetaSemiSupervisedClassifier(weights, transductive=transductive, device=device)
@@ -172,16 +174,16 @@ def our_estimator(weights, transductive, device):
 
 
 def our_names(weights):
-    """Names of our rows in the tables -> weights."""
+    """Return a dict from the names of our methods in the tables to weights."""
     names = {}
     for w in weights:
         name = f"ours:{Path(w).stem}"
-        names[f"ours:{w}" if name in names else name] = w  # two files of one name in two folders
+        names[f"ours:{w}" if name in names else name] = w  # files of the same name in two folders
     return names
 
 
 def our_methods(weights, inductive, device):
-    """Names of our rows in the tables -> arguments of `our_estimator`."""
+    """Return a dict from the names of our methods in the tables to arguments of `our_estimator`."""
     methods = {}
     for name, w in our_names(weights).items():
         methods[name] = (w, True, device)
@@ -198,12 +200,12 @@ def run_unit(table, episode, settings, n_scored, ours, peer_names, done, frequen
     settings : list of (n_shots, n_unlabelled)
     frequencies : a key of FREQUENCIES
     ours : dict of our methods, peer_names : list of str
-    done : set of cache keys not to compute again
+    done : set of cache keys that are already computed
 
     Returns
     -------
     list of dict
-        One row a method and setting, with the fields of a peers cache.
+        One row per method and setting, with the fields of a peers cache.
     """
     results = []
     draw, mark = FREQUENCIES[frequencies]
@@ -255,13 +257,13 @@ def run(
     n_jobs=1,
     frequencies="even",
 ):
-    """Run all methods on all tables and episodes, peers only where the cache has no score.
+    """Run all methods on all tables and episodes; peers only if the cache has no score.
 
     Returns
     -------
     DataFrame
-        Columns method, dataset, shots, unlabelled, scored, episode, accuracy, log_loss,
-        milliseconds; a row for each combination.
+        One row for each combination, with columns method, dataset, shots, unlabelled, scored,
+        episode, accuracy, log_loss and milliseconds.
     """
     rules = peers.RULES + FREQUENCIES[frequencies][1]
     wanted = {
@@ -288,20 +290,20 @@ def run(
 
 def parse_arguments(arguments=None):
     names = list(peers.PEERS)
-    several = "unlabelled rows a class; with several, only the rows of the smallest are scored"
+    several = "unlabelled rows per class; of several numbers, the rows of the smallest are scored"
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
+    add_folder(parser, "--folder", "tabular", "folder of index.csv and the tables")
     add("--split", choices=["test", "valid"], default="test")
     add("--episodes", type=count, default=10, help="tasks drawn from each table")
-    add("--shots", type=count, nargs="+", default=[1, 3, 5], help="labelled rows a class")
+    add("--shots", type=count, nargs="+", default=[1, 3, 5], help="labelled rows per class")
     add("--unlabelled", type=count, nargs="+", default=[20], help=several)
-    of_classes = "of classes among unlabelled rows: as many of each, or as the table has them"
+    of_classes = "of classes among unlabelled rows: equal, or as in the table"
     add("--frequencies", choices=list(FREQUENCIES), default="even", help=f"{of_classes} [even]")
-    add("--targets", choices=["own", "further"], default="own", help="of the tables [own]")
+    add("--targets", choices=["own", "further"], default="own", help="targets of the tables [own]")
     add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
-    add("--inductive", action="store_true", help="also ours with transductive=False")
-    add("--device", default="auto", help="where ours runs")
+    add("--inductive", action="store_true", help="also run ours with transductive=False")
+    add("--device", default="auto", help="device of ours")
     add(
         "--peers",
         nargs="*",
@@ -310,8 +312,8 @@ def parse_arguments(arguments=None):
         metavar="NAME",
         help="peers to run; none: ours only [%(default)s]",
     )
-    add("--peers-cache", type=Path, help="CSV of peers' scores: read, and added to")
-    add("--output", type=Path, help="a folder [benchmarks/results/few_shot_tables, or _quick]")
+    add("--peers-cache", type=Path, help="CSV of peers' scores, to read and extend")
+    add("--output", type=Path, help="folder [benchmarks/results/few_shot_tables, or _quick]")
     add("--n-jobs", type=int, default=1, help="processes; more than 1 distorts the times")
     add("--quick", action="store_true", help="3 episodes of 6 tables")
     options = parser.parse_args(arguments)
@@ -329,7 +331,7 @@ def main(arguments=None):
     if options.targets == "further":
         of_regression = read_tables(options.folder, options.split, "regression")
         tables = further_targets(tables, of_regression)
-    # Every setting is measured on the same tables.
+    # All settings use the same tables.
     enough = [t for t in tables if np.bincount(t.y).min() >= shots[-1] + unlabelled[-1]]
     needed = f"{shots[-1]} + {unlabelled[-1]} rows a class"
     print(f"{len(enough)} of {len(tables)} {options.split} tables have {needed}")
@@ -379,7 +381,7 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    # By its module name, so that joblib's worker processes find the functions.
+    # Import it by name, so that joblib's worker processes find its functions.
     import few_shot_tables
 
     few_shot_tables.main()

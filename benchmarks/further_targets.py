@@ -1,27 +1,27 @@
-"""More few-shot tasks from the same tables: columns in the place of the target.
+"""Further tasks for benchmarks/few_shot_tables.py: other columns as targets of the same tables.
 
-Twenty tables are few to choose by: what is two standard errors better on them may be nothing on
-others. Their other columns, and targets of regression cut into classes, make five times as many.
+Twenty tables are few to make choices by: a gain of two standard errors on them may be none on other
+tables. Their other columns, and targets of regression cut into classes, give five times as many.
 """
 
 import numpy as np
 import pandas as pd
 from table_seeds import generator_of
 
-#: Classes of a target: at most, and rows of each at least.
+#: Maximum number of classes of a target, and minimum number of rows per class.
 MOST_CLASSES, LEAST_ROWS = 10, 30
 
 
 def further_targets(tables, regression_tables, n_columns=2):
-    """Classification tables with other targets than their own.
+    """Return classification tables with other targets than their own.
 
     Parameters
     ----------
     tables : list of Table
-        Of each, up to ``n_columns`` columns are targets. Which, and into how many classes numbers
-        are cut, is a function of the table's name; its own target is left out.
+        Up to ``n_columns`` columns of each become targets; its own target is dropped. The table's
+        name determines which columns, and into how many classes numbers are cut.
     regression_tables : list of Table
-        The target of each, cut into 2, 3 and 5 classes of as many rows.
+        The target of each is cut into 2, 3 and 5 classes of equal size.
     n_columns : int, default=2
 
     Returns
@@ -37,7 +37,7 @@ def further_targets(tables, regression_tables, n_columns=2):
     for table in tables:
         rng, made = generator_of(table, 1), []
         for column in rng.permutation(table.X.columns):
-            if len(made) == n_columns or table.X.shape[1] < 3:  # two are to be left
+            if len(made) == n_columns or table.X.shape[1] < 3:  # at least two must be left
                 break
             y = as_classes(table.X[column], int(rng.integers(2, 5)))
             if y is not None:
@@ -48,21 +48,22 @@ def further_targets(tables, regression_tables, n_columns=2):
 
 
 def column_as_target(table, column, y):
-    """The table without a column, and without rows of no class (y < 0)."""
+    """Return the table without a column, and without rows that have no class (y < 0)."""
     rows = y >= 0
     X = table.X.drop(columns=column)[rows].reset_index(drop=True)
     return table._replace(name=f"{table.name}/{column}", X=X, y=y[rows])
 
 
 def as_classes(values, n_classes):
-    """Class codes of a column, -1 for rows without one; None if it makes no two classes.
+    """Class codes of a column, -1 for rows without a class; None if there are not two classes.
 
     Parameters
     ----------
     values : Series
+        Numbers with more than ten distinct values are cut into intervals of equal size. Otherwise
+        each value that enough rows have is a class, at most the ten most frequent.
     n_classes : int
-        Of numbers of more than ten values, which are cut into intervals of as many rows. Else
-        the classes are the values of enough rows, the commonest ten of them.
+        Number of intervals.
 
     Returns
     -------
@@ -81,6 +82,6 @@ def as_classes(values, n_classes):
 
 
 def intervals(values, n_classes):
-    """Codes of intervals that hold as many values each; fewer where values are repeated."""
+    """Codes of intervals with equally many values each; fewer intervals if values are repeated."""
     cuts = np.quantile(values, np.arange(1, n_classes) / n_classes)
     return np.unique(np.searchsorted(cuts, values), return_inverse=True)[1]

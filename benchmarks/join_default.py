@@ -1,9 +1,10 @@
-"""The default weights: two networks that were trained apart, side by side.
+"""Make the default weights: two networks, trained separately, side by side.
 
     python benchmarks/join_default.py --output sklearn_meta/weights/default.safetensors
 
-The first are the weights `prototypes` (meta_train_default.py), the second `default_regression`
-(meta_train_regression.py), which read the classes' indicators. Nothing is trained: see TRIED.md.
+The first network has the weights `prototypes` (meta_train_default.py). The second has the weights
+`default_regression` (meta_train_regression.py) and reads the indicators of the classes. Nothing is
+trained here; TRIED.md says why. The card's scores are on the `valid` tables of a folder.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from recipe import save, scores, told_of
 from sklearn_meta.learner import Learner
 from sklearn_meta.weights import load_learner
 
-#: Batches of tasks that the scores of the card are of.
+#: Number of batches of tasks for the scores on the card.
 N_BATCHES = 64
 
 
@@ -24,16 +25,21 @@ def main(arguments=None):
     add = parser.add_argument
     add("--first", default="prototypes", help="weights of prototypes [%(default)s]")
     add("--second", default="default_regression", help="weights of a regression [%(default)s]")
-    add("--even-at", type=float, default=10.0, help="labels a class of equal weight [%(default)s]")
-    add("--seed", type=int, default=0, help="of the tasks of the scores [%(default)s]")
-    add("--folder", default=FOLDER, help="of tables, with an index")
+    add(
+        "--even-at",
+        type=float,
+        default=10.0,
+        help="labels per class that weigh both equally [%(default)s]",
+    )
+    add("--seed", type=int, default=0, help="seed of the scored tasks [%(default)s]")
+    add("--folder", default=FOLDER, help="folder of tables and index.csv")
     add("--output", default="default.safetensors")
     args = parser.parse_args(arguments)
     torch.set_num_threads(1)
     first, second = load_learner(args.first), load_learner(args.second)
     learner = joined(first, second, args.even_at).eval()
     cards = first.card, second.card
-    # As the first network was watched.
+    # Score it on the tasks on which the first network was validated.
     sampler, source = sampler_of(STAGES["third"]), tables(args.folder, "valid")
     found = scores(
         learner, source, sampler, seed=[args.seed, 1], batch_size=16, n_batches=N_BATCHES
@@ -51,14 +57,14 @@ def main(arguments=None):
 
 
 def joined(first, second, even_at):
-    """A learner of two readings, of two learners.
+    """Join two learners into one that embeds the rows twice.
 
     Parameters
     ----------
     first : Learner
-        Of the backbone "vsa" and the head "prototypes".
+        Learner with backbone "vsa" and head "prototypes".
     second : Learner
-        Of regression, and the head "gp_attributes" or "gp_warped". Classes are not warped.
+        Learner for regression with head "gp_attributes" or "gp_warped". Classes are not warped.
     even_at : float
         See :class:`sklearn_meta.heads.PrototypesGP`.
 

@@ -1,13 +1,14 @@
-"""The recipe of the weights `prototypes`: one command, resumable, from tables and priors to a card.
+"""Recipe of the weights `prototypes`: meta-trains a classifier of tables and writes its card.
 
     python benchmarks/meta_train_default.py --output sklearn_meta/weights/prototypes.safetensors
 
-They are the first of the two networks of the default weights, which join_default.py makes of them.
+These weights are the first of the two networks of the default weights (join_default.py).
 
-Meta-trained on a synthetic prior mixed with the `train` tables of a folder (less scikit-learn's
-own sets), watched on its `valid` tables: first on tasks of few labelled rows, most with as many
-rows of each class, as in paper 000; then on tasks as tables have them, with up to 40 labelled rows
-a class; last with tables of drawings and texts among them. Run again after a kill, it goes on.
+Training data are a synthetic prior and the `train` tables of a folder, without scikit-learn's own
+sets; validation is on the folder's `valid` tables. There are three stages: tasks of few labelled
+rows, most with equally many rows of each class, as in paper 000; tasks with classes as frequent as
+in the tables and up to 40 labelled rows per class; and the same with tables of drawings and texts
+among them. After a kill, the same command resumes.
 """
 
 import argparse
@@ -32,22 +33,22 @@ from sklearn_meta.tasks import (
 )
 from sklearn_meta.training import meta_train
 
-#: Families of scikit-learn's own datasets; winequality is another dataset than wine.
+#: Families of scikit-learn's own datasets. winequality is not the dataset wine.
 SCIKIT_LEARN = ("iris", "wine", "breast.w", "diabetes_sklearn", "boston", "pendigits")
 
 FOLDER = data_folder("tabular")
 
 
 def tables(folder, split, task="classification", *, retarget=0.0):
-    """Source of the tables of one split, without scikit-learn's own sets."""
+    """Return a source of the tables of one split, without scikit-learn's own sets."""
     chosen = select(Folder(folder, split=split, task=task), exclude=SCIKIT_LEARN)
     return as_source(chosen, retarget=retarget)
 
 
 def add_arguments(parser, name, *, max_steps, batch_size, learning_rate, optimizer):
-    """The arguments of both recipes of tables; ``name`` is that of the weights."""
+    """Add the arguments of both recipes of tables, for weights called ``name``."""
     add = parser.add_argument
-    add("--folder", default=FOLDER, help="of tables, with an index")
+    add("--folder", default=FOLDER, help="folder of tables and index.csv")
     add("--output", default=f"{name}.safetensors")
     add("--checkpoint-dir", default=f"checkpoints/{name}")
     add("--max-steps", type=int, default=max_steps)
@@ -61,7 +62,7 @@ def add_arguments(parser, name, *, max_steps, batch_size, learning_rate, optimiz
 
 
 def backbone_config(args):
-    """Of the backbone "vsa" that the recipes of tables train."""
+    """Keyword arguments of the backbone "vsa" in the recipes of tables."""
     return {
         "width": args.width,
         "n_layers": args.n_layers,
@@ -71,8 +72,8 @@ def backbone_config(args):
     }
 
 
-#: What each stage of training draws, and for how long. The first is paper 000's, with some tasks
-#: whose rows are as the table has them; drawings and texts are a share of the tables of the last.
+#: Settings of each training stage. The first is paper 000's, with a share of tasks whose classes
+#: are as frequent as in the table. In the last, drawings and texts are a share of the tables.
 STAGES = {
     "first": {
         "max_steps": 18_000,
@@ -101,12 +102,12 @@ STAGES = {
 
 
 def chosen_stages(args, stages, settings):
-    """Those of the arguments, with the settings that are given there in place of their own."""
+    """Return the stages that the arguments name, with the settings given there."""
     chosen = {stage: told for stage, told in stages.items() if stage in args.stages}
     for name in settings:
         if (given := getattr(args, name)) is not None:
             chosen = {stage: told | {name: given} for stage, told in chosen.items()}
-        delattr(args, name)  # the card has the stages
+        delattr(args, name)  # the card lists it in the stages
     return chosen
 
 
@@ -116,13 +117,13 @@ def parse_arguments(arguments=None):
         parser, "prototypes", max_steps=None, batch_size=16, learning_rate=None, optimizer="adamw"
     )
     add = parser.add_argument
-    add("--backbone", default="vsa", help="or another of BACKBONES, to compare with")
-    add("--backbone-config", type=json.loads, default={}, help="of that other one, as JSON")
+    add("--backbone", default="vsa", help="or another of BACKBONES, for comparison")
+    add("--backbone-config", type=json.loads, default={}, help="config of another one, as JSON")
     add("--head", default="prototypes")
     add("--start", help="weights to start from")
-    add("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="those to run [all]")
-    add_folder(parser, "--omniglot", "omniglot", "of the drawings of the last stage")
-    add_folder(parser, "--texts", "text", "of its texts")
+    add("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="stages to run [all]")
+    add_folder(parser, "--omniglot", "omniglot", "folder of the last stage's drawings")
+    add_folder(parser, "--texts", "text", "folder of the last stage's texts")
     add("--threads", type=int, default=1)
     add("--workers", type=int, default=0)
     args = parser.parse_args(arguments)
@@ -134,12 +135,12 @@ def parse_arguments(arguments=None):
     for name in ("width", "n_layers"):
         if getattr(args, name) != parser.get_default(name):
             parser.error(f"--{name.replace('_', '-')} is of vsa: give it by --backbone-config")
-        delattr(args, name)  # the card would tell it
+        delattr(args, name)  # keep it off the card
     return args
 
 
 def source_of(args, settings):
-    """The tables of a stage: a share of drawings, one of texts, and the rest of all others."""
+    """Return the tables of a stage: shares of drawings and texts, and the rest from all others."""
     drawings, texts = (settings.get(name, 0) for name in ("drawings", "texts"))
     sources = [
         tables(args.folder, "train", retarget=0.3),
@@ -184,7 +185,7 @@ def main(arguments=None):
 
 
 def sampler_of(settings):
-    """How a stage makes tasks of tables."""
+    """Return the sampler that draws a stage's tasks from tables."""
     return EpisodeSampler(
         settings["shots"],
         n_unlabelled=(5, 60),
@@ -198,7 +199,7 @@ def sampler_of(settings):
 
 
 def train(learner, source, args, stage, settings):
-    """Train in one of the stages, or go on; the history."""
+    """Run or resume a training stage; return its history."""
     return meta_train(
         learner,
         source,

@@ -1,12 +1,12 @@
-"""The recipe of the image encoder in the weights ``omniglot_few_shot``.
+"""Recipe of the image encoder in the weights ``omniglot_few_shot``: trains it on Omniglot.
 
     python benchmarks/meta_train_encoder.py --omniglot FOLDER --output encoder.safetensors
 
-It learns to tell the characters of Omniglot's split "train" apart, whose quarter turns are
-characters of their own, by a contrastive loss on batches of up to five alphabets. So that it does
-not learn these characters by heart, half of the batches show two of them at once as if they were
-one, and each batch is mirrored and distorted as a whole, beside each drawing by itself. The weights
-that it writes hold a Few-Shot Transformer without layers in front of which the encoder stands.
+The encoder learns to distinguish the characters of Omniglot's split "train", whose quarter turns
+are characters of their own, by a contrastive loss on batches of up to five alphabets. To keep it
+from memorising these characters, half of the batches overlay two characters as if they were one,
+and each batch is mirrored and distorted as a whole, in addition to each drawing by itself. The
+weights that it writes hold the encoder in front of a Few-Shot Transformer without layers.
 """
 
 import argparse
@@ -32,14 +32,14 @@ from sklearn_meta.few_shot_learner import FewShotLearner
 
 SIDE = 28
 
-#: Bounds of what each drawing is turned by, in radians, scaled by, and shifted by, in half sides.
+#: Maximum turn (radians), scaling and shift (half sides) of each drawing.
 TURN, SCALE, SHIFT = 0.26, 0.15, 0.14
 
-#: Bounds of the entries added to the linear map of a whole batch, and of the displacement, in half
-#: sides, of each corner of a 4 x 4 grid over a drawing.
+#: Maximum of the entries added to the linear map of a whole batch, and maximum displacement (half
+#: sides) of each point of a 4 x 4 grid over a drawing.
 WARP, BEND = 0.3, 0.05
 
-#: Share of batches whose characters are two at once.
+#: Share of batches that overlay two characters.
 PAIRS = 0.5
 
 TEMPERATURE = 0.07
@@ -51,7 +51,7 @@ def parse_arguments(arguments=None):
     add_folder(parser, "--omniglot", "omniglot", "folder of omniglot.npz")
     add("--output", type=Path, default="encoder.safetensors", help="[%(default)s]")
     add("--n-filters", type=int, default=64, help="[%(default)s]")
-    add("--shift", type=int, default=1, help="pixels, outside of training [%(default)s]")
+    add("--shift", type=int, default=1, help="pixels, outside training [%(default)s]")
     add("--max-steps", type=int, default=15_000, help="[%(default)s]")
     add("--learning-rate", type=float, default=3e-3, help="[%(default)s]")
     add("--seed", type=int, default=0)
@@ -59,7 +59,7 @@ def parse_arguments(arguments=None):
 
 
 def distorted(images):
-    """Pictures (n, 1, S, S) moved each by itself and distorted together; what comes in is empty."""
+    """Move each picture (n, 1, S, S) by itself and distort all together; new areas are empty."""
 
     def uniform(*shape):
         return 2 * torch.rand(shape) - 1
@@ -80,13 +80,13 @@ def distorted(images):
 
 
 def paired(images):
-    """Drawings (n, 1, S, S), grouped by character, each with one of the next character upon it."""
+    """Overlay each drawing (n, 1, S, S), grouped by character, with one of the next character."""
     of_characters = images.unflatten(0, (N_CHARACTERS, N_INSTANCES))
     return torch.maximum(of_characters, of_characters.roll(1, 0)).flatten(0, 1)
 
 
 def contrastive_loss(z, n_characters, temperature=TEMPERATURE):
-    """Of images (n, W), grouped by character: each is to find the others of its own among all.
+    """Contrastive loss of images (n, W) grouped by character: each is to find those of its own.
 
     P. Khosla et al. Supervised contrastive learning. NeurIPS 2020.
     """
@@ -99,7 +99,7 @@ def contrastive_loss(z, n_characters, temperature=TEMPERATURE):
 
 
 class ByPlace(nn.Module):
-    """An encoder of drawings that are given as places in a collection, in training distorted."""
+    """Encoder of drawings given as positions in a collection; in training it distorts them."""
 
     def __init__(self, images, encoder):
         super().__init__()
@@ -107,7 +107,7 @@ class ByPlace(nn.Module):
         self.encoder = encoder
 
     def forward(self, x):
-        """Places (n,) to vectors (n, W)."""
+        """Encode positions (n,) as vectors (n, W)."""
         images = self.images[x].float() / 255
         if self.training:
             if torch.rand(()) < PAIRS:
@@ -119,16 +119,16 @@ class ByPlace(nn.Module):
 
 @torch.inference_mode()
 def nearest(network, characters, n_ways, n_episodes=2000):
-    """Share of queries whose most alike drawing of several characters is of their own.
+    """Accuracy of the nearest neighbour in episodes with one labelled drawing per character.
 
     Parameters
     ----------
     network : ByPlace
-        In evaluation mode.
+        Network in evaluation mode.
     characters : int array of shape (n_characters, 20)
-        Places of drawings.
+        Positions of drawings.
     n_ways, n_episodes : int
-        Characters of an episode, of each of which two drawings are taken at random.
+        Number of characters per episode, with two random drawings of each, and of episodes.
 
     Returns
     -------

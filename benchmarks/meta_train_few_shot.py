@@ -1,13 +1,13 @@
-"""The recipes of the few-shot weights: one command each, resumable, from data to card.
+"""Recipes of the weights `default_few_shot` and `omniglot_few_shot`: one command each.
 
     python benchmarks/meta_train_few_shot.py default_few_shot
     python benchmarks/meta_train_encoder.py --omniglot FOLDER --output encoder.safetensors
     python benchmarks/meta_train_few_shot.py omniglot_few_shot --omniglot FOLDER \\
         --encoder encoder.safetensors --dropout 0.5 --max-steps 3000 --batch-size 32
 
-The default weights are meta-trained on synthetic tables alone, the others on drawings of the
-alphabets of Omniglot's split "train", behind an image encoder that was trained before and is left
-as it is. Run again after a kill, it goes on.
+They meta-train a FewShotLearner and write its card. The default weights see only synthetic tables.
+The others see drawings of the alphabets of Omniglot's split "train", through an image encoder that
+was trained before and stays fixed. After a kill, the same command resumes.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.tasks import NWayKShot, TableEpisodes, TablePrior, Vectors
 from sklearn_meta.weights import load_learner
 
-#: Pixels of a side of the drawings.
+#: Side length of the drawings in pixels.
 SIDE = 28
 
 
@@ -43,7 +43,7 @@ def tables(args):
 
 
 def drawings(args):
-    """End to end; or, behind a given image encoder, what compares its vectors."""
+    """Train end to end, or only the network behind a given image encoder."""
     given = load_learner(args.encoder) if args.encoder else None
     if given:
         image_encoder = {name: given.config[name] for name in ("image_encoder", "encoder_config")}
@@ -61,7 +61,7 @@ def drawings(args):
     trained = FewShotLearner(inputs="vectors", n_inputs=vectors.width, **config)
     trained.backbone, trained.head = learner.backbone, learner.head
     encoder = learner.encoder.eval().requires_grad_(False)
-    # In training quarter turns of a character are characters of their own.
+    # In training, quarter turns of a character are characters of their own.
     read = [Encoded(part, encoder, turns) for part, turns in zip(sources(args), (4, 1))]
     return learner, trained, Stage(NWayKShot(vectors, **few), *read, args.max_steps), DRAWINGS
 
@@ -74,16 +74,16 @@ def parse_arguments(arguments=None):
     recipe.add_arguments(parser, list(RECIPES), max_steps=20_000, learning_rate=1e-3, stretch=0.2)
     add = parser.add_argument
     add("--n-ways", type=int, default=5)
-    add("--n-queries", type=int, default=10, help="of an episode")
-    add("--n-shots", type=int, help="[5 of tables, 1 of drawings]")
+    add("--n-queries", type=int, default=10, help="queries per episode")
+    add("--n-shots", type=int, help="[5 for tables, 1 for drawings]")
     add("--fewer-classes", type=float, default=0.3, help="share of such episodes of drawings")
-    add("--encoder", help="weights whose image encoder is taken as it is")
+    add("--encoder", help="weights whose image encoder is used without training it")
     add("--n-layers", type=int, default=1)
     add("--n-latent", type=int, default=256)
     add("--n-filters", type=int, default=64)
     add("--attention", default="A8")
     add("--n-heads", type=int, default=1)
-    add("--width", type=int, help="[32 of tables, 64 of drawings]")
+    add("--width", type=int, help="[32 for tables, 64 for drawings]")
     add("--dropout", type=float, default=0.0)
     args = recipe.parse(parser, arguments)
     if args.encoder and not args.weights.startswith("omniglot"):
@@ -92,7 +92,7 @@ def parse_arguments(arguments=None):
         parser.error("--begin has an image encoder of its own: give it, or --encoder.")
     if args.encoder:
         for name in ("stretch", "warp", "n_filters"):
-            delattr(args, name)  # of an encoder that is trained; the card would tell them
+            delattr(args, name)  # settings of a trained encoder: keep them off the card
     return args
 
 

@@ -1,10 +1,11 @@
-"""The recipes of the weights with a memory: one command each, resumable, from data to card.
+"""Recipes of the weights of memory-augmented networks, `default_mann` and others: a command each.
 
     python benchmarks/meta_train_memory.py default_mann
     python benchmarks/meta_train_memory.py omniglot_mann --omniglot FOLDER
 
-The default weights are meta-trained on synthetic tables alone, the others on drawings of the
-alphabets of Omniglot's split "train". Run again after a kill, it goes on.
+They meta-train a MemoryLearner and write its card. The default weights see only synthetic tables,
+the others drawings of the alphabets of Omniglot's split "train". After a kill, the same command
+resumes.
 """
 
 import argparse
@@ -27,11 +28,11 @@ from sklearn_meta.tasks import (
     TargetSequences,
 )
 
-#: Of the networks of tables: half as many parameters as with the paper's 200.
+#: Width of the networks of tables: half as many parameters as with the paper's 200.
 WIDTH = 128
 
-#: Rows of a synthetic table. A network that has never filled its memory of 128 slots may fail
-#: once it is full, so that some sequences must be longer than that.
+#: Rows of a synthetic table. A network that has never filled its memory of 128 slots may fail when
+#: it is full, so some sequences must be longer than that.
 N_ROWS = 300
 
 
@@ -44,7 +45,7 @@ def of_drawings(head, **head_config):
 
 
 class Blobs:
-    """Classes far apart: on easy tables a network discovers what its memory is for."""
+    """Tables of classes far apart: on easy tables a network learns to use its memory."""
 
     def draw(self, rng):
         n_columns = int(rng.integers(4, 31))
@@ -62,7 +63,7 @@ def table_classes(head, args):
     learner = of_tables(head)
     vectors, easy = ProjectedColumns(learner.n_inputs), Blobs()
     prior = TablePrior(n_rows=N_ROWS)
-    # Every output is in use from the start: of ten, five without a label held up all learning.
+    # All outputs are used from the start: five unused ones of ten held up all learning.
     of_all = {"onehot": {"n_classes": (10, 10)}, "string": {"n_classes": (5, 5), "few_words": True}}
     few = ClassSequences(learner.head, vectors, **of_all[head])
     many = ClassSequences(learner.head, vectors, n_instances=(5, 10, 10, 20, 40, 80), max_rows=250)
@@ -83,7 +84,7 @@ def table_targets(args):
 
 
 def drawings(head, args, most=None, **head_config):
-    """Five classes; to grow to ``most``, by one every 8,000 sequences."""
+    """Train on drawings of five classes; with ``most``, one more class every 8,000 sequences."""
     learner = of_drawings(head, **head_config)
     sampler = ClassSequences(learner.head, drawn(args), n_classes=(5, 5), max_rows=100)
     if most:
@@ -103,13 +104,13 @@ RECIPES = {
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     recipe.add_arguments(parser, list(RECIPES), max_steps=10_000, learning_rate=2e-3)
-    first = {"type": int, "default": 1000, "help": "on easy tables before, or 0 [%(default)s]"}
+    first = {"type": int, "default": 1000, "help": "on easy tables before; 0: none [%(default)s]"}
     parser.add_argument("--first-steps", **first)
     args = recipe.parse(parser, arguments)
     if args.weights.startswith("omniglot"):
         if args.first_steps != parser.get_default("first_steps"):
             parser.error(f"--first-steps are on easy tables, and {args.weights} is trained on none")
-        del args.first_steps  # the card would tell it
+        del args.first_steps  # keep it off the card
     return args
 
 
@@ -120,7 +121,7 @@ def main(arguments=None):
     if args.fast:
         learner.backbone.access.compile(dynamic=False)
     for i, stage in enumerate(stages):
-        if stage.max_steps:  # what --begin gives may need no easy tables
+        if stage.max_steps:  # weights of --begin may need no easy tables
             history = recipe.train(learner, stage, args, str(i), n_validation=12)
     validation = recipe.last_look(learner, history, episodes=recipe.APART)
     recipe.save(learner, args, __file__, data=data, validation=validation, **args.begun)

@@ -1,10 +1,9 @@
-"""The recipe of the default weights for mixtures: one command, resumable, from prior to card.
+"""Recipe of the weights `default_mixture`: meta-trains AmortizedGMM's network and writes its card.
 
     python benchmarks/meta_train_mixtures.py --output default_mixture.safetensors
 
-Meta-trained on held-out likelihood of synthetic sets alone; with ``--protocol`` on the sets of
-paper 001 (four spherical components in the plane), as the paper does. Run again after a kill, it
-goes on.
+The loss is the held-out likelihood of synthetic sets. With ``--protocol``, the sets are those of
+paper 001 (four spherical components in the plane). After a kill, the same command resumes.
 """
 
 import argparse
@@ -22,9 +21,9 @@ from sklearn_meta.training import meta_train
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="default_mixture.safetensors")
-    parser.add_argument("--checkpoint-dir", help="[one of the output's name in checkpoints]")
-    parser.add_argument("--start", help="weights to start from; none: random ones")
-    parser.add_argument("--protocol", action="store_true", help="train on the paper's sets alone")
+    parser.add_argument("--checkpoint-dir", help="[checkpoints/ and the output's name]")
+    parser.add_argument("--start", help="weights to start from [random ones]")
+    parser.add_argument("--protocol", action="store_true", help="train only on the paper's sets")
     parser.add_argument("--max-steps", type=int, default=6000)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=2e-3)

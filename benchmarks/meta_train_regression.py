@@ -1,9 +1,9 @@
-"""The recipe of the default weights for regression: one command, resumable, from prior to card.
+"""Recipe of the weights `default_regression`: meta-trains a regressor of tables, writes its card.
 
     python benchmarks/meta_train_regression.py --output default_regression.safetensors
 
-Meta-trained on synthetic tables and on the `train` tables of a folder (``--tables 0``: on synthetic
-ones alone). Run again after a kill, it goes on.
+Training data are synthetic tables and the `train` tables of a folder (``--tables 0``: only
+synthetic tables); validation is on synthetic tables. After a kill, the same command resumes.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from sklearn_meta.training import meta_train
 
 
 def real_tables(folder):
-    """The `train` tables: targets of regression, and numeric columns of all of them."""
+    """Return a source of `train` tables; targets are those of regression, or numeric columns."""
     classes = tables(folder, "train")
     usable = {n: t for n, t in classes.items() if column_as_target(t, np.random.default_rng(0))}
     return Mixture(
@@ -33,9 +33,9 @@ def real_tables(folder):
 
 SHOTS = (5, 10, 10, 15, 15, 20, 20, 40, 80)
 
-#: What each stage of training draws, and for how long. In the second the head alone is trained,
-#: with more kernels, on more labels, and labelled rows are embedded without their own label, as
-#: all others are. What is saved reads warped targets, too, for which nothing is trained.
+#: Settings of each training stage. The second trains only the head, with more kernels and more
+#: labels, and labelled rows are embedded without their own label, like all other rows. The saved
+#: weights also read warped targets, which needs no training.
 STAGES = {
     "first": {
         "max_steps": 4500,
@@ -61,8 +61,8 @@ STAGES = {
     },
 }
 
-#: What a further set of hyperparameters is multiplied by, which is otherwise a copy of another:
-#: with many labels, targets of little noise that change over small distances can be told apart.
+#: Factors on the hyperparameters of each additional kernel, which starts as a copy of another: with
+#: many labels, targets with little noise that change over small distances can be recognised.
 FURTHER = {
     "log_length_scale": 0.5,
     "log_direct_scale": 0.3,
@@ -76,8 +76,8 @@ def parse_arguments(arguments=None):
     settings = ("max_steps", "batch_size", "learning_rate", "optimizer")
     add_arguments(parser, "default_regression", **dict.fromkeys(settings))
     add = parser.add_argument
-    add("--start", help="weights to start from; none: random ones")
-    add("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="those to run [all]")
+    add("--start", help="weights to start from [random ones]")
+    add("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="stages to run [all]")
     add("--tables", type=float, default=0.5, help="share of tasks from real tables")
     args = parser.parse_args(arguments)
     args.stages = chosen_stages(args, STAGES, settings)
@@ -123,7 +123,7 @@ def main(arguments=None):
 
 
 def build(args, settings):
-    """The learner of a stage, of random weights."""
+    """Return the learner of a stage with random weights."""
     return Learner(
         head="gp_attributes",
         task="regression",
@@ -139,7 +139,7 @@ def build(args, settings):
 
 
 def warped(learner):
-    """The same learner, whose head reads warped targets, too."""
+    """Return the same learner with a head that also reads warped targets."""
     config = {**learner.config, "head": "gp_warped"}
     again = build_learner(config)
     again.load_state_dict(again.state_dict() | learner.state_dict())
@@ -147,8 +147,8 @@ def warped(learner):
 
 
 def with_kernels(state, learner):
-    """The state of a learner of fewer kernels, with as many as the given one has."""
-    state.pop("head.log_power_prior", None)  # of weights as they are saved
+    """Extend the state of a learner with fewer kernels to the number of ``learner``."""
+    state.pop("head.log_power_prior", None)  # only in saved weights, whose head is warped
     for name, wanted in learner.head.named_parameters():
         sets = state.get(f"head.{name}")
         if sets is not None and len(sets) < len(wanted):
@@ -159,7 +159,7 @@ def with_kernels(state, learner):
 
 
 def train(learner, source, args, stage, settings):
-    """Train in one of the stages, or go on; the history."""
+    """Run or resume a training stage; return its history."""
     learner.backbone.requires_grad_(not settings["head_alone"])
     return meta_train(
         learner,

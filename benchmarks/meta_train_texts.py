@@ -1,10 +1,11 @@
-"""The recipe of the weights ``english_reviews``: one command, resumable, from texts to card.
+"""Recipe of the weights ``english_reviews``: meta-trains a classifier of opinions, writes its card.
 
     python benchmarks/meta_train_texts.py --texts FOLDER
 
-Opinions in English from the corpora movie_reviews, pros_cons and product_reviews that NLTK
-distributes under CC BY 4.0: whether a film's review, a product's pros or cons, or a sentence on a
-product is positive. Word vectors are of the same texts. Run again after a kill, it goes on.
+Training data are English opinions of the corpora movie_reviews, pros_cons and product_reviews,
+which NLTK distributes under CC BY 4.0. The tasks are whether a film's review, a product's pros or
+cons, or a sentence on a product is positive. Word vectors are computed from the same texts. After a
+kill, the same command resumes.
 """
 
 import argparse
@@ -19,11 +20,11 @@ from sklearn_meta.callbacks import CSVLog
 from sklearn_meta.tasks.reviews import rows_by_domain
 from sklearn_meta.tasks.texts import tokens_of, vocabulary
 
-#: Tasks of domains as the file calls them; all other domains but OTHERS are products.
+#: Task of each domain, by the file's names; all other domains but OTHERS belong to "products".
 TASKS = {"movies": "films", "products": "pros and cons"}
 
-#: Domains that are left out: subjectivity tells no good from bad, and sentence_polarity has the
-#: texts of a test set (the domain MR of FDU-MTL).
+#: Domain that is left out. It has two sets: subjectivity, whose labels are not about good and bad,
+#: and sentence_polarity, which has the texts of a test set (the domain MR of FDU-MTL).
 OTHERS = ("movie sentences",)
 
 DATA = (
@@ -31,7 +32,8 @@ DATA = (
     "product_reviews_1 and _2 (Hu & Liu 2004; Ding et al. 2008) of NLTK, split train, CC BY 4.0"
 )
 
-#: Words before and after one that are its context, and how far common contexts are discounted.
+#: Number of words before and after a word that are its context, and the exponent that discounts
+#: frequent contexts.
 WINDOW, SMOOTHING = 5, 0.75
 
 
@@ -39,21 +41,21 @@ def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--embedding-size", type=int, default=100, help="of word vectors [%(default)s]")
-    add("--piece", type=int, default=100, help="words of a part of a long text [%(default)s]")
+    add("--piece", type=int, default=100, help="maximum words of a piece of text [%(default)s]")
     settings = {"n_words": 12_000, "max_steps": 6000, "learning_rate": 2e-3}
     add_text_arguments(parser, "english_reviews", "nltk_sentiment.parquet", **settings)
     return parser.parse_args(arguments)
 
 
 def read_tasks(folder, split, piece):
-    """Three tasks, name -> (lists of words, labels); long texts in pieces.
+    """Return three tasks, a dict from names to (lists of words, labels); long texts are cut.
 
     Parameters
     ----------
     folder : Path
     split : {"train", "valid"}
     piece : int
-        Words of a piece at most.
+        Maximum number of words of a piece.
 
     Returns
     -------
@@ -73,7 +75,7 @@ def read_tasks(folder, split, piece):
 
 
 def word_vectors(texts, n_words, size, seed):
-    """Vectors of the words of some texts: the SVD of their positive mutual information.
+    """Compute word vectors of some texts by an SVD of positive pointwise mutual information.
 
     O. Levy, Y. Goldberg. Neural word embedding as implicit matrix factorization. NeurIPS 2014.
 

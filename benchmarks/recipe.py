@@ -1,4 +1,4 @@
-"""What the recipes of weights share: arguments, training, and the card."""
+"""Parts that the recipes of weights share: arguments, training and the card."""
 
 import hashlib
 import json
@@ -16,20 +16,20 @@ from sklearn_meta.tasks import Drawings, batches
 from sklearn_meta.training import meta_train
 from sklearn_meta.weights import load_learner, save_learner
 
-#: Arguments that say where things are on one machine; they do not belong on a card.
+#: Arguments that name places on one machine; they do not belong on a card.
 PLACES = ("weights", "output", "checkpoint_dir", "log", "folder", "omniglot", "texts")
-PLACES += ("start", "begun")  # of which the card has the recipe
+PLACES += ("start", "begun")  # the card has the recipe of these weights instead
 
-#: Arguments that are weights: what a card tells of them is their own recipe.
+#: Arguments that name weights; the card has the recipe of these weights.
 BEGUN = ("begin", "encoder")
 
-#: What cards say of the data, and of the validation, where several recipes share it.
+#: Descriptions of data and validation on the cards of several recipes.
 DRAWINGS = 'drawings of the alphabets of the split "train" of Omniglot (Lake et al., 2015), MIT'
 APART = "apart from those of training; of drawings, the split valid"
 
 
 class Stage(NamedTuple):
-    """A training: what is drawn from where, and for how many steps."""
+    """A training stage: sampler, sources and number of steps."""
 
     sampler: object
     source: object
@@ -38,26 +38,31 @@ class Stage(NamedTuple):
 
 
 def add_arguments(parser, names, *, max_steps, learning_rate, stretch=0.0):
-    """The arguments of every recipe."""
+    """Add the arguments that all recipes of drawings and vectors share."""
     add = parser.add_argument
     add("weights", choices=names)
     add("--output", type=Path, help="[WEIGHTS.safetensors]")
-    add("--checkpoint-dir", type=Path, help="[one of WEIGHTS and these settings in checkpoints]")
+    add("--checkpoint-dir", type=Path, help="[checkpoints/WEIGHTS and a digest]")
     add("--log", help="CSV file of the losses")
     add("--omniglot", default=os.environ.get("SKLEARN_META_OMNIGLOT"), help="folder of the data")
-    add("--begin", help="weights, or their path, that training goes on from")
-    add("--stretch", type=float, default=stretch, help="of drawings, tasks.Drawings [%(default)s]")
-    add("--warp", type=float, default=0.0, help="of characters, likewise [%(default)s]")
+    add("--begin", help="weights, or their path, to start from")
+    add(
+        "--stretch",
+        type=float,
+        default=stretch,
+        help="of drawings: see tasks.Drawings [%(default)s]",
+    )
+    add("--warp", type=float, default=0.0, help="of characters: see tasks.Drawings [%(default)s]")
     add("--max-steps", type=int, default=max_steps)
     add("--batch-size", type=int, default=16)
     add("--learning-rate", type=float, default=learning_rate)
     add("--seed", type=int, default=0)
     add("--device", default="cpu")
-    add("--fast", action="store_true", help="bfloat16; of a memory, access compiled (needs C++)")
+    add("--fast", action="store_true", help="use bfloat16; compile memory access (needs C++)")
 
 
 def add_text_arguments(parser, name, files, *, n_words, max_steps, learning_rate):
-    """The arguments of every recipe of an estimator of texts, for weights of a name."""
+    """Add the arguments of the recipes of texts, for weights called ``name``."""
     add = parser.add_argument
     add_folder(parser, "--texts", "text", f"folder of {files}")
     add("--output", type=Path, default=f"{name}.safetensors", help="[%(default)s]")
@@ -71,10 +76,10 @@ def add_text_arguments(parser, name, files, *, n_words, max_steps, learning_rate
 
 
 def parse(parser, arguments=None):
-    """The arguments given; one thread and the seed are set.
+    """Parse and check the arguments; set torch to one thread and to the seed.
 
-    Of weights among them ``args.begun`` has the recipes, and the folder of checkpoints is one of
-    these very settings: a checkpoint itself does not know all of them.
+    ``args.begun`` has the recipes of weights among the arguments. The folder of checkpoints is
+    named by a digest of the settings, since a checkpoint does not contain all of them.
     """
     args = parser.parse_args(arguments)
     if args.weights.startswith("omniglot"):
@@ -84,7 +89,7 @@ def parse(parser, arguments=None):
         for name in ("stretch", "warp"):
             if getattr(args, name) != parser.get_default(name):
                 parser.error(f"--{name} changes drawings, and {args.weights} is not trained on any")
-            delattr(args, name)  # the card would tell it
+            delattr(args, name)  # keep it off the card
     given = {k: v for k, v in vars(args).items() if k not in PLACES}
     cards = {k: load_learner(given[k]).card for k in BEGUN if given.get(k)}
     args.begun = {k: told_of(card) for k, card in cards.items()}
@@ -98,20 +103,20 @@ def parse(parser, arguments=None):
 
 
 def start_from(learner, weights, fit=lambda state, learner: state):
-    """Load the weights that training goes on from, if there are some.
+    """Load the weights that training starts from, if any.
 
     Parameters
     ----------
     learner : Module
     weights : str
-        Their name or path; None or "": there are none.
-    fit : callable, default=as they are
-        Given their state and the learner, the state that the learner takes.
+        Their name or path; None or "" for no weights.
+    fit : callable, default=identity
+        Maps their state and the learner to the state that the learner loads.
 
     Returns
     -------
     dict
-        What a card tells of them: their recipe, and not where they lie.
+        Entry of the card: their recipe, not their path.
     """
     if not weights:
         return {}
@@ -124,22 +129,22 @@ def start_from(learner, weights, fit=lambda state, learner: state):
 
 
 def told_of(card):
-    """What the card of new weights tells of those they were made from."""
+    """Return what a new card says about the weights that training started from."""
     return card.get("recipe", card["sha256"])
 
 
 def drawn(args, **settings):
-    """The drawings of an episode, augmented as the arguments say."""
+    """Return the Drawings of episodes, with the augmentation of the arguments."""
     return Drawings(stretch=args.stretch, warp=args.warp, **settings)
 
 
 def sources(args):
-    """The characters to train and to validate on."""
+    """Return the characters for training and for validation."""
     return (characters(Path(args.omniglot), split) for split in ("train", "valid"))
 
 
 def train(learner, stage, args, name="", **settings):
-    """Run a training, or go on with one; its history.
+    """Run or resume a training stage; return its history.
 
     Parameters
     ----------
@@ -147,9 +152,9 @@ def train(learner, stage, args, name="", **settings):
     stage : Stage
     args : Namespace
     name : str, default=""
-        Of the stage, where there are several.
+        Name of the stage, if there are several.
     **settings
-        Of ``meta_train``.
+        Keyword arguments of ``meta_train``.
     """
     return meta_train(
         learner,
@@ -184,17 +189,17 @@ def save(learner, args, script, *, data, validation, datasets=None, **begun):
     ----------
     learner : Module
     args : Namespace
-        Of the command; places on this machine are left out.
+        Arguments of the command; the card leaves out places on this machine.
     script : path
-        That of the command.
+        Path of the command.
     data : str
-        What the weights were trained on.
+        Description of the training data.
     validation : dict
         Scores, see :func:`last_look`.
     datasets : list of str, default=None
         Names of the tables among ``data``.
     **begun : dict
-        What is told of weights that training went on from.
+        Entries about weights that training started from.
     """
     weights = vars(args).get("weights", "")
     told = {"data": data, "seed": args.seed, "validation": validation}
@@ -210,7 +215,7 @@ def save(learner, args, script, *, data, validation, datasets=None, **begun):
 
 @torch.no_grad()
 def scores(learner, source, sampler, *, seed, batch_size, n_batches):
-    """Mean loss and score of a learner on tasks that are drawn, as a card tells them."""
+    """Mean loss and score of a learner on drawn tasks, in the form of a card."""
     drawn = batches(source, sampler, batch_size=batch_size, seed=seed)
     losses, found = [], []
     for _ in range(n_batches):
@@ -223,6 +228,6 @@ def scores(learner, source, sampler, *, seed, batch_size, n_batches):
 
 
 def last_look(learner, history, **of):
-    """What a card says of the last validation: loss and score, and of what they are."""
+    """Loss and score of the last validation for a card, with a description ``of`` its data."""
     last, score = history[-1], learner.head.score_name
     return {**of, "loss": float(last["valid_loss"]), score: float(last[f"valid_{score}"])}

@@ -1,4 +1,4 @@
-"""Where benchmarks write by default."""
+"""Files and folders that benchmarks write to by default."""
 
 from pathlib import Path
 
@@ -6,21 +6,23 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def place_of(output, name, quick=False):
-    """What was asked for, or the place of the committed results; quick runs never write there.
+    """Return the given output, or the place of the committed results.
+
+    Quick runs never write to the committed results.
 
     Parameters
     ----------
     output : path or None
-        Of the command line.
+        Output given on the command line.
     name : str
-        Of a file or folder of results.
+        Name of a file or folder of results.
     quick : bool, default=False
-        Whether nothing is learned or measured that should be kept.
+        Whether the run is quick: it learns or measures nothing that should be kept.
 
     Returns
     -------
     pathlib.Path
-        Of a quick run the name ends in ``_quick``, before its suffix; git ignores such names.
+        For a quick run the name ends in ``_quick``, before its suffix; git ignores such names.
     """
     if output is not None:
         return Path(output)

@@ -1,4 +1,4 @@
-"""Random numbers that depend on a table's name and on numbers, and on nothing else."""
+"""Random numbers that depend only on a table's name and on given numbers."""
 
 import hashlib
 
@@ -6,14 +6,14 @@ import numpy as np
 
 
 def generator_of(table, *numbers):
-    """The generator of a table's episode: all methods, in every run, see the same rows.
+    """Return the generator of a table's episode: all methods see the same rows in every run.
 
     Parameters
     ----------
     table : Table
-        Its name counts, its contents do not.
+        Only its name matters, not its contents.
     *numbers : int
-        Of the episode, and what else tells draws apart.
+        Number of the episode, and others that distinguish draws.
 
     Returns
     -------
