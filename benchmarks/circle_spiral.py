@@ -1,10 +1,11 @@
-"""Circle-Spiral of paper 000 (Table 1a): meta-train on it, test on held-out tasks.
+"""Accuracy on paper 000's synthetic Circle-Spiral tasks (Table 1a), after meta-training on them.
 
     python benchmarks/circle_spiral.py --seeds 0 1 2
 
-The paper meta-trains on 70 fixed tasks with Adam at 1e-4. Here every step draws fresh tasks of
-the same distribution, and AdamW's rate falls from 1e-3 along one cosine; test tasks come from
-another seed. Writes a CSV (one row a seed and shot) and a Markdown table.
+The network is the paper's, and its accuracies on held-out tasks stand beside the paper's. The paper
+meta-trains on 70 fixed tasks with Adam at 1e-4. Here every step draws fresh tasks of the same
+distribution, and AdamW's rate falls from 1e-3 along a cosine; test tasks come from another seed.
+Writes a CSV (one row per seed and shot) and a Markdown table.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from sklearn_meta.training import meta_train
 from sklearn_meta.weights import save_learner
 
 PAPER = {1: 0.974, 3: 0.991, 5: 0.992}
-#: The paper's tasks as they are: balanced, transductive, every column and class, no sign flips.
+#: Settings of the paper's tasks: balanced, transductive, all columns and classes, no sign flips.
 PLAIN = {
     "inductive": 0,
     "imbalanced": 0,
@@ -74,10 +75,10 @@ def main(arguments=None):
 
 
 def trained(seed, args):
-    """A learner meta-trained on fresh Circle-Spiral tasks."""
+    """Meta-train a learner on fresh Circle-Spiral tasks."""
     torch.manual_seed(seed)
     learner = Learner(backbone_config={"last_width": 1})
-    name = f"circle_spiral_{seed}_{args.max_steps}"  # a try is no beginning of a longer run
+    name = f"circle_spiral_{seed}_{args.max_steps}"  # a longer run does not resume a short one
     sampler = EpisodeSampler((1, 3, 5), 20, **PLAIN)
     meta_train(
         learner,
@@ -118,7 +119,7 @@ def test_accuracies(learner, shots, n_tasks, device):
 
 
 def table(rows):
-    """Markdown: ours over the seeds beside the paper."""
+    """Format our accuracies over the seeds beside the paper's as Markdown."""
     lines = ["| shots | ours, mean over seeds | by seed | paper |", "|---|---|---|---|"]
     for shots, paper in PAPER.items():
         ours = [row["accuracy"] for row in rows if row["shots"] == shots]

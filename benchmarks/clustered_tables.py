@@ -1,7 +1,7 @@
 """Tables whose classes are clusters in many columns: vectors of drawings and of texts.
 
-The default weights are meta-trained on them, too (meta_train_default.py): few targets of real
-tables and of the prior are of this kind, and those of people's pictures and texts are.
+meta_train_default.py trains on them in its last stage: few targets of real tables and of the prior
+are of this kind, but targets of users' pictures and texts are.
 """
 
 import numpy as np
@@ -14,32 +14,32 @@ from sklearn.preprocessing import normalize
 from sklearn_meta.tasks import Drawings, as_dataset
 from sklearn_meta.tasks.reviews import rows_by_domain
 
-#: Components of a vector; columns of a table, least and most.
+#: Components of a vector; minimum and maximum number of columns of a table.
 N_COMPONENTS, N_COLUMNS = 60, (4, 60)
 
-#: Pixels of a side of drawings; how far they are blurred; fields that a side is cut into.
+#: Side length of drawings in pixels; widths of the blur; range of the number of fields per side.
 SIDE, BLURS, FIELDS = 28, (0.7, 1.5, 2.5), (5, 9)
 
-#: Domains of nltk_sentiment.parquet that are left out: the film sentences hold texts of a test set
-#: (the domain MR of FDU-MTL).
+#: Domains of nltk_sentiment.parquet that are left out: the film sentences contain texts of a test
+#: set (the domain MR of FDU-MTL).
 OTHERS = ("movie sentences",)
 
-#: Texts of a domain at most; frequent words that may be columns.
+#: Maximum number of texts per domain; number of frequent words that may be columns.
 N_TEXTS, N_WORDS = 3000, 400
 
-#: Rows of a class: at most, and at least where some are left out.
+#: Maximum number of rows per class, and minimum when a share of them is taken.
 MOST, LEAST = 200, 12
 
 
 class DrawingTables:
-    """Tables of drawings of Omniglot's characters: components, or fields of the pictures.
+    """Source of tables of Omniglot's drawings; columns are components or fields of the pictures.
 
-    A class is one, two or three characters, of which drawings are turned and shifted.
+    A class is one, two or three characters, whose drawings are turned and shifted.
 
     Parameters
     ----------
     folder : Path
-        Of Omniglot, whose split "train" is read.
+        Folder of Omniglot; its split "train" is read.
     """
 
     names = ("Omniglot",)
@@ -68,19 +68,19 @@ class DrawingTables:
             side = int(rng.integers(*FIELDS, endpoint=True))
             X = fields(blurred(pictures, rng.uniform(0, 1.5)), side)
             if rng.random() < 0.5:
-                X = np.round(16 * X / X.max())  # as of few shades
+                X = np.round(16 * X / X.max())  # few shades
         return as_dataset(X, character % n_classes)
 
 
 class TextTables:
-    """Tables of opinions in English: components, or weights of frequent words.
+    """Source of tables of English opinions; columns are components or weights of frequent words.
 
-    Classes are what a text is about, films or products, or whether it praises.
+    Classes are the subjects of the texts (films or products), or whether a text is positive.
 
     Parameters
     ----------
     folder : Path
-        Of ``nltk_sentiment.parquet``, whose split "train" is read.
+        Folder of ``nltk_sentiment.parquet``; its split "train" is read.
     """
 
     names = ("movie_reviews", "pros_cons", "product_reviews")
@@ -123,26 +123,26 @@ class TextTables:
 
 
 def blurred(pictures, blur):
-    """Pictures of (n, SIDE * SIDE), blurred by so many pixels."""
+    """Blur pictures (n, SIDE * SIDE) by a number of pixels."""
     flat = pictures.shape
     return gaussian_filter(pictures.reshape(-1, SIDE, SIDE), (0, blur, blur)).reshape(flat)
 
 
 def fields(pictures, side):
-    """Ink in side x side fields of nearly equal size; of shape (n, side * side)."""
+    """Sum the ink in side x side fields of nearly equal size; returns (n, side * side)."""
     starts = np.linspace(0, SIDE, side + 1).astype(int)[:-1]
     rows = np.add.reduceat(pictures.reshape(-1, SIDE, SIDE), starts, axis=1)
     return np.add.reduceat(rows, starts, axis=2).reshape(len(pictures), -1)
 
 
 def n_columns(rng):
-    """A number of columns, log-uniformly."""
+    """Draw a number of columns, log-uniformly."""
     low, high = np.log(N_COLUMNS)
     return int(np.exp(rng.uniform(low, high)))
 
 
 def some_columns(components, rng):
-    """The first components, or projections of all of them, half of the time cut below the mean."""
+    """Take the first components, or projections of all, half of them cut off below the mean."""
     n = n_columns(rng)
     if rng.random() < 2 / 3:
         return components[:, :n]
@@ -151,7 +151,7 @@ def some_columns(components, rng):
 
 
 def some_rows(y, rng):
-    """Positions of rows: of each class MOST or all, or half the time a share of its own of them."""
+    """Positions of up to MOST rows per class; half of the time, only a random share per class."""
     rows_of = [rng.permutation(np.flatnonzero(y == c))[:MOST] for c in np.unique(y)]
     if rng.random() < 0.5:
         shares = np.exp(rng.uniform(np.log(0.1), 0, len(rows_of)))

@@ -1,13 +1,13 @@
-"""Speed of regression: many tasks at once against a loop of Gaussian processes.
+"""Speed of regression: many synthetic tasks at once against a loop of Gaussian processes.
 
     python benchmarks/gp_speed.py
     python benchmarks/gp_speed.py --quick --output /tmp/gp_speed
 
-Every row is a ratio of two things timed in turn in one run (above 1: ours is better): the head
-alone against scikit-learn's GaussianProcessRegressor with the same fixed kernel on the same
-embeddings, whose answers are checked to be the same; ``predict_batch`` of MetaGPRegressor against
-``fit`` and ``predict`` of each task in a loop, and against a GaussianProcessRegressor that fits
-its kernel to each task.
+Every row is a ratio of two things timed in turn in one run; above 1, ours is better. The head alone
+is compared with scikit-learn's GaussianProcessRegressor with the same fixed kernel on the same
+embeddings, and both are checked to give the same answers. ``predict_batch`` of MetaGPRegressor is
+compared with ``fit`` and ``predict`` of each task in a loop, and with a GaussianProcessRegressor
+that fits its kernel to each task.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from sklearn_meta import MetaGPRegressor
 from sklearn_meta.heads import GaussianProcess
 
-#: (labelled rows, unlabelled rows) of the tasks.
+#: Numbers of labelled and unlabelled rows of the tasks.
 SIZES = [(10, 40), (20, 80), (100, 100)]
 N_COLUMNS = 8
 EMBEDDING = (N_COLUMNS, 8)  # attributes, and width of each
@@ -41,7 +41,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few small tasks")
     parser.add_argument("--n-tasks", type=count, default=256)
-    parser.add_argument("--n-repeats", type=count, default=5, help="timed calls of each at least")
+    parser.add_argument("--n-repeats", type=count, default=5, help="minimum of timed calls of each")
     parser.add_argument("--output", help="no ending [benchmarks/results/gp_speed, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "gp_speed", args.quick)
@@ -67,7 +67,7 @@ def case_of(n_tasks, size, rest):
 
 
 def head_rows(n_tasks, sizes, n_repeats):
-    """Fit and prediction by the batched head, against scikit-learn on the same embeddings."""
+    """Compare fit and prediction by the batched head with scikit-learn on the same embeddings."""
     rng = np.random.default_rng(0)
     for size in sizes:
         z = rng.standard_normal((n_tasks, sum(size), *EMBEDDING))
@@ -88,7 +88,7 @@ def head_rows(n_tasks, sizes, n_repeats):
 
 
 def by_head(head, z, y):
-    """A function that returns means and variances of the unlabelled rows, of all tasks."""
+    """Return a function that returns means and variances of all tasks' unlabelled rows."""
     n_labelled = y.shape[1]
     classes, readable = (torch.ones(shape, dtype=torch.bool) for shape in ((len(z), 1), y.shape))
 
@@ -100,7 +100,7 @@ def by_head(head, z, y):
 
 
 def by_loop(head, z, y):
-    """The same by scikit-learn, a task at a time."""
+    """Return a function that does the same by scikit-learn, one task at a time."""
     noise = head.noise().item()
     kernel = ConstantKernel(head.log_amplitude.exp().item(), "fixed")
     kernel *= RBF(head.log_length_scale.exp().item(), "fixed")
@@ -122,7 +122,7 @@ def by_loop(head, z, y):
 
 
 def task_of(seed, n_labelled, n_unlabelled):
-    """X_labelled, y_labelled, X_unlabelled: a smooth function of a few columns, and noise."""
+    """X_labelled, y_labelled, X_unlabelled of a smooth function of a few columns with noise."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_labelled + n_unlabelled, N_COLUMNS))
     y = np.sin(X[:, 0] + rng.normal()) + X[:, 1] * X[:, 2] + 0.3 * rng.standard_normal(len(X))
@@ -130,7 +130,7 @@ def task_of(seed, n_labelled, n_unlabelled):
 
 
 def batch_rows(n_tasks, sizes, n_repeats):
-    """``predict_batch`` against a loop of ``fit`` and ``predict``, ours and scikit-learn's."""
+    """Compare ``predict_batch`` with loops of ``fit`` and ``predict``, ours and scikit-learn's."""
     for size in sizes:
         tasks = [task_of(seed, *size) for seed in range(n_tasks)]
         for dtype, tolerance in (("float32", 1e-3), ("auto", 0.3)):
@@ -140,7 +140,7 @@ def batch_rows(n_tasks, sizes, n_repeats):
                 "fit and predict, loop": lambda: loop(meta, tasks),  # noqa: B023
             }
             batched, single = (call() for call in calls.values())
-            # In labelled standard deviations; "auto" may be bfloat16.
+            # The error is in standard deviations of the labelled targets. "auto" may be bfloat16.
             scale = np.array([y.std() for _, y, _ in tasks])[:, None, None]
             error = np.abs(np.array(batched) - np.array(single)) / scale
             assert error.max() < tolerance, f"predict_batch and the loop differ by {error.max()}"
@@ -166,7 +166,7 @@ def loop(regressor, tasks):
 
 
 def write(rows, output, args, load):
-    """CSV of all rows, and a Markdown table."""
+    """Write all rows as CSV and as a Markdown table."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output.with_suffix(".csv"), "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)

@@ -1,7 +1,8 @@
-"""Made sets whose outliers are within, and not far out: ours against scikit-learn's detectors.
+"""Outliers of synthetic sets: AmortizedOutlierDetector against scikit-learn's detectors.
 
-Between clusters, in the middle of a ring, where a correlation is broken, beside a dense cluster;
-and far out, for comparison. benchmarks/README.md says what is measured and how to read it.
+The outliers lie inside the other points: between clusters, in the middle of a ring, where a
+correlation is broken, or beside a dense cluster; for comparison, some lie far out. The score is
+AUROC. benchmarks/README.md explains the results.
 
     python benchmarks/made_outliers.py
 """
@@ -80,7 +81,7 @@ KINDS += (far_out, far_together, far_cell)
 
 
 def run(kind, n_draws, weights):
-    """AUROC of every method, the mean over draws; a dict."""
+    """Return the AUROC of every method, the mean over draws, a dict."""
     found = {}
     for seed in range(n_draws):
         usual, odd = kind(np.random.default_rng(seed))

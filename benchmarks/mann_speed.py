@@ -1,14 +1,14 @@
-"""Speed of meta-training a memory-augmented network, against its equations written down.
+"""Speed of meta-training a memory-augmented network, against its equations in a plain loop.
 
     OMP_NUM_THREADS=1 python benchmarks/mann_speed.py
     python benchmarks/mann_speed.py --quick
 
-A step of training is forward, backward and an AdamW step for 16 episodes of 50 rows: 400 pixels
-and one-hot labels of five classes. Ours, which handles all read heads at once, and the same
-equations in a loop over rows and heads take turns in one run, on the same weights; that both give
-the same outputs is checked first. The ratio is above 1 where ours is faster. "--fast" is ours as
-the recipes of weights run it: access compiled by torch.compile, the controller in bfloat16; it is
-left out of --quick, and where there is no C++ compiler.
+A training step is forward, backward and an AdamW step for 16 random episodes of 50 rows: 400 pixels
+and one-hot labels of five classes. Ours handles all read heads at once; the loop computes the same
+equations by rows and heads. They take turns in one run, with the same weights, and their outputs
+are first checked to be equal. The ratio is above 1 if ours is faster. "--fast" is ours as the
+recipes of weights run it: memory access compiled by torch.compile, the controller in bfloat16. It
+is left out of --quick, and if there is no C++ compiler.
 """
 
 import argparse
@@ -30,8 +30,10 @@ LOOP, FAST = "loop over heads", "sklearn_meta, --fast"
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few short episodes")
-    parser.add_argument("--n-repeats", type=count, default=15, help="timed steps of each at least")
-    parser.add_argument("--output", help="a file [benchmarks/results/mann_speed.md, or _quick]")
+    parser.add_argument(
+        "--n-repeats", type=count, default=15, help="minimum of timed steps of each"
+    )
+    parser.add_argument("--output", help="file [benchmarks/results/mann_speed.md, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "mann_speed.md", args.quick)
     batch_size, n_rows = (4, 10) if args.quick else (16, 50)
@@ -63,7 +65,7 @@ def random_episodes(batch_size, n_rows):
 
 
 def training_steps(controller, x, words):
-    """A step of each implementation, by its name, after a look at whether they agree."""
+    """Check that the implementations agree; return a training step of each by name."""
     steps = {}
     with torch.no_grad():
         torch.testing.assert_close(
@@ -77,7 +79,7 @@ def training_steps(controller, x, words):
 
 
 def fast_step(controller, x, words):
-    """As the recipes of weights run it, compiled already."""
+    """Return a step as the recipes of weights run it, already compiled."""
 
     def in_bfloat16(learner, x, words):
         with torch.autocast("cpu", torch.bfloat16):
@@ -91,7 +93,7 @@ def fast_step(controller, x, words):
 
 
 def build(controller):
-    """The same weights each time."""
+    """Build a learner, with the same weights each time."""
     torch.manual_seed(0)
     return MemoryLearner(
         inputs="vectors",
@@ -113,7 +115,7 @@ def as_step(learner, forward, x, words):
 
 
 def loop(learner, x, words):
-    """Outputs of a learner's network, a row and a head at a time: Eq. (2)-(16) of paper 002."""
+    """Outputs of a learner's network, by rows and heads, by Eq. (2)-(16) of paper 002."""
     network = learner.backbone
     n_slots, slot_size, n_reads = network.access.shape
     B = len(x)

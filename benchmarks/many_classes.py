@@ -1,11 +1,11 @@
-"""More classes than meta-training has: the package's weights and peers, by the number of classes.
+"""Classification of 5 to 80 classes: the weights `default` and `meta_lp` against four peers.
 
     python benchmarks/many_classes.py
     python benchmarks/many_classes.py --split valid --repeats 3
 
-The tables are made of data that the weights have not seen: Omniglot's characters as 30 principal
-components of their blurred drawings, and reviews, told by domain, as 40 components of their words.
-benchmarks/README.md says how to read it.
+Most of these tasks have more classes than meta-training. Tables are of data that no weights saw:
+Omniglot's characters as 30 principal components of their blurred drawings, and reviews as 40
+components of their words, with their domains as classes. benchmarks/README.md explains the results.
 """
 
 import argparse
@@ -31,13 +31,13 @@ from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.backbones import VSA
 from sklearn_meta.tasks import Drawings, load_reviews
 
-#: Numbers of classes of each data set, and unlabelled rows of a class.
+#: Numbers of classes, and unlabelled rows per class, by data set.
 CLASSES = {"omniglot": (5, 10, 12, 20, 40, 80), "domains": (5, 10, 16)}
 N_UNLABELLED = {"omniglot": 15, "domains": 20}
 
 PEERS = ["LabelSpreading-rbf-scaled", "LogisticRegression", "RandomForest", "1-NN"]
 
-#: As the weights were read before classes were gathered into groups: a label column each.
+#: The weights as they were used before classes were put into groups: one label column per class.
 EACH_A_COLUMN = "ours, each class a column"
 
 #: Other weights of the package: exchangeable layers and label propagation.
@@ -45,7 +45,7 @@ META_LP = "ours, meta_lp"
 
 
 def omniglot(options):
-    """Vectors and characters of a split; axes of the training drawings."""
+    """Vectors and characters of a split; the principal axes are those of the training drawings."""
     rows = {}
     for split in ("train", options.split):
         dataset = characters(options.omniglot, split).dataset
@@ -57,7 +57,7 @@ def omniglot(options):
 
 
 def domains(options):
-    """Vectors and domains of a split's reviews; words and axes of the training texts."""
+    """Vectors and domains of a split's reviews; words and axes are those of the training texts."""
     texts = {s: load_reviews(options.reviews, s) for s in ("train", options.split)}
     words = make_pipeline(
         TfidfVectorizer(min_df=5, sublinear_tf=True, stop_words="english"),
@@ -72,7 +72,7 @@ DATA = {"omniglot": omniglot, "domains": domains}
 
 
 def draw(y, n_classes, n_shots, n_unlabelled, rng):
-    """Positions of the labelled and of the unlabelled rows of some classes, in random order."""
+    """Draw classes; return positions of their labelled and unlabelled rows in random order."""
     labelled, unlabelled = [], []
     for c in rng.choice(np.unique(y), n_classes, replace=False):
         rows = rng.permutation(np.flatnonzero(y == c))[: n_shots + n_unlabelled]
@@ -82,7 +82,7 @@ def draw(y, n_classes, n_shots, n_unlabelled, rng):
 
 
 def ours(X, y, X_unlabelled, weights="default", most_classes=VSA.most_classes):
-    """Probabilities by weights of the package, which are given so many classes at most."""
+    """Probabilities by weights of the package, with ``most_classes`` label columns at most."""
     known, VSA.most_classes = VSA.most_classes, most_classes
     try:
         return MetaSemiSupervisedClassifier(weights).fit(X, y).predict_proba(X_unlabelled)
@@ -91,7 +91,7 @@ def ours(X, y, X_unlabelled, weights="default", most_classes=VSA.most_classes):
 
 
 def scores(X, y, labelled, unlabelled):
-    """Accuracy, log loss and milliseconds of each method on one task, rows of a table."""
+    """Yield accuracy, log loss and milliseconds of each method on one task."""
     classes, codes = np.unique(y[labelled], return_inverse=True)
     asked = np.searchsorted(classes, y[unlabelled])
     given = X[labelled], codes, X[unlabelled]
@@ -114,7 +114,7 @@ def main(arguments=None):
     add = parser.add_argument
     add("--data", nargs="+", choices=DATA, default=list(DATA), help="[both]")
     add("--split", choices=["valid", "test"], default="test", help="[%(default)s]")
-    add("--n-shots", type=count, nargs="+", default=[1, 3, 5], help="[1 3 5]")
+    add("--n-shots", type=count, nargs="+", default=[1, 3, 5], help="labelled per class [1 3 5]")
     add("--repeats", type=count, default=10, help="tasks of each size [%(default)s]")
     add_folder(parser, "--omniglot", "omniglot", "folder of the drawings")
     add_folder(parser, "--reviews", "text", "folder of the reviews")
@@ -122,7 +122,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if max(options.n_shots) > 5:
         parser.error("--n-shots: Omniglot has 20 drawings of a character, of which 15 are asked")
-    torch.set_num_threads(1)  # so that times are those of one core
+    torch.set_num_threads(1)  # so that all methods are timed on one core
     stem = place_of(options.output, "many_classes")
     rows = []
     for data in options.data:
@@ -141,7 +141,7 @@ def main(arguments=None):
 
 
 def to_markdown(frame):
-    """A table of accuracies, one of log losses, and one of milliseconds."""
+    """Format tables of accuracies, log losses and milliseconds as Markdown."""
     lines = []
     for value, decimals in (("accuracy", 3), ("log_loss", 2), ("milliseconds", 0)):
         table = frame.pivot_table(value, ["data", "classes", "shots"], "method", sort=False)

@@ -1,9 +1,10 @@
-"""What ``meta_fit`` on real tables adds to weights that have seen synthetic ones alone.
+"""What ``meta_fit`` on real tables adds to weights that have seen only synthetic tables.
 
     python benchmarks/meta_fit_tables.py --checkpoint-dir checkpoints/tables
 
-Starts from the card `prior`, meta-fits on the `train` tables of a folder, chooses by its `valid`
-tables, and scores both weights on its `test` tables as few_shot_tables does.
+It starts from the weights `prior`, meta-fits them on the `train` tables of a folder, chooses the
+best step on its `valid` tables, and compares both weights on its `test` tables by the protocol of
+few_shot_tables.
 """
 
 import argparse
@@ -25,13 +26,13 @@ from sklearn_meta.weights import save_learner
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
+    add_folder(parser, "--folder", "tabular", "folder of index.csv and the tables")
     parser.add_argument("--start", default="prior", help="name or path of weights")
     parser.add_argument("--max-steps", type=count, default=2500)
     parser.add_argument("--eval-every", type=count, default=250)
     parser.add_argument("--batch-size", type=count, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--checkpoint-dir", help="a killed run goes on from there")
+    parser.add_argument("--checkpoint-dir", help="a killed run resumes from there")
     parser.add_argument("--episodes", type=count, default=100, help="test tasks from each table")
     parser.add_argument("--output", type=Path, default=RESULTS / "meta_fit_tables")
     args = parser.parse_args(arguments)
@@ -65,17 +66,17 @@ def main(arguments=None):
 
 
 def change(scores, start):
-    """What meta-training changed, in Markdown.
+    """Format the changes by meta-training as Markdown.
 
-    There are two errors: that of these tables' mean, had other tasks been drawn from them, and that
-    of other tables' mean, to which the test belongs.
+    There are two standard errors of the mean: over other tasks of the same tables, and over other
+    tables. The test uses the second.
 
     Parameters
     ----------
     scores : DataFrame
-        Of few_shot_tables, two methods.
+        Scores of few_shot_tables for two methods.
     start : str
-        The method that is the other's beginning.
+        The method before meta-training.
 
     Returns
     -------

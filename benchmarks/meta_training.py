@@ -1,9 +1,12 @@
-"""Speed of meta-training: against a plain torch loop, what preparing tasks costs, two processes.
+"""Speed of meta-training: meta_fit's engine against a plain torch loop, on synthetic tables.
+
+It also measures the share of a step that preparing tasks takes (on real tables, too, if there are
+any), and the efficiency of two processes that share each batch.
 
     python benchmarks/meta_training.py
     python benchmarks/meta_training.py --quick --output /tmp/meta_training
 
-Every figure is a ratio of runs that took turns, with the lowest and the highest that was seen.
+Every figure is the median ratio of runs that took turns, with the lowest and the highest ratio.
 """
 
 import argparse
@@ -35,10 +38,10 @@ from sklearn_meta.training import meta_train
 from sklearn_meta.weights import available_weights, load_learner
 
 FOLDER = data_folder("tabular")
-BATCH_SIZE = 8  # this and the rate are the defaults of meta_fit
+BATCH_SIZE = 8  # default of meta_fit, like the learning rate
 LEARNING_RATE = 1e-3
-N_WARMUP = 4  # so that a short run sees the cosine, too
-POOL = 16  # batches that are prepared at a time: runs are of whole pools
+N_WARMUP = 4  # few, so that a short run also covers the cosine
+POOL = 16  # batches that are prepared together; runs consist of whole pools
 FIELDS = ["benchmark", "case", "ours", "against", "episodes_per_s_ours", "episodes_per_s_against"]
 FIELDS += ["figure", "value", "lowest", "highest"]
 PARTS = ("preparation", "source.draw", "sampler.draw", "sort and collate")
@@ -47,7 +50,7 @@ PARTS = ("preparation", "source.draw", "sampler.draw", "sort and collate")
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="tiny network and tasks, one process")
-    parser.add_argument("--folder", default=FOLDER, help="of real tables; left out if not there")
+    parser.add_argument("--folder", default=FOLDER, help="folder of real tables, if any")
     parser.add_argument("--output", help="no ending [benchmarks/results/meta_training, or _quick]")
     parser.add_argument("--process", choices=["together", "apart"], help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
@@ -65,13 +68,13 @@ def main(arguments=None):
 
 
 def in_turn(functions, n_repeats, n_unused=0):
-    """What each function returns, a list by name; they take turns."""
+    """Call functions in turn; return the list of each one's results by name."""
     turns = [[f() for f in functions.values()] for _ in range(n_unused + n_repeats)]
     return dict(zip(functions, map(list, zip(*turns[n_unused:]))))
 
 
 def row_of(benchmark, case, ours, against, figure, formula):
-    """A row of the result: names with paired lists of seconds, and a formula of two times."""
+    """Return a row of the result, from names with paired times and a formula of two times."""
     (mine, our_times), (other, their_times) = ours, against
     values = [formula(a, b) for a, b in zip(our_times, their_times, strict=True)]
     speeds = [POOL * BATCH_SIZE / median(times) for times in (our_times, their_times)]
@@ -83,7 +86,7 @@ def row_of(benchmark, case, ours, against, figure, formula):
 
 
 class Clock(Callback):
-    """When training began, and when each step ended."""
+    """Records when training began and when each step ended."""
 
     def on_train_begin(self, net, **kwargs):
         self.times = [time.perf_counter()]
@@ -93,7 +96,7 @@ class Clock(Callback):
 
 
 def engine(learner, source, sampler, n_steps, **settings):
-    """Losses by step of ``meta_train``, called as ``meta_fit`` and the command line call it."""
+    """Train by ``meta_train``, as ``meta_fit`` and the command line do; return losses by step."""
     settings |= {"batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE, "n_warmup": N_WARMUP}
     settings |= {"max_steps": n_steps, "patience": 10, "verbose": False}
     history = meta_train(learner, source, sampler, **settings)
@@ -101,7 +104,7 @@ def engine(learner, source, sampler, n_steps, **settings):
 
 
 def plain_loop(learner, source, sampler, n_steps):
-    """Losses by step of what one would write by hand for this one run."""
+    """Train by a loop as one would write it by hand for this run; return losses by step."""
     learner.train()
     weights = list(learner.parameters())
     optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, weight_decay=0.01)
@@ -128,7 +131,7 @@ def plain_loop(learner, source, sampler, n_steps):
 
 
 class Known(EpisodeSampler):
-    """Tasks that were drawn beforehand; both source and sampler, for nothing is left to draw."""
+    """Tasks drawn beforehand; it is source and sampler, since nothing is left to draw."""
 
     def __init__(self, source, sampler):
         rng = np.random.default_rng(0)
@@ -139,7 +142,7 @@ class Known(EpisodeSampler):
 
 
 def networks(quick):
-    """Learners by name, and the tasks that each is trained on."""
+    """Yield the name of a learner, the learner, and the source and sampler of its tasks."""
     torch.manual_seed(0)
     config = {"width": 8, "n_layers": 1, "n_heads": 2, "head_width": 4}
     small = TablePrior(n_columns=(2, 5)), EpisodeSampler((1, 3), 5)
@@ -152,10 +155,10 @@ def networks(quick):
 
 
 def check_same_work(learner, known):
-    """The engine has the plain loop's loss in each step, and its weights in the end.
+    """Check that the engine has the plain loop's loss in each step and its weights in the end.
 
-    In float64: of float32 Adam makes steps of a bias that changes no distance, whose gradient is
-    rounding alone, and so another on each kind of processor.
+    The check is in float64. In float32, the gradient of a bias that changes no distance is only
+    rounding, which depends on the processor, and Adam turns it into full steps.
 
     Returns
     -------
@@ -175,7 +178,7 @@ def check_same_work(learner, known):
 
 
 def overhead_rows(args):
-    """The engine against the plain loop, and this against itself, which says what noise is."""
+    """Compare the engine with the plain loop, and the loop with itself, which shows the noise."""
     for name, learner, source, sampler in networks(args.quick):
         known = Known(source, sampler)
         check_same_work(learner, known)
@@ -209,12 +212,12 @@ class Timed:
         self.seconds += time.perf_counter() - start
         return drawn
 
-    def __getattr__(self, name):  # what else a sampler has
+    def __getattr__(self, name):  # other attributes of a sampler
         return getattr(self.drawn_from, name)
 
 
 def prepare(source, sampler):
-    """Seconds of preparing a pool: all, source.draw, sampler.draw, sort and collate."""
+    """Seconds for preparing a pool: in all, source.draw, sampler.draw, sort and collate."""
     timed = Timed(source), Timed(sampler)
     stream = batches(*timed, batch_size=BATCH_SIZE, seed=[0, 1])
     start = time.perf_counter()
@@ -225,14 +228,14 @@ def prepare(source, sampler):
 
 
 def train(learner, source, sampler, **settings):
-    """Seconds of the first pool of steps, in which worker processes start, and of the next."""
+    """Seconds of the first pool of steps, when worker processes start, and of the next."""
     clock = Clock()
     engine(copy.deepcopy(learner), source, sampler, 2 * POOL, callbacks=[clock], **settings)
     return clock.times[POOL] - clock.times[0], clock.times[-1] - clock.times[POOL]
 
 
 def preparation_rows(args):
-    """Share of a step that goes into its tasks, by part, and what a worker process hides of it."""
+    """Share of a step spent on its tasks, by part, and the speed-up by a worker process."""
     _, learner, tables, sampler = list(networks(args.quick))[not args.quick]
     sources = {"TablePrior": tables}
     if not args.quick and (Path(args.folder) / "index.csv").is_file():
@@ -256,8 +259,8 @@ def preparation_rows(args):
 
 
 def one_of_several(how):
-    """What each process that torchrun has started does: it prints its seconds of training."""
-    if how == "apart":  # each trains for itself, at the same time
+    """Train in a process that torchrun has started, and print the seconds."""
+    if how == "apart":  # each process trains by itself, at the same time
         torch.distributed.init_process_group("gloo")
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
@@ -267,7 +270,7 @@ def one_of_several(how):
 
 
 def torchrun(n_processes, how):
-    """Mean seconds of training of so many processes of one thread each."""
+    """Mean training seconds of several processes with one thread each."""
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_processes}"]
     command = [sys.executable, *launch, __file__, "--process", how]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -278,7 +281,7 @@ def torchrun(n_processes, how):
 
 
 def process_rows(args):
-    """Two processes that share each batch against one, and two that have nothing in common."""
+    """Compare two processes that share each batch, and two independent ones, with one process."""
     if args.quick or find_spec("accelerate") is None:
         return print("processes: left out; they need accelerate, and are no part of --quick")
     functions = {
@@ -287,7 +290,9 @@ def process_rows(args):
         "two runs apart": partial(torchrun, 2, "apart"),
     }
     seconds = in_turn(functions, 5)
-    seconds["two runs apart"] = [s / 2 for s in seconds["two runs apart"]]  # twice the episodes
+    seconds["two runs apart"] = [
+        s / 2 for s in seconds["two runs apart"]
+    ]  # two runs train on twice the episodes
     one = ("one process", seconds.pop("one process"))
     for pair in seconds.items():
         pair = "vsa, TablePrior", pair, one
@@ -302,7 +307,7 @@ def cells(row):
 
 
 def write(rows, output, args, load):
-    """CSV of all rows, and Markdown."""
+    """Write all rows as CSV and as Markdown."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output.with_suffix(".csv"), "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)

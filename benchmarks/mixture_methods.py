@@ -1,7 +1,7 @@
-"""What benchmarks/mixtures.py compares: scikit-learn, seeding and EM without a network, ours.
+"""Methods of benchmarks/mixtures.py: scikit-learn's, seeding and EM without a network, and ours.
 
-A method is a function of a list of sets of points (n, d) and of the number of components, which
-returns one batched Mixture in the units of the points.
+A method is a function of a list of sets of points (n, d) and the number of components. It returns
+one batched Mixture in the units of the points.
 """
 
 import warnings
@@ -23,18 +23,18 @@ from sklearn_meta.heads.gaussian_mixture import (
 )
 from sklearn_meta.mixture import AmortizedGMM
 
-#: Least variance, in units of the variance of the column.
+#: Smallest variance, in units of the variance of the column.
 FLOOR = 1e-6
 
-#: Sets that seeding and EM take at once: what a cache holds, and of like size.
+#: Number of sets of similar size that seeding and EM take at once; they fit into a cache.
 BATCH = 50
 
-#: Pseudo-observations of the pooled covariance, and of the weight, for each component.
+#: Pseudo-observations per component: of the pooled covariance, and of the weight.
 PENALTY = 6.0, 1.0
 
 
 def padded(sets):
-    """Points (B, N, D), zero at padding, and their mask (B, N)."""
+    """Return points (B, N, D), zero at padding, and their mask (B, N)."""
     x = np.zeros((len(sets), max(map(len, sets)), sets[0].shape[1]))
     mask = np.zeros(x.shape[:2], dtype=bool)
     for b, X in enumerate(sets):
@@ -43,14 +43,14 @@ def padded(sets):
 
 
 def moments(x, mask):
-    """Means and variances of the columns of each set, (B, 1, D)."""
+    """Return means and variances of the columns of each set, (B, 1, D)."""
     share = mask[..., None] / mask.sum(1)[:, None, None]
     mean = (x * share).sum(1, keepdim=True)
     return mean, ((x - mean).square() * share).sum(1, keepdim=True)
 
 
 def stacked(weights, means, covariances):
-    """Parameters of each set, lists of arrays, as a Mixture."""
+    """Stack parameters, lists of one array per set, to a Mixture."""
     weights, means, covariances = map(np.stack, (weights, means, covariances))
     if covariances.ndim < 3:  # spherical
         covariances = np.broadcast_to(covariances[..., None], means.shape).copy()
@@ -61,7 +61,7 @@ def stacked(weights, means, covariances):
 
 
 def scikit_learns(make, **parameters):
-    """A method that fits an estimator of scikit-learn to one set after the other."""
+    """Return a method that fits an estimator of scikit-learn to one set after the other."""
 
     def fit(sets, k):
         with warnings.catch_warnings():
@@ -82,15 +82,15 @@ def _of_estimators(fitted):
 
 
 def seeding(n_steps, covariance_type, penalised=False):
-    """A method without a network: farthest-point seeds, then steps of EM, a batch at a time.
+    """Return a method without a network: farthest-point seeds, then steps of EM, by batches.
 
     Parameters
     ----------
     n_steps : int
     covariance_type : {"diag", "full"}
     penalised : bool
-        Whether each component's covariance is shrunk to that of all components together, and its
-        weight to that of all: a maximum a posteriori estimate, as of Fraley and Raftery.
+        Whether each component's covariance is shrunk towards the pooled one, and the weights
+        towards equal ones: a maximum a posteriori estimate, as in Fraley and Raftery.
     """
 
     def fit(sets, k):
@@ -125,7 +125,7 @@ def seeding(n_steps, covariance_type, penalised=False):
 
 
 def _hard(x, mask, k):
-    """Responsibilities: each point belongs to the nearest of the seeds."""
+    """Hard responsibilities: each point belongs to the nearest seed."""
     seeds = farthest_points(x, mask, k)
     seeds = x.gather(1, seeds[..., None].expand(-1, -1, x.shape[2]))
     distances = (x[:, :, None] - seeds[:, None]).square().sum(-1)
@@ -133,7 +133,7 @@ def _hard(x, mask, k):
 
 
 def _penalised(x, mask, responsibilities, covariance_type, floor):
-    """The M-step of the penalised likelihood, up to the floor."""
+    """M-step of the penalised likelihood; the floor applies before shrinkage."""
     shrinkage, share = PENALTY
     mixture = m_step(x, mask, responsibilities, covariance_type, floor)
     counts = (responsibilities * mask[..., None]).sum(1)  # (B, K)
@@ -148,14 +148,14 @@ def _penalised(x, mask, responsibilities, covariance_type, floor):
 
 
 def amortised(weights, **parameters):
-    """AmortizedGMM with these weights, all sets in one call."""
+    """Return AmortizedGMM with these weights as a method; all sets are fitted in one call."""
     name = "default_mixture" if weights == "default" else weights
     model = AmortizedGMM.from_pretrained(name, device="cpu", **parameters)
     return lambda sets, k: _of_estimators(model.set_params(n_components=k).fit_batch(sets))
 
 
 def oracle(sets):
-    """The mixtures that the points were drawn from; of real points, that of their true labels."""
+    """Return the mixtures that the points come from; for real points, those of the true labels."""
     if sets[0].truth is not None:
         return stacked(*zip(*(s.truth for s in sets)))
     x, mask = padded([s.X for s in sets])
@@ -167,11 +167,11 @@ def oracle(sets):
     return m_step(x, mask, one_hot, "diag", FLOOR * moments(x, mask)[1][:, 0].clamp(min=FLOOR))
 
 
-# What a row of the tables says
+# Scores, which are the rows of the tables
 
 
 def scores_of(mixture, sets):
-    """What is known of the mixtures of some sets.
+    """Score the mixtures of some sets.
 
     Parameters
     ----------
@@ -181,9 +181,9 @@ def scores_of(mixture, sets):
     Returns
     -------
     dict of str to ndarray of shape (n_sets,)
-        ll0, ll1: mean log-likelihood of the points, and after one more step of EM (the LL0/data
-        and LL1/data of paper 001); held_out: of the fresh points, before that step; ari, ari1:
-        adjusted Rand index of the points' likeliest components, before and after it.
+        ll0, ll1: mean log-likelihood of the points, before and after one more step of EM (LL0/data
+        and LL1/data in paper 001); held_out: mean log-likelihood of the fresh points before that
+        step; ari, ari1: adjusted Rand index of the points' likeliest components, before and after.
     """
     (x, mask), (fresh, fresh_mask) = padded([s.X for s in sets]), padded([s.fresh for s in sets])
     kind = "full" if mixture.covariances.ndim == 4 else "diag"
@@ -205,7 +205,7 @@ def _agreement(x, mixture, sets):
     )
 
 
-#: What the tables of paper 001 are about, without ours: names to methods.
+#: scikit-learn's methods by name.
 PEERS = {
     "GaussianMixture diag": scikit_learns(GaussianMixture, covariance_type="diag"),
     "GaussianMixture diag n_init=10": scikit_learns(
@@ -225,16 +225,16 @@ CONTROLS = {
 
 
 def ours(weights, steps=(1,), n_init=8):
-    """Rows of AmortizedGMM: names to methods.
+    """Return the methods of AmortizedGMM by name.
 
     Parameters
     ----------
     weights : list of str
-        "default", or what ``from_pretrained`` takes.
+        "default", or names and paths for ``from_pretrained``.
     steps : sequence of int
-        Numbers of steps of EM that may follow; no step at all is always a row.
+        Numbers of subsequent EM steps; there is always a method without such steps.
     n_init : int
-        Starts of one more row.
+        Number of starts of a further method.
     """
     methods = {}
     for name in weights:

@@ -1,4 +1,4 @@
-"""Tables and pictures of benchmarks/mixtures.py, from its rows of sets and methods."""
+"""Tables and plots of benchmarks/mixtures.py, made from its scores by set and method."""
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ FORMATS = dict.fromkeys(HEADERS, "{:.3f}") | {
     "ahead_ari_se": "{:.4f}",
 }
 CELL = ["family", "k", "d"]
-#: Whom we are compared with, cell by cell.
+#: Peers that ours is compared with, cell by cell.
 PEERS = (
     "GaussianMixture {kind} n_init=10",
     "seeding + EM 20 {kind}",
@@ -45,22 +45,22 @@ def standard_error(values):
 
 
 def summarise(rows, reference):
-    """Means over sets, and paired differences to one method.
+    """Compute means over sets, and paired differences to one method.
 
     Parameters
     ----------
     rows : DataFrame
-        As ``mixtures.measure`` returns them.
+        Result of ``mixtures.measure``.
     reference : str or None
         The method that the others are compared with.
 
     Returns
     -------
     DataFrame
-        A row a method, the oracle first, the others in the order in which they were run: means of
-        the scores, standard errors over sets; times, by how much longer it takes than the
-        reference; ahead, ahead_ari: mean over sets of the reference's score less its own, and
-        standard errors of these differences.
+        One row per method, the oracle first, the others in the order in which they were run: means
+        of the scores with standard errors over sets; times, its time divided by the reference's;
+        ahead and ahead_ari, the mean over sets of the reference's score less its own, with standard
+        errors.
     """
     tables = {
         score: rows.pivot(index="position", columns="method", values=score) for score in SCORES
@@ -80,7 +80,7 @@ def summarise(rows, reference):
 
 
 def table_report(rows, ours):
-    """A table of the paper as Markdown, and our margins over the oracle and the best peer.
+    """Format a table of the paper as Markdown, with our margins over the oracle and the best peer.
 
     Parameters
     ----------
@@ -117,12 +117,13 @@ def compared(rows, peer):
     ----------
     rows : DataFrame
     peer : str
-        Its name, with ``{kind}`` for the kind of covariance.
+        Its name, with ``{kind}`` in place of the kind of covariance.
 
     Returns
     -------
     DataFrame
-        Indexed by our method, family, k and d: ahead, the mean over sets, and its standard error.
+        Indexed by our method, family, k and d: ahead, the mean over sets, and se, its standard
+        error.
     """
     pairs = rows.pivot(index=[*CELL, "position"], columns="method", values="held_out")
     found = {}
@@ -135,7 +136,7 @@ def compared(rows, peer):
 
 
 def summarise_cells(rows):
-    """Means over the sets of each cell and method, and the standard error held out."""
+    """Compute means over the sets of each cell and method, and the standard error of held_out."""
     groups = rows.groupby([*CELL, "method"], sort=False)
     summary = groups[["ll0", "held_out", "ari", "ms"]].mean()
     summary.insert(2, "held_out_se", groups["held_out"].sem())
@@ -143,7 +144,7 @@ def summarise_cells(rows):
 
 
 def cells_report(rows):
-    """Held-out likelihood cell by cell as Markdown, and what it comes to."""
+    """Format held-out likelihoods by cell, and our margins over the peers, as Markdown."""
     lines = ["Mean held-out log-likelihood of each cell.", ""]
     order = sorted(rows["method"].drop_duplicates(), key=lambda name: name != "oracle")
     means = rows.pivot_table(index=CELL, columns="method", values="held_out")[order].reset_index()
@@ -151,7 +152,7 @@ def cells_report(rows):
     formats = dict.fromkeys(order, "{:.3f}")
     for family, cells in means.groupby("family"):
         lines += [f"### {family}", "", *markdown_table(cells, headers, formats), ""]
-    for peer in PEERS:  # those that were run
+    for peer in PEERS:  # skip those that were not run
         ahead = compared(rows, peer)
         if not len(ahead):
             continue
@@ -161,7 +162,7 @@ def cells_report(rows):
 
 
 def _margins(ahead):
-    """Mean and worst cell of each of our methods, in each family, as a Markdown table."""
+    """Format the mean and the worst cell of our methods in each family as a Markdown table."""
     rows = []
     for (name, family), cells in ahead.groupby(["method", "family"], sort=False):
         worst, bad = cells["ahead"].idxmin(), cells["ahead"] < -0.02
@@ -181,7 +182,7 @@ def _margins(ahead):
 
 
 def draw_cells(rows, path):
-    """Our lead over GaussianMixture(n_init=10), a panel a family and method, to a picture."""
+    """Draw our lead over GaussianMixture(n_init=10), one panel per family and method."""
     ahead = compared(rows, PEERS[0])["ahead"]
     names, families = ahead.index.unique("method"), ahead.index.unique("family")
     size = 3.2 * len(names), 3 * len(families)

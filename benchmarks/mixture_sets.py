@@ -1,4 +1,4 @@
-"""The sets of points of benchmarks/mixtures.py: those of paper 001, others, and real ones."""
+"""Sets of points of benchmarks/mixtures.py: those of paper 001, more varied ones, and real ones."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 
 
 class PointSet(NamedTuple):
-    """Points to fit a mixture to, and as many from the same place to score it on.
+    """Points to fit a mixture to, and points of the same distribution to score it on.
 
     Parameters
     ----------
@@ -26,14 +26,14 @@ class PointSet(NamedTuple):
 
 
 def paper_set(rng, k, d, n_points):
-    """Appendix B.3.1 of paper 001: spherical components of standard deviation 0.3 in a box."""
+    """Draw a set of paper 001 (B.3.1): spherical components of standard deviation 0.3 in a box."""
     centres = rng.uniform(-4, 4, (k, d))  # Eq. (19)
     weights = rng.dirichlet(np.ones(k))  # Eq. (20)
     return _drawn(rng, n_points, weights, centres, np.tile(0.3 * np.eye(d), (k, 1, 1)))  # Eq. (21)
 
 
 def varied_set(rng, k, d, n_points):
-    """Components of different size, elongated and correlated, over columns of different units."""
+    """Draw a set of elongated, correlated components of different sizes, columns in own units."""
     centres, weights = rng.uniform(-4, 4, (k, d)), rng.dirichlet(np.ones(k))
     sizes = np.exp(rng.uniform(np.log(0.1), 0) + rng.normal(0, 0.4, k))
     freedom = d + 2 + rng.integers(0, 3 * d + 1)  # the fewer, the more elongated
@@ -44,7 +44,7 @@ def varied_set(rng, k, d, n_points):
 
 
 def _drawn(rng, n_points, weights, means, roots):
-    """A set of a mixture whose covariances are ``root @ root.T``."""
+    """Draw a set from a mixture whose covariances are ``root @ root.T``."""
     n = int(rng.integers(n_points[0], n_points[1] + 1))
     labels = rng.choice(len(weights), 2 * n, p=weights)
     noise = rng.normal(size=(2 * n, means.shape[1], 1))
@@ -53,9 +53,9 @@ def _drawn(rng, n_points, weights, means, roots):
 
 
 class Digits:
-    """Sets of scikit-learn's digits, four classes at random, in 16 principal components.
+    """Sets of scikit-learn's digits, some random classes, in 16 principal components.
 
-    In place of the CIFAR-100 embeddings of appendix B.3.3 of paper 001.
+    They stand in for the CIFAR-100 embeddings of appendix B.3.3 of paper 001.
     """
 
     def __init__(self, n_columns=16):
@@ -63,7 +63,7 @@ class Digits:
         self.X = PCA(n_columns, random_state=0).fit_transform(images)
 
     def __call__(self, rng, k, d, n_points):
-        """A set of ``k`` classes; as many fresh points as it has, or as are left."""
+        """Draw a set of ``k`` classes, with equally many fresh points, or those left."""
         classes = rng.choice(10, k, replace=False)
         rows = rng.permutation(np.flatnonzero(np.isin(self.y, classes)))
         n = int(rng.integers(n_points[0], n_points[1] + 1))
@@ -76,13 +76,13 @@ FAMILIES = {"paper": paper_set, "varied": varied_set, "digits": Digits()}
 
 
 def draw_sets(family, k, d, n_points, n_sets, seed=0):
-    """Sets of a family, the same ones whatever is drawn beside them.
+    """Draw sets of a family; they do not depend on any other draws.
 
     Parameters
     ----------
     family : {"paper", "varied", "digits"}
     k, d : int
-        Components and columns.
+        Numbers of components and columns.
     n_points : (int, int)
         Range of the number of points, uniform.
     n_sets : int

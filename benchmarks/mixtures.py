@@ -1,4 +1,8 @@
-"""Mixtures of Gaussians: Tables 4, 11, 12 and 14 of paper 001, and a table over k and d.
+"""Tables 4, 11, 12 and 14 of paper 001 on Gaussian mixtures: AmortizedGMM against scikit-learn.
+
+It measures likelihood, adjusted Rand index and time on synthetic sets and on scikit-learn's digits,
+also against seeding and EM without a network; and held-out likelihood by the numbers of components
+(k) and columns (d).
 
     python benchmarks/mixtures.py                     # Tables 4 and 11: k=4, d=2, n 100 to 500
     python benchmarks/mixtures.py --large             # Table 12: k=6, n 1000 to 5000
@@ -6,10 +10,10 @@
     python benchmarks/mixtures.py --cells             # held-out likelihood, k and d from 2 on
     python benchmarks/mixtures.py --quick --output /tmp/mixtures
 
-All methods get the same sets, up to a thousand in one call. Times are processor time of one
-thread, which other programs change little; only ratios within a run mean much. A CSV has the
-means, ``*_sets.csv.gz`` a row for each set and method; ``--reuse`` takes the rows of the peers
-from an earlier one, so that new weights can be tried in a minute.
+All methods get the same sets, up to a thousand in one call. Times are processor time of one thread,
+which depends little on other programs; compare only ratios within a run. The CSV has the means,
+``*_sets.csv.gz`` a row for each set and method. ``--reuse`` takes the peers' rows from an earlier
+run, so that new weights can be tried in a minute.
 """
 
 import argparse
@@ -27,10 +31,10 @@ from mixture_sets import draw_sets
 from results_folder import place_of
 from threadpoolctl import threadpool_limits
 
-#: Sets that a method gets in one call, at most: memory bounds it.
+#: Maximum number of sets that a method gets in one call; it limits memory.
 CHUNK = 1000
 
-#: What is run: family, components and columns, range of the points, sets.
+#: Runs: family, (components, columns), range of the number of points, number of sets.
 RUNS = {
     "paper": ("paper", [(4, 2)], (100, 500), 1000),
     "large": ("paper", [(6, 2)], (1000, 5000), 200),
@@ -52,10 +56,10 @@ def main(arguments=None):
     what.add_argument("--cells", action="store_true", help="held-out likelihood over k and d")
     parser.add_argument("--quick", action="store_true", help="few sets, few methods")
     parser.add_argument("--weights", nargs="*", default=["default"], help="names or paths")
-    parser.add_argument("--n-sets", type=count, help="sets, with --cells of each cell")
+    parser.add_argument("--n-sets", type=count, help="number of sets, of each cell with --cells")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--reuse", help="*_sets.csv.gz of an earlier run, for the peers' rows")
-    parser.add_argument("--output", help="a folder [benchmarks/results/mixtures, or _quick]")
+    parser.add_argument("--output", help="folder [benchmarks/results/mixtures, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "mixtures", args.quick)
     torch.set_num_threads(1)
@@ -71,7 +75,7 @@ def main(arguments=None):
 
 
 def run_table(name, args, folder, load):
-    """One table of the paper: every method, on one kind of sets."""
+    """Compute one table of the paper: every method on one kind of sets."""
     family, ((k, d),), n_points, n_sets = RUNS[name]
     methods = {**PEERS, **CONTROLS, **ours(args.weights)}
     if args.quick:
@@ -87,7 +91,7 @@ def run_table(name, args, folder, load):
 
 
 def run_cells(args, folder, load):
-    """Held-out likelihood over numbers of components and columns, in two families of sets."""
+    """Compute held-out likelihoods by numbers of components and columns, in two families."""
     names = CELL_METHODS[:1] + CELL_METHODS[-4:] if args.quick else CELL_METHODS
     all_methods = {**PEERS, **CONTROLS}
     methods = {name: all_methods[name] for name in names} | ours(args.weights, steps=(1, 5))
@@ -109,7 +113,7 @@ def run_cells(args, folder, load):
 
 
 def measure(sets, k, methods, reused=None):
-    """Scores of the methods on the sets.
+    """Score the methods on the sets.
 
     Parameters
     ----------
@@ -117,30 +121,30 @@ def measure(sets, k, methods, reused=None):
     k : int
     methods : dict of str to callable
     reused : DataFrame or None
-        Rows of an earlier call with the same sets, or more; methods that it has are not run
-        again, those of ours excepted.
+        Rows of an earlier call with the same sets, or with more. Its methods are not run again,
+        except ours.
 
     Returns
     -------
     DataFrame
-        A row for each set and method: method, position, n, what ``scores_of`` says, ms.
+        One row for each set and method: method, position, n, the scores of ``scores_of``, and ms.
 
     Raises
     ------
     SystemExit
-        If rows to be reused are of other sets.
+        If the rows to reuse are of other sets.
     """
     if reused is not None:
         reused = reused[~reused["method"].str.startswith("AmortizedGMM")]
         reused = reused[(reused["position"] < len(sets)) & (reused["method"] != "oracle")]
-        sizes = [len(s.X) for s in sets]  # by which sets of another seed or kind are told
+        sizes = [len(s.X) for s in sets]  # they differ for sets of another seed or kind
         for name, rows in reused.groupby("method"):
             if rows.sort_values("position")["n"].tolist() != sizes:
                 raise SystemExit(f"--reuse: the rows of {name} are not those of these sets.")
         methods = {name: f for name, f in methods.items() if name not in set(reused["method"])}
     parts = [] if reused is None else [reused]
     for method in methods.values():
-        method([sets[0].X], k)  # what is done once is not timed
+        method([sets[0].X], k)  # warm-up: do not time what is done only once
     for start in range(0, len(sets), CHUNK):
         chunk = sets[start : start + CHUNK]
         parts.append(_rows("oracle", oracle(chunk), chunk, start, 0.0))
@@ -159,7 +163,7 @@ def _rows(name, mixture, chunk, start, milliseconds):
 
 
 def reused(path, **cell):
-    """Rows of an earlier run, or None."""
+    """Read the rows of an earlier run, or return None."""
     if path is None:
         return None
     rows = pd.read_csv(path)
@@ -169,17 +173,17 @@ def reused(path, **cell):
 
 
 def keep(rows, path):
-    """Write the rows of sets and methods."""
+    """Write the rows by set and method."""
     rows.to_csv(
         f"{path}_sets.csv.gz",
         index=False,
         float_format="%.5f",
-        compression={"method": "gzip", "mtime": 0},  # the same rows, the same file
+        compression={"method": "gzip", "mtime": 0},  # equal rows give equal files
     )
 
 
 def finish(path, report, args, load):
-    """Write a report with how it was made, and show it."""
+    """Write a report with its command and conditions, and print it."""
     options = [f"--{o}" for o in ("large", "digits", "cells", "quick") if getattr(args, o)]
     options += ["--weights", *args.weights, "--seed", str(args.seed)]
     options += ["--n-sets", str(args.n_sets)] if args.n_sets else []

@@ -1,11 +1,11 @@
-"""MANNClassifier by cross_val_score, in a pipeline, beside learners that also see each row once.
+"""Accuracy of MANNClassifier by cross_val_score, beside 1-NN, GaussianNB and SGDClassifier.
 
     python benchmarks/online_cross_val.py
     python benchmarks/online_cross_val.py --quick
 
-scikit-learn's digits, iris, wine and breast cancer: a hundred rows to learn from, all others to be
-predicted, five times. One pass of SGDClassifier and of GaussianNB is what their ``partial_fit``
-does with the same rows; nearest neighbours keep them.
+Data are scikit-learn's digits, iris, wine and breast cancer. Five times, the estimators learn from
+a hundred rows and predict all others. The peers also see each row once: one pass of SGDClassifier
+and of GaussianNB is what their ``partial_fit`` does with the same rows; 1-NN keeps them.
 """
 
 import argparse
@@ -40,11 +40,13 @@ def methods():
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n-rows", type=count, default=100, help="to learn from [%(default)s]")
+    parser.add_argument(
+        "--n-rows", type=count, default=100, help="rows to learn from [%(default)s]"
+    )
     parser.add_argument("--n-splits", type=count, default=5)
     parser.add_argument("--quick", action="store_true", help="one split of 30 rows")
     name = "online_tables/cross_val.md"
-    parser.add_argument("--output", help=f"a file [benchmarks/results/{name}, or _quick]")
+    parser.add_argument("--output", help=f"file [benchmarks/results/{name}, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, name, args.quick)
     if args.quick:

@@ -1,7 +1,8 @@
 """Learning from one row at a time: MANNClassifier beside scikit-learn's incremental learners.
 
-Each row of a stream is predicted, then learned; afterwards other rows of the table are predicted.
-benchmarks/README.md says what is measured and how to read it.
+Data are a folder of real tables, or scikit-learn's toy sets. Each row of a stream is predicted,
+then learned; afterwards other rows of the table are predicted. The score is accuracy.
+benchmarks/README.md explains the protocol and the results.
 
     python benchmarks/online_tables.py --split test
     python benchmarks/online_tables.py --toys
@@ -27,14 +28,14 @@ from table_seeds import generator_of
 
 from sklearn_meta.evaluation import preparation
 
-#: Rows of a stream by which its accuracy is told.
+#: Parts of a stream whose accuracy is reported.
 STAGES = {"rows 1-10": (0, 10), "rows 11-30": (10, 30), "rows 31-100": (30, 100)}
 N_ROWS = 100
 HELD_OUT = "held out"
 
 
 class KeepsRows:
-    """A learner that keeps every row, and is fitted to all of them anew."""
+    """A learner that keeps every row and is fitted to all rows anew for each prediction."""
 
     def __init__(self, estimator):
         self.estimator = estimator
@@ -46,7 +47,7 @@ class KeepsRows:
         return self
 
     def predict(self, X):
-        if len(np.unique(self.y)) == 1:  # which most learners refuse
+        if len(np.unique(self.y)) == 1:  # most learners reject a single class
             return np.repeat(self.y[:1], len(X))
         return self.estimator.fit(self.X, self.y).predict(X)
 
@@ -60,7 +61,7 @@ PEERS = {
 
 
 def toys():
-    """scikit-learn's toy sets as tables."""
+    """Return scikit-learn's toy sets as tables."""
     loaders = {
         "iris": load_iris,
         "wine": load_wine,
@@ -74,14 +75,14 @@ def toys():
 
 
 def draw_stream(table, episode):
-    """Rows of a stream and rows to be held out: a function of the table's name and the number."""
+    """Draw rows of a stream and held-out rows; they depend only on the table's name and episode."""
     rows = generator_of(table, episode).permutation(len(table.y))
     n = min(N_ROWS, len(rows) // 2)
     return rows[:n], rows[n : n + 500]
 
 
 def online(model, X, y, classes):
-    """Predictions of a scikit-learn learner, each before its row is learned; the first a guess."""
+    """Predict each row by a scikit-learn learner before it is learned; the first is a guess."""
     found = [classes[0]]
     model.partial_fit(X[:1], y[:1], classes=classes)
     for i in range(1, len(y)):
@@ -91,17 +92,17 @@ def online(model, X, y, classes):
 
 
 def run_stream(table, episode, peers, ours):
-    """Accuracies of every method on one stream, a list of dict.
+    """Return the accuracies of every method on one stream, a list of dict.
 
-    The peers are given columns that were prepared with all rows, without their labels: they know
-    means, deviations and categories beforehand, which ours does not.
+    The peers get columns that are prepared with all rows, without labels: unlike ours, they know
+    means, deviations and categories beforehand.
     """
     stream, held_out = draw_stream(table, episode)
     raw, y = table.X.iloc[stream], table.y[stream]
     raw_out, y_out = table.X.iloc[held_out], table.y[held_out]
     classes, found = np.unique(y), []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of classes that were seen once
+        warnings.simplefilter("ignore")  # of classes with a single row
         for name in [*peers, *ours]:
             start = time.perf_counter()
             if name in peers:
@@ -122,7 +123,7 @@ def run_stream(table, episode, peers, ours):
 
 
 def summarise(results, reference):
-    """Means over tables, their standard errors, and paired tests of what is held out.
+    """Means over tables, their standard errors, and paired tests on the held-out rows.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def summarise(results, reference):
     Returns
     -------
     DataFrame
-        A row a method, the best of the held-out rows first.
+        One row per method, the best on held-out rows first.
     """
     means = results.groupby(["dataset", "method"]).mean(numeric_only=True)
     summary = pd.DataFrame({s: means[s].unstack().mean() for s in [*STAGES, HELD_OUT]})
@@ -146,7 +147,7 @@ def summarise(results, reference):
 
 
 def to_markdown(summary, title):
-    """The summary as Markdown."""
+    """Format the summary as Markdown."""
     headers = {
         "method": "method",
         **{name: name for name in STAGES},
@@ -166,7 +167,7 @@ def to_markdown(summary, title):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
+    add_folder(parser, "--folder", "tabular", "folder of index.csv and the tables")
     add("--split", choices=["test", "valid"], default="test")
     add("--toys", action="store_true", help="scikit-learn's toy sets in place of a folder")
     add("--episodes", type=count, default=5, help="streams of each table [%(default)s]")

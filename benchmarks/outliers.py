@@ -1,7 +1,8 @@
-"""The odd ones out among few rows of real tables: ours against scikit-learn's outlier detectors.
+"""Outliers of real tables: AmortizedOutlierDetector against scikit-learn's outlier detectors.
 
-Rows of one class of a table, and a few rows of its other classes among them: who ranks these
-first? Nobody is told a label. benchmarks/README.md says what is measured and how to read it.
+A set has rows of one class of a table and a few rows of its other classes, the outliers. Without
+any labels, each method ranks the rows; scores are AUROC and average precision. Tables are those of
+a folder. benchmarks/README.md explains the protocol and the results.
 
     python benchmarks/outliers.py --split test
     python benchmarks/outliers.py --split valid --weights default_outliers my_run.safetensors
@@ -33,7 +34,10 @@ from sklearn_meta.evaluation import preparation
 
 
 class Setting(NamedTuple):
-    """Usual and odd rows to be judged; and rows of the usual class to fit before, None: them."""
+    """Numbers of usual and odd rows to score, and of rows of the usual class to fit before.
+
+    If ``n_clean`` is None, methods are fitted to the scored rows themselves.
+    """
 
     n_usual: int
     n_odd: int
@@ -57,7 +61,7 @@ SETTINGS = (
 
 
 class Control:
-    """Distance to the mean, or mean distance to the nearest rows, of standardised rows."""
+    """Control: distance to the mean, or mean distance to the nearest rows, of standardised rows."""
 
     def __init__(self, n_neighbors=None):
         self.n_neighbors = n_neighbors
@@ -75,7 +79,7 @@ class Control:
 
 
 def _local_outlier_factor(X_fit, X, n_neighbors=20):
-    """As scikit-learn says, with ``novelty`` for other rows than those of ``fit``."""
+    """Scores as scikit-learn recommends, with ``novelty`` for rows other than those of ``fit``."""
     model = LocalOutlierFactor(n_neighbors=min(n_neighbors, len(X_fit) - 1), novelty=X is not X_fit)
     model.fit(X_fit)
     return model.negative_outlier_factor_ if X is X_fit else model.score_samples(X)
@@ -85,7 +89,7 @@ def _scores_of(make):
     return lambda X_fit, X: make().fit(X_fit).score_samples(X)
 
 
-#: Scores, the lower the more abnormal, of rows X from rows X_fit, often the same; all prepared.
+#: Functions of X_fit and X (prepared, often the same) that score the rows of X; lower is odder.
 PEERS = {
     "IsolationForest": _scores_of(lambda: IsolationForest(random_state=0)),
     "LocalOutlierFactor": _local_outlier_factor,
@@ -98,13 +102,13 @@ PEERS = {
 
 
 def draw_episode(table, episode, setting):
-    """Rows to fit and rows to judge (the same array if the set judges itself), and who is odd.
+    """Draw rows to fit and rows to score (the same array without clean rows), and mark the odd.
 
-    A function of the table's name, the number and the setting, nothing else.
+    They depend only on the table's name, the number and the setting.
 
     Returns
     -------
-    (rows_fit, rows, is_odd), or None if no class has enough rows, or there are too few others.
+    (rows_fit, rows, is_odd), or None if no class has enough rows, or there are too few other rows.
     """
     rng = generator_of(table, episode, *(n or 0 for n in setting))
     n_clean = setting.n_clean or 0
@@ -121,7 +125,7 @@ def draw_episode(table, episode, setting):
 
 @cache
 def our_estimator(weights, device):
-    """Our detector, already warm, so that no set's time holds imports or reading weights."""
+    """Return our detector after a first call, so that times exclude imports and loading."""
     from sklearn_meta import AmortizedOutlierDetector
 
     estimator = AmortizedOutlierDetector(weights, device=device)
@@ -130,7 +134,7 @@ def our_estimator(weights, device):
 
 
 def run_set(table, episode, setting, methods, device):
-    """Scores of every method on one set; a list of dict, empty if the table is too small."""
+    """Score every method on one set; return a list of dict, empty if the table is too small."""
     drawn = draw_episode(table, episode, setting)
     if drawn is None:
         return []
@@ -139,7 +143,7 @@ def run_set(table, episode, setting, methods, device):
     raw = table.X.iloc[rows]
     raw_fit = raw if own else table.X.iloc[rows_fit]
     with warnings.catch_warnings():
-        # Singular covariances and what else there is to warn of: the score tells it all.
+        # Singular covariances and other warnings; the score shows them.
         warnings.simplefilter("ignore")
         prepare = preparation().fit(raw_fit)
         X_fit = prepare.transform(raw_fit)
@@ -151,7 +155,7 @@ def run_set(table, episode, setting, methods, device):
             if name in PEERS:
                 try:
                     scores = method(X_fit, X)
-                except ValueError:  # of a covariance that cannot be estimated: chance
+                except ValueError:  # the covariance cannot be estimated: chance level
                     scores, failed = np.zeros(len(X)), True
             else:
                 scores = our_estimator(method, device).fit(raw_fit).score_samples(raw)
@@ -185,7 +189,7 @@ def summarise(results, reference=None):
     Returns
     -------
     DataFrame
-        A row for each setting ("all" is the mean over settings) and method, the best first. The
+        One row for each setting ("all" is over all settings) and method, the best first. The
         standard errors are over tables; the rank is by AUROC, 1 the best, ties shared.
     """
     blocks = []
@@ -211,7 +215,7 @@ def summarise(results, reference=None):
 
 
 def to_markdown(summary):
-    """The summary as Markdown: one table a setting."""
+    """Format the summary as Markdown, one table per setting."""
     headers = {
         "method": "method",
         "auroc": "AUROC",
@@ -240,12 +244,12 @@ def to_markdown(summary):
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add_folder(parser, "--folder", "tabular", "index.csv and the tables")
+    add_folder(parser, "--folder", "tabular", "folder of index.csv and the tables")
     add("--split", choices=["test", "valid"], default="test")
     add("--episodes", type=count, default=10, help="sets drawn from each table and setting")
     add("--weights", nargs="*", default=["default"], help="names or paths; none: peers only")
     add("--peers", nargs="*", default=list(PEERS), choices=list(PEERS), metavar="NAME")
-    add("--device", default="auto", help="where ours runs")
+    add("--device", default="auto", help="device of ours")
     add("--output", type=Path, default=RESULTS / "outliers")
     options = parser.parse_args(arguments)
     check_tables(parser, options.folder)

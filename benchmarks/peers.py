@@ -1,9 +1,9 @@
-"""The peers of benchmarks/few_shot_tables.py, what they are given, and the cache of their scores.
+"""Peers of benchmarks/few_shot_tables.py, the preparation of their data, and their score cache.
 
 Every peer but TabPFN 2 and TabICL gets the same matrix, made by `prepare`. Peers whose scikit-learn
-defaults do not suit standardised data stand twice in the table: once with the defaults, once with
-the best simple setting we know ("scaled", "tuned", "15", "small"). Those settings were chosen on
-the tables of split "valid", never on "test".
+defaults do not suit standardised data appear twice: with the defaults, and with the best simple
+setting we know ("scaled", "tuned", "15", "small"). These settings were chosen on the tables of
+split "valid", never on "test".
 """
 
 import importlib.util
@@ -29,25 +29,25 @@ from tqdm import tqdm
 
 from sklearn_meta.evaluation import preparation
 
-# A cached score is only reused under the rules and the scikit-learn it was computed with: raise
-# the number whenever an episode, the preparation, a peer's settings or the scoring changes.
+# A cached score is reused only under the rules and the scikit-learn version it was computed with.
+# Raise the number whenever episodes, the preparation, a peer's settings or the scoring change.
 RULES = f"1/scikit-learn-{sklearn.__version__}"
 
 
 class Peer(NamedTuple):
-    """How a peer is made and what it is given.
+    """How a peer is made, and the data that it gets.
 
     Attributes
     ----------
     make : callable
-        `(n_rows, n_features)` of the prepared task, labelled and unlabelled -> estimator.
+        Maps `(n_rows, n_features)` of the prepared task, labelled and unlabelled, to an estimator.
     semi_supervised : bool
         Whether `fit` also gets the unlabelled rows, as `y == -1`.
     raw : bool
         Whether it gets the table's own columns (categories, missing cells) instead of the
         prepared matrix.
     package : str or None
-        The package it is of, where that is not scikit-learn.
+        Its package, if that is not scikit-learn.
     """
 
     make: Callable[[int, int], BaseEstimator]
@@ -65,7 +65,7 @@ PEERS = {
         lambda n, d: LabelSpreading("knn", n_neighbors=min(15, n - 1)), True
     ),
     "LabelPropagation": Peer(lambda n, d: LabelPropagation(), True),
-    # Hard clamping lets one class flood a graph of wide kernels: it needs a much narrower one.
+    # With hard clamping, one class floods a graph of wide kernels: it needs much narrower ones.
     "LabelPropagation-scaled": Peer(lambda n, d: LabelPropagation(gamma=32 / d), True),
     "SelfTraining": Peer(lambda n, d: SelfTrainingClassifier(LogisticRegression()), True),
     # The default kernel, 1.0 * RBF(1.0), is fixed and far too narrow for many columns.
@@ -76,13 +76,14 @@ PEERS = {
     "GaussianProcess-tuned": Peer(lambda n, d: GaussianProcessClassifier(1.0 * RBF(d**0.5))),
     "LogisticRegression": Peer(lambda n, d: LogisticRegression()),
     "RandomForest": Peer(lambda n, d: RandomForestClassifier(random_state=0)),
-    # 20 rows a leaf, the default, allow no split at all below 40 labelled rows.
+    # The default of 20 rows per leaf allows no split with fewer than 40 labelled rows.
     "HistGradientBoosting": Peer(lambda n, d: HistGradientBoostingClassifier(random_state=0)),
     "HistGradientBoosting-small": Peer(
         lambda n, d: HistGradientBoostingClassifier(min_samples_leaf=1, random_state=0)
     ),
     "1-NN": Peer(lambda n, d: KNeighborsClassifier(1)),
-    # The matrix: with categories as codes, 3 and 5 labels have .01 and .02 less on split "valid".
+    # It gets the matrix: with categories as codes, accuracy on split "valid" is .01 and .02 lower
+    # with 3 and 5 labels.
     "TabPFN-1": Peer(lambda n, d: _tabpfn_1(), package="tabpfn"),
     "TabPFN": Peer(lambda n, d: _tabpfn(), raw=True, package="tabpfn"),
     "TabICL": Peer(lambda n, d: _tabicl(), raw=True, package="tabicl"),
@@ -90,12 +91,12 @@ PEERS = {
 
 
 def prepare(X):
-    """Turn the rows of one episode into the matrix that peers are given.
+    """Turn the rows of one episode into the matrix for the peers.
 
-    Numeric columns: missing cells get the column's mean, then zero mean and unit variance.
-    Other columns: missing cells get the most frequent category, then one-hot, left as 0 and 1
-    (peers did better on split "valid" with them unscaled; two categories take one column).
-    Nothing but the episode's own rows is used, labelled and unlabelled alike.
+    Numeric columns: missing cells get the column's mean; then columns are standardised. Other
+    columns: missing cells get the most frequent category; then categories are one-hot encoded as 0
+    and 1 (peers did better on split "valid" without scaling them; two categories take one column).
+    Only the episode's own rows are used, labelled and unlabelled.
 
     Parameters
     ----------
@@ -118,20 +119,20 @@ def predict_proba(name, X_labelled, y_labelled, X_unlabelled):
     name : str
         A key of `PEERS`.
     X_labelled, X_unlabelled : ndarray or DataFrame of shape (n_rows, n_features)
-        Prepared rows, or the table's own for a raw peer.
+        Prepared rows, or the table's own rows for a raw peer.
     y_labelled : ndarray of shape (n_labelled,)
         Codes 0..n_classes-1, each present.
 
     Returns
     -------
     ndarray of shape (n_unlabelled, n_classes)
-        As the peer gives them: rows of zeros or NaN are possible.
+        As the peer returns them; rows of zeros or NaN are possible.
     """
     peer = PEERS[name]
     n_labelled, n_unlabelled = len(X_labelled), len(X_unlabelled)
     estimator = peer.make(n_labelled + n_unlabelled, X_labelled.shape[1])
     with warnings.catch_warnings():
-        # Convergence and kernel-bound warnings, thousands of them: the score tells it all.
+        # There are thousands of warnings of convergence and kernel bounds; the score shows it.
         warnings.simplefilter("ignore")
         if not peer.semi_supervised:
             return estimator.fit(X_labelled, y_labelled).predict_proba(X_unlabelled)
@@ -139,7 +140,7 @@ def predict_proba(name, X_labelled, y_labelled, X_unlabelled):
         y = np.concatenate([y_labelled, np.full(n_unlabelled, -1)])
         estimator.fit(X, y)
     if hasattr(estimator, "label_distributions_"):
-        # What was propagated to these very rows, rather than a second smoothing by predict.
+        # The labels propagated to these rows; predict would smooth them once more.
         return estimator.label_distributions_[n_labelled:]
     return estimator.predict_proba(X_unlabelled)
 
@@ -155,7 +156,7 @@ def _tabpfn_1():
 def _tabpfn():
     from tabpfn import TabPFNClassifier
 
-    # A checkpoint given by path is never downloaded: the library would try otherwise.
+    # Give the checkpoint by path: otherwise the library would try to download it.
     cache = Path.home() / ".cache" / "tabpfn"
     folder = Path(os.environ.get("TABPFN_MODEL_CACHE_DIR") or cache)
     checkpoints = sorted(folder.glob("*classifier*default*.ckpt"))
@@ -172,10 +173,10 @@ def _tabicl():
 
 
 def unavailable(name):
-    """Why a peer cannot run here, or None if it can.
+    """Return why a peer cannot run here, or None if it can.
 
-    TabPFN and TabICL need their package and weights already on this machine: nothing is
-    downloaded. They are tried on a tiny task; the others are part of scikit-learn.
+    TabPFN and TabICL need their package and weights on this machine, since nothing is downloaded.
+    They are tried on a tiny task. The other peers are part of scikit-learn.
     """
     package = PEERS[name].package
     if package is None:
@@ -185,7 +186,7 @@ def unavailable(name):
     X = pd.DataFrame({"a": np.arange(8.0), "b": np.arange(8.0) % 3})
     try:
         predict_proba(name, X, np.arange(8) % 2, X)
-    except Exception as error:  # whatever a foreign package raises, it only means "not here"
+    except Exception as error:  # any error of a foreign package means that it cannot run here
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     return None
 
@@ -196,18 +197,18 @@ class PeersCache:
     Parameters
     ----------
     path : str, Path or None
-        The file, made when missing. None keeps nothing.
+        The file, which is created if missing. If None, nothing is kept.
 
     Attributes
     ----------
     scores : dict
-        From a key (see `KEY`, as a tuple) to a dict of `VALUE`.
+        Maps a key (a tuple of `KEY`) to a dict of `VALUE`.
     """
 
-    # The file's sha256 is in the key: a changed table is computed anew.
+    # The key has the sha256 of the table's file: a changed table is computed anew.
     KEY = ("rules", "method", "dataset", "sha256", "shots", "unlabelled", "scored", "episode")
     VALUE = ("accuracy", "log_loss", "milliseconds")
-    # Values that a method may not have; never the last, which tells a whole line from a torn one.
+    # Values that a method may lack. Never the last: it distinguishes a whole line from a torn one.
     OPTIONAL = ()
 
     def __init__(self, path):
@@ -238,8 +239,8 @@ class PeersCache:
     def append(self, rows: Iterable[dict]):
         """Remember rows (dicts with at least `KEY` and `VALUE`) and add them to the file.
 
-        The rows go out in one write on a file opened for appending, each after a line break, so
-        that runs that share the file do not mix lines and a torn last line spoils only itself.
+        The rows are written at once to a file opened for appending, after a line break. So runs
+        that share the file do not mix lines, and a torn last line spoils only itself.
         """
         lines = []
         for row in rows:
@@ -258,18 +259,18 @@ class PeersCache:
 
 
 def run_cached(compute, units, wanted, scores_cache, n_jobs=1):
-    """Scores of all methods on all units, those of peers from the cache as far as it goes.
+    """Compute the scores of all methods on all units; peers' scores come from the cache if there.
 
     Parameters
     ----------
     compute : callable
-        `(table, episode, done=)` -> list of rows (dicts with the cache's fields) of one unit:
-        of every method, less those whose keys are in the set `done`.
+        Maps `(table, episode, done=)` to the rows of one unit (dicts with the cache's fields): of
+        every method, except rows whose keys are in the set `done`.
     units : list of (table, episode)
     wanted : set of tuple
         Keys of all peers' scores; only rows of these methods are added to the cache.
     scores_cache : PeersCache
-        Its keys have the table's name third and the episode last.
+        Cache whose keys have the table's name third and the episode last.
     n_jobs : int, default=1
 
     Returns

@@ -1,7 +1,7 @@
-"""The peers of benchmarks/few_shot_regression.py, and the cache of their scores.
+"""Peers of benchmarks/few_shot_regression.py, and the cache of their scores.
 
-All get the matrix that peers.prepare makes of the episode's rows, and targets of zero mean and
-unit variance over the labelled rows. Settings that are not scikit-learn's defaults were chosen on
+All peers get the matrix that peers.prepare makes of the episode's rows, and targets of zero mean
+and unit variance over the labelled rows. Settings other than scikit-learn's defaults were chosen on
 the tables of split "valid", never on "test".
 """
 
@@ -26,7 +26,7 @@ RULES = f"1/scikit-learn-{sklearn.__version__}"
 
 
 class Peer(NamedTuple):
-    """How a peer is made, of labelled rows and columns, and whether `predict` has `return_std`."""
+    """How a peer is made, given the numbers of labelled rows and columns; whether it has a std."""
 
     make: Callable[[int, int], BaseEstimator]
     has_std: bool = False
@@ -49,9 +49,9 @@ def _nearest_neighbours(n_labelled):
 
 
 class LabelledMean(DummyRegressor):
-    """The control: the labelled rows' mean, and the standard deviation of a new row around it.
+    """Control: the mean of the labelled rows, and the standard deviation of a new row around it.
 
-    It is 1 where the labelled rows, all alike or just one, do not tell.
+    If all labelled targets are equal, or there is only one, their deviation is taken as 1.
     """
 
     def fit(self, X, y):
@@ -66,14 +66,15 @@ class LabelledMean(DummyRegressor):
 
 PEERS = {
     "GaussianProcess": Peer(lambda n, d: _gaussian_process(1.0), True),
-    # Where few rows say little, the likelihood runs off to no noise or to no length scale at all.
+    # With few rows, the likelihood may diverge to zero noise or to an extreme length scale.
     "GaussianProcess-bounded": Peer(
         lambda n, d: _gaussian_process(d**0.5, (0.3 * d**0.5, 30 * d**0.5), (0.05, 2)), True
     ),
     "Ridge": Peer(lambda n, d: RidgeCV(np.logspace(-1, 4, 11))),
     "BayesianRidge": Peer(lambda n, d: BayesianRidge(), True),
     "RandomForest": Peer(lambda n, d: RandomForestRegressor(random_state=0)),
-    # 20 rows a leaf, the default, allow no split at all below 40 labelled rows: the mean.
+    # The default of 20 rows per leaf allows no split with fewer than 40 labelled rows: it predicts
+    # the mean.
     "HistGradientBoosting": Peer(lambda n, d: HistGradientBoostingRegressor(random_state=0)),
     "HistGradientBoosting-small": Peer(
         lambda n, d: HistGradientBoostingRegressor(
@@ -87,7 +88,7 @@ PEERS = {
 
 
 def predict(name, X_labelled, y_labelled, X_unlabelled):
-    """Targets of the unlabelled rows by one peer.
+    """Predict the targets of the unlabelled rows by one peer.
 
     Parameters
     ----------
@@ -101,12 +102,12 @@ def predict(name, X_labelled, y_labelled, X_unlabelled):
     Returns
     -------
     mean, std : ndarray of shape (n_unlabelled,)
-        `std` is None where the peer has none.
+        `std` is None if the peer has none.
     """
     peer = PEERS[name]
     estimator = peer.make(*X_labelled.shape)
     with warnings.catch_warnings():
-        # Convergence and kernel-bound warnings, thousands of them: the score tells it all.
+        # There are thousands of warnings of convergence and kernel bounds; the score shows it.
         warnings.simplefilter("ignore")
         estimator.fit(X_labelled, y_labelled)
         if peer.has_std:

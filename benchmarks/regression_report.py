@@ -1,10 +1,10 @@
-"""The tables and pictures of benchmarks/few_shot_regression.py, made from its rows of scores."""
+"""Tables and plots of benchmarks/few_shot_regression.py, made from its scores."""
 
 import pandas as pd
 from few_shot_report import draw_lines, markdown_table, paired_tests
 from matplotlib.figure import Figure
 
-# Errors above it count as this much in mse_clipped: twice that of the table's mean.
+# In mse_clipped, larger errors count as this much: twice the error of the table's mean.
 CLIP = 2.0
 
 HEADERS = {
@@ -40,7 +40,7 @@ def summarise(results, reference=None):
     Parameters
     ----------
     results : DataFrame
-        A row for each method, dataset, labelled and episode, with these columns and mse, nlpd,
+        One row for each method, dataset, labelled and episode, with these columns and mse, nlpd,
         nlpd_mixed, coverage, width, milliseconds.
     reference : str, default=None
         The method to test against the others; None makes no tests.
@@ -48,13 +48,13 @@ def summarise(results, reference=None):
     Returns
     -------
     DataFrame
-        A row for each labelled and method, the smallest mean squared error first:
+        One row for each labelled and method, the smallest mean squared error first:
 
         - mse, nlpd, nlpd_mixed, coverage, width, milliseconds: mean over tables of the mean over
-          episodes; the first is the figure to compare by;
+          episodes; compare methods by mse;
         - mse_se: standard error over tables of mse;
-        - mse_clipped: the same mean of the episodes' mse clipped at 2, which no single episode
-          that explodes can spoil; mse_median: median over tables of the median over episodes;
+        - mse_clipped: the same mean of mse clipped at 2 per episode, which no single exploding
+          episode can spoil; mse_median: median over tables of the median over episodes;
         - rank: mean over tables of the rank by mse, 1 the best, ties shared;
         - difference: mse of the reference less the method's;
         - p_t, p_wilcoxon: two-sided paired tests of that difference over tables.
@@ -70,7 +70,7 @@ def summarise(results, reference=None):
         for value in ("mse_clipped", "nlpd", "nlpd_mixed", "coverage", "width", "milliseconds"):
             means = rows.groupby(["method", "dataset"])[value].mean()
             block[value] = means.groupby("method").mean()
-        # Rounded: means equal but for the order of addition are a tie.
+        # Round: means that differ only by the order of addition are ties.
         block["rank"] = by_table.round(9).rank(axis=1).mean()
         if reference is not None:
             block = block.join(paired_tests(by_table, reference))
@@ -81,7 +81,7 @@ def summarise(results, reference=None):
 
 
 def to_markdown(summary):
-    """The summary as Markdown: one table a setting, then the margin over the best peer."""
+    """Format the summary as Markdown: a table per setting, then the margin over the best peer."""
     lines = []
     for n_labelled, block in summary.groupby("labelled"):
         lines += [f"### {n_labelled} labelled rows", "", *markdown_table(block, HEADERS, FORMATS)]
@@ -98,7 +98,7 @@ def to_markdown(summary):
 
 
 def plot_curves(summary, path):
-    """Errors, densities and coverage against the number of labelled rows."""
+    """Plot errors, densities and coverage by number of labelled rows."""
     figure = Figure(figsize=(15, 4.6), layout="constrained")
     axes = figure.subplots(1, 3)
     methods = summary.groupby("method")["mse"].mean().sort_values().index

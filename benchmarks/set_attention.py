@@ -1,15 +1,15 @@
-"""Time and memory of a SAB and of an ISAB: figure 5 of paper 001, and other ways to write them.
+"""Time and memory of SAB and ISAB (figure 5 of paper 001), against other implementations.
 
     python benchmarks/set_attention.py
     python benchmarks/set_attention.py --quick
 
-One block reads one set of n elements, forward and backward. Its attention is ours, which is
-torch's scaled_dot_product_attention; torch.nn.MultiheadAttention, as it is called by default and
-without the weights that it then returns; or Eq. (2) in plain matrix products. All have the same
-weights and give the same answer, and take turns. Ratios above 1: ours is better.
+One block reads one random set of n elements, forward and backward. Its attention is ours, which is
+torch's scaled_dot_product_attention; torch.nn.MultiheadAttention, by default and without the
+attention weights that it returns by default; or Eq. (2) in plain matrix products. All have the same
+weights, give the same answer, and take turns. Ratios above 1: ours is better.
 
-Memory is what the resident memory of a process of its own rises to in one step, above what it was
-just before (Linux); differences of a few MiB are those of the allocator.
+Memory is the rise of a separate process's peak resident memory in one step (Linux). Differences of
+a few MiB are due to the allocator.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from torch import nn
 
 from sklearn_meta.backbones.set_transformer import ISAB, MAB, SAB
 
-#: The blocks of figure 5, and wider ones.
+#: The blocks of figure 5 and wider ones.
 BLOCKS = {
     "SAB(64, 8)": lambda: SAB(64, 8),
     "ISAB_4(64, 8)": lambda: ISAB(64, 8, 4),
@@ -66,7 +66,7 @@ class TorchAttention(nn.Module):
         self.need_weights = need_weights
         self.attention = nn.MultiheadAttention(W, R, bias=False, batch_first=True)
         with torch.no_grad():
-            # Its logits are divided by the square root of a head's width, the paper's of all.
+            # It divides logits by the square root of a head's width; the paper, of the whole width.
             query = block.query.weight / R**0.5
             self.attention.in_proj_weight.copy_(torch.cat([query, block.key_value.weight]))
             self.attention.out_proj.weight.copy_(block.merge.weight)
@@ -85,7 +85,7 @@ ATTENTIONS = {
 
 
 def build(block, attention):
-    """A block of `BLOCKS` whose attention is one of `ATTENTIONS`; the weights are always alike."""
+    """Build a block of `BLOCKS` with one of `ATTENTIONS`; the weights are always the same."""
     torch.manual_seed(0)
     module = BLOCKS[block]()
     for mab in [m for m in module.modules() if isinstance(m, MAB)]:
@@ -102,14 +102,14 @@ def elements(block, n):
 
 
 def step(module, x):
-    """One forward and backward pass."""
+    """Run one forward and backward pass."""
     module(x).square().mean().backward()
     module.zero_grad(set_to_none=True)
     x.grad = None
 
 
 def rows_of(blocks, sizes, n_repeats, threads):
-    """A row for each block, size and attention."""
+    """Yield a row for each block, size and attention."""
     for block in blocks:
         modules = {name: build(block, name) for name in ATTENTIONS}
         for n in sizes:
@@ -135,18 +135,18 @@ def rows_of(blocks, sizes, n_repeats, threads):
 
 
 def peak_memory(block, n, attention, threads):
-    """MiB that one step takes at its peak, measured in a process of its own."""
+    """Peak memory of one step in MiB, measured in a separate process."""
     command = [sys.executable, __file__, "--threads", str(threads)]
     command += ["--peak-memory", block, str(n), attention]
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
 def measure_peak(block, n, attention):
-    """Peak of this process in one step less what it holds before."""
+    """Peak memory of this process in one step, less the memory before it."""
     module = build(block, attention)
-    step(module, elements(block, 20))  # libraries that load late are no memory of the step
+    step(module, elements(block, 20))  # so that libraries loaded late do not count
     x = elements(block, int(n))
-    Path("/proc/self/clear_refs").write_text("5")  # the high water mark becomes what is held now
+    Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
     before = high_water_mark()
     step(module, x)
     return high_water_mark() - before
@@ -163,7 +163,7 @@ def as_text(row):
 
 
 def write(rows, output, args):
-    """CSV of all rows, a Markdown table a block, and a picture."""
+    """Write all rows as CSV, a Markdown table per block, and a plot."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output.with_suffix(".csv"), "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
@@ -191,7 +191,7 @@ def write(rows, output, args):
 
 
 def figure_5(rows):
-    """Lines: how many times an ISAB is faster and smaller than a SAB of the same width."""
+    """Lines of a table: time and memory of a SAB divided by those of an ISAB of the same width."""
     ours = {(row["block"], row["n"]): row for row in rows if row["attention"] == OURS}
     lines = ["### Figure 5: SAB over ISAB, ours", "", "| blocks | n | time | memory |"]
     lines.append("|---|---:|---:|---:|")
@@ -205,7 +205,7 @@ def figure_5(rows):
 
 
 def plot(rows, path):
-    """Time and memory against the size of the set, a column for each width."""
+    """Plot time and memory by the size of the set, one column for each width."""
     blocks = list(dict.fromkeys(row["block"] for row in rows))
     figure = Figure(figsize=(11, 7), layout="constrained")
     axes = figure.subplots(2, len(blocks) // 2, sharex=True, squeeze=False)
@@ -228,7 +228,7 @@ def plot(rows, path):
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller sets, fewer repetitions")
-    parser.add_argument("--threads", type=count, default=1, help="of torch")
+    parser.add_argument("--threads", type=count, default=1, help="threads of torch")
     parser.add_argument(
         "--output", help="without an ending [benchmarks/results/paper_001/figure_5, or _quick]"
     )

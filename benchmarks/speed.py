@@ -3,10 +3,15 @@
     python benchmarks/speed.py
     python benchmarks/speed.py --quick
 
-Four measurements, each a ratio of two things timed in turn in one run (above 1: ours is better):
-the backbone against the paper's equations written down with einsum, in time and peak memory; the
-attention's folded matrix products against torch's scaled_dot_product_attention; ``fit`` and
-``predict`` against a Gaussian process; ``predict_batch`` against a loop. See benchmarks/README.md.
+There are four measurements on synthetic tasks, each a ratio of two things timed in turn in one run;
+above 1, ours is better:
+
+- the backbone against the paper's equations in einsum, in time and peak memory;
+- the attention's folded matrix products against torch's scaled_dot_product_attention;
+- ``fit`` and ``predict`` against scikit-learn's Gaussian process;
+- ``predict_batch`` against a loop.
+
+benchmarks/README.md explains the results.
 """
 
 import argparse
@@ -35,7 +40,7 @@ from sklearn_meta.backbones.standardisation import moments_of, standardise
 from sklearn_meta.devices import gains_from_bfloat16
 from sklearn_meta.weights import available_weights, load_learner
 
-#: (rows, columns) of the tasks the backbone reads.
+#: Numbers of rows and columns of the tasks that the backbone reads.
 SHAPES = [(1000, 30), (200, 100)]
 N_CLASSES = 2
 FIELDS = ["benchmark", "case", "ours", "against", "ms_ours", "ms_against", "time_ratio"]
@@ -46,7 +51,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller tasks, fewer repetitions")
     parser.add_argument("--device", default="cpu", help="of the backbone and the attention")
-    parser.add_argument("--threads", type=count, default=1, help="on CPU")
+    parser.add_argument("--threads", type=count, default=1, help="threads on CPU")
     parser.add_argument("--output", help="without an ending [benchmarks/results/speed, or _quick]")
     parser.add_argument("--peak-memory", nargs=5, help=argparse.SUPPRESS)  # see peak_memory
     args = parser.parse_args(arguments)
@@ -58,7 +63,7 @@ def main(arguments=None):
 
     shapes, n_repeats = ([(200, 10), (50, 30)], 3) if args.quick else (SHAPES, 9)
     rows = []
-    with threadpool_limits(args.threads):  # of scikit-learn, which else would take them all
+    with threadpool_limits(args.threads):  # otherwise scikit-learn uses all cores
         for row in chain(
             backbone_rows(shapes, n_repeats, args),
             attention_rows(shapes, n_repeats, args),
@@ -77,10 +82,10 @@ def interleaved(functions, n_repeats, device="cpu"):
     ----------
     functions : dict of str to callable without arguments
     n_repeats : int
-        Timed calls of each at least, after one that is not timed; short calls are repeated for
-        half a second, at most 200 times, unless one timed call is all that is asked for.
+        Minimum number of timed calls of each, after one that is not timed. Short calls are repeated
+        for half a second, at most 200 times, unless only one timed call is asked for.
     device : str
-        Waited for after each call.
+        Device to synchronise after each call.
     """
     times = {name: [] for name in functions}
     begin = time.perf_counter()
@@ -97,7 +102,7 @@ def interleaved(functions, n_repeats, device="cpu"):
 
 
 def conditions():
-    """On what, and beside what load, a run on one thread is timed: a sentence."""
+    """Return a sentence on the software, machine and load of a run on one thread."""
     return (
         f"torch {torch.__version__}, one thread of {os.cpu_count()} cores, load "
         f"{os.getloadavg()[0]:.1f} before the run."
@@ -105,7 +110,7 @@ def conditions():
 
 
 def publish(lines, output):
-    """Write lines to a file, and print it."""
+    """Write lines to a file and print them."""
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text("\n".join([*lines, ""]))
@@ -113,12 +118,12 @@ def publish(lines, output):
 
 
 def dtypes(device, bfloat16="bfloat16"):
-    """float32, and what is told as bfloat16 where it is not emulated, which takes minutes."""
+    """Return "float32", and ``bfloat16`` unless the device emulates it, which takes minutes."""
     return ["float32", bfloat16] if gains_from_bfloat16(device) else ["float32"]
 
 
 def row_of(benchmark, case, milliseconds):
-    """A row of the result from two named times, ours first."""
+    """Return a row of the result from two named times, ours first."""
     (ours, ms_ours), (against, ms_against) = milliseconds.items()
     return {
         "benchmark": benchmark,
@@ -135,7 +140,7 @@ def row_of(benchmark, case, milliseconds):
 
 
 def prototypes_backbone(device):
-    """The backbone of the weights `prototypes`, or a random one where there are none."""
+    """Return the backbone of the weights `prototypes`, or a random one without these weights."""
     torch.manual_seed(0)
     known = "prototypes" in available_weights()
     backbone = load_learner("prototypes").backbone if known else VSA()
@@ -143,7 +148,7 @@ def prototypes_backbone(device):
 
 
 def random_task(n_rows, n_columns, device):
-    """x (1, N, M) and labels (1, N, classes) of a task with 5 labelled rows a class."""
+    """x (1, N, M) and labels (1, N, classes) of a task with 5 labelled rows per class."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, n_rows, n_columns, generator=generator)
     labels = torch.full((1, n_rows, N_CLASSES), math.nan)
@@ -152,7 +157,7 @@ def random_task(n_rows, n_columns, device):
 
 
 def ours(backbone, x, labels):
-    """Embeddings (N, M, last_width) by the package."""
+    """Embeddings (N, M, last_width), computed by the package."""
     readable = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     columns = readable.new_ones(1, x.shape[2])
     classes = readable.new_ones(1, N_CLASSES)
@@ -160,7 +165,7 @@ def ours(backbone, x, labels):
 
 
 def einsum(backbone, x, labels):
-    """The same by Eq. (1)-(8) of paper 000 with the same weights, one einsum a formula."""
+    """The same embeddings by Eq. (1)-(8) of paper 000, one einsum per formula."""
     moments = moments_of(x, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
     z = backbone.input_tensor(standardise(x, moments), labels)[0]
     for block in backbone.blocks:
@@ -189,7 +194,7 @@ IMPLEMENTATIONS = {"ours": ours, "einsum": einsum}
 
 
 def step(name, backbone, x, labels, dtype, direction):
-    """One forward pass, or one with its backward pass."""
+    """Run a forward pass, with or without its backward pass."""
     bf16 = dtype == "bfloat16"
     with torch.autocast(x.device.type, torch.bfloat16) if bf16 else nullcontext():
         if direction == "forward":
@@ -226,16 +231,16 @@ def backbone_rows(shapes, n_repeats, args):
 
 
 def peak_memory(*measurement, args):
-    """MiB that one step takes at its peak, measured in a process of its own."""
+    """Peak memory of one step in MiB, measured in a separate process."""
     command = [sys.executable, __file__, "--device", args.device, "--threads", str(args.threads)]
     command += ["--peak-memory", *map(str, measurement)]
     return float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
 def measure_peak(name, n_rows, n_columns, dtype, direction, device):
-    """Peak of this process in one step less what it holds before; on CUDA that of torch."""
+    """Peak memory of this process in one step, less the memory before; on CUDA that of torch."""
     backbone = prototypes_backbone(device)
-    # A first step on a tiny task: libraries that load late are no memory of the step.
+    # First a step on a tiny task, so that libraries loaded late do not count.
     step(name, backbone, *random_task(20, 3, device), dtype, direction)
     x, labels = random_task(int(n_rows), int(n_columns), device)
     if device.startswith("cuda"):
@@ -251,7 +256,7 @@ def measure_peak(name, n_rows, n_columns, dtype, direction, device):
 def high_water_mark():
     """Largest resident memory of this process so far, MiB (Linux).
 
-    Not ``ru_maxrss``: Linux hands the parent's down to a child process.
+    ``ru_maxrss`` does not serve: on Linux a child process inherits its parent's.
     """
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
@@ -263,7 +268,7 @@ def high_water_mark():
 
 
 def attention_rows(shapes, n_repeats, args):
-    """Folded matrix products against torch's fused attention, along rows and along columns."""
+    """Compare folded matrix products with torch's fused attention, along rows and columns."""
     layer = prototypes_backbone(args.device).blocks[1].attention
     for n_rows, n_columns in shapes:
         S = n_columns + N_CLASSES
@@ -279,7 +284,9 @@ def attention_rows(shapes, n_repeats, args):
                 def folded(q, k, v, readable=readable, voting=voting):
                     return layer.weights(q, k, readable, voting) @ v
 
-                fused = torch.nn.functional.scaled_dot_product_attention  # its scale is Eq. (2)'s
+                fused = (
+                    torch.nn.functional.scaled_dot_product_attention
+                )  # it has the scale of Eq. (2)
                 if dtype == "float32":
                     torch.testing.assert_close(folded(*qkv), fused(*qkv), rtol=1e-4, atol=1e-4)
                 for direction in ("forward", "forward+backward"):
@@ -306,7 +313,7 @@ def attend(function, qkv, direction):
 
 
 def few_shot_task(seed, n_labelled, n_unlabelled, n_columns, n_classes=2):
-    """X_labelled, y_labelled, X_unlabelled: Gaussian classes, equally many rows of each."""
+    """X_labelled, y_labelled, X_unlabelled of Gaussian classes with equally many rows."""
     rng = np.random.default_rng(seed)
     y = np.arange(n_labelled + n_unlabelled) % n_classes
     centres = rng.standard_normal((n_classes, n_columns))
@@ -315,7 +322,7 @@ def few_shot_task(seed, n_labelled, n_unlabelled, n_columns, n_classes=2):
 
 
 def estimator_rows(n_repeats):
-    """``fit`` and ``predict`` of one 5-shot task of 100 rows, against Gaussian processes."""
+    """Compare ``fit`` and ``predict`` of a 5-shot task of 100 rows with Gaussian processes."""
     peers = {
         "GaussianProcess, default kernel (fixed)": GaussianProcessClassifier(),
         "GaussianProcess, kernel fitted": GaussianProcessClassifier(1.0 * RBF(10**0.5)),
@@ -336,7 +343,7 @@ def estimator_rows(n_repeats):
 
 
 def batch_rows(n_tasks, n_repeats):
-    """``predict_batch`` of many tasks against a loop over them."""
+    """Compare ``predict_batch`` of many tasks with a loop over them."""
     for dtype in dtypes("cpu", "auto"):
         meta = MetaSemiSupervisedClassifier(device="cpu", dtype=dtype)
         for n_labelled, n_unlabelled, n_columns in ((4, 8, 4), (10, 40, 8)):
@@ -350,7 +357,7 @@ def batch_rows(n_tasks, n_repeats):
                 return meta.predict_batch(tasks)
 
             agreement = np.mean(np.concatenate(loop()) == np.concatenate(batch()))
-            # Rounding may turn a tie, more often in bfloat16; more than that is an error.
+            # Rounding may decide ties, more often in bfloat16; larger differences are errors.
             least = 0.99 if dtype == "float32" else 0.98
             assert agreement > least, f"predict_batch and the loop agree on {agreement:.3f} only"
             case = f"{n_tasks} tasks of {n_labelled} labelled and {n_unlabelled} unlabelled rows, "
@@ -374,7 +381,7 @@ def as_text(row):
 
 
 def write(rows, output, args):
-    """CSV of all rows, and a Markdown table a benchmark."""
+    """Write all rows as CSV and a Markdown table per benchmark."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with open(output.with_suffix(".csv"), "w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS + MEMORY_FIELDS)

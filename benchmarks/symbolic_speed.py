@@ -1,12 +1,13 @@
-"""Speed of fitting thousands of small networks side by side, against one after the other.
+"""Speed of make_symbolic_regression, which fits thousands of small networks, against a loop.
 
     OMP_NUM_THREADS=1 python benchmarks/symbolic_speed.py
     python benchmarks/symbolic_speed.py --quick
 
-The data of symbolic regression (paper 003, appendix A.1) by make_symbolic_regression, and some of
-its networks, spread evenly over all functions, by a loop over torch's Sequential and Adam that
-begins with the same weights; that both end with the same ones is checked first. Both take turns in
-one run. The ratio is that of times a network, above 1 where ours is faster.
+make_symbolic_regression makes the data of symbolic regression (paper 003, appendix A.1): networks
+fitted side by side. A loop over torch's Sequential and Adam fits some of these networks, spread
+evenly over all functions, one after the other from the same initial weights. Both are first checked
+to end with the same weights, and take turns in one run. The ratio is of times per network, above 1
+if ours is faster.
 """
 
 import argparse
@@ -21,15 +22,15 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from sklearn_meta.tasks.symbolic import _initial_bounds, _initial_weights, make_symbolic_regression
 
-#: Those of make_symbolic_regression; only threads and sizes are chosen here.
+#: Settings of make_symbolic_regression; this benchmark chooses only threads and sizes.
 HIDDEN, THRESHOLD, N_POINTS, LEARNING_RATE, MAX_ITER, SEED = 16, 1e-3, 32, 0.03, 1000, 0
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few networks")
-    parser.add_argument("--n-repeats", type=count, default=5, help="timed runs of each at least")
-    parser.add_argument("--output", help="a file [benchmarks/results/symbolic_speed.md, or _quick]")
+    parser.add_argument("--n-repeats", type=count, default=5, help="minimum of timed runs of each")
+    parser.add_argument("--output", help="file [benchmarks/results/symbolic_speed.md, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "symbolic_speed.md", args.quick)
     n_functions, n_networks, n_single = (6, 5, 3) if args.quick else (100, 20, 100)
@@ -43,7 +44,7 @@ def main(arguments=None):
         [fit_single(networks, i, n_networks) for i in chosen],
         networks.weights[chosen],
         rtol=0,
-        atol=2 * LEARNING_RATE,  # rounding may end a fit a step sooner or later
+        atol=2 * LEARNING_RATE,  # rounding may end a fit a step earlier or later
     )
     counts = {"make_symbolic_regression": n, "loop over Sequential and Adam": n_single}
     fits = [
@@ -66,7 +67,7 @@ def main(arguments=None):
 
 
 def fit_single(networks, i, n_networks):
-    """Weights of network i, fitted alone, from the initial weights that ours begins with."""
+    """Fit network i alone, from the initial weights that ours starts with; return its weights."""
     model = nn.Sequential(nn.Linear(1, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1))
     x = torch.linspace(-1, 1, N_POINTS)[:, None]
     p0, p1, p2 = networks.coefficients[i].tolist()

@@ -1,7 +1,7 @@
-"""TabPFN 1 (Hollmann et al., 2023), which asks PyTorch and scikit-learn for names they had before.
+"""TabPFN 1 (Hollmann et al., 2023), adapted to current names in PyTorch and scikit-learn.
 
-Of the package's releases on PyPI only `tabpfn==0.1` holds the weights; `tabpfn==0.1.11` is the last
-that reads them. benchmarks/README.md says how the two are put together.
+Of the package's releases on PyPI, only `tabpfn==0.1` contains the weights, and `tabpfn==0.1.11` is
+the last that reads them. benchmarks/README.md says how to put the two together.
 """
 
 import importlib.util
@@ -15,20 +15,20 @@ import torch.nn.modules.transformer
 from sklearn.utils.validation import check_array, check_X_y
 from torch.utils.checkpoint import checkpoint
 
-#: Orders of columns and classes of which the mean is taken, as many as its authors took.
+#: Number of orders of columns and classes to average over, as its authors did.
 N_ORDERS = 32
 
-#: Where the package looks for its weights, and asks the network if there are none.
+#: File of the weights in the package; if it is missing, the package tries to download it.
 WEIGHTS = "models_diff/prior_diff_real_checkpoint_n_0_epoch_42.cpkt"
 
 
 def classifier():
-    """The classifier, with its weights.
+    """Return the classifier with its weights.
 
     Returns
     -------
     TabPFNClassifier
-        Of more than 100 columns it draws 100.
+        If there are more than 100 columns, it draws 100.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def classifier():
     weights = Path(importlib.util.find_spec("tabpfn").origin).parent / WEIGHTS
     if not weights.is_file():
         raise FileNotFoundError(f"no {WEIGHTS} in {weights.parents[1]}")
-    # The weights are a pickle, read as one on the word of whoever has put them there.
+    # The weights are a pickle; loading it trusts whoever installed them.
     with mock.patch.dict(os.environ, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1"):
         make = _interface().TabPFNClassifier
         return make(N_ensemble_configurations=N_ORDERS, subsample_features=True)
@@ -46,7 +46,7 @@ def classifier():
 
 @cache
 def _interface():
-    """The package's module, told the names that others had when it was written."""
+    """Import the package's module, and give it the names of its time in other packages."""
     torch.nn.modules.transformer.Optional = typing.Optional
     from tabpfn.scripts import transformer_prediction_interface
 
@@ -57,5 +57,5 @@ def _interface():
 
 
 def _renamed(check):
-    """A check of scikit-learn by the name that its argument had before 1.6."""
+    """Return a check of scikit-learn that takes the argument's name of before version 1.6."""
     return lambda *args, force_all_finite: check(*args, ensure_all_finite=force_all_finite)

@@ -1,12 +1,13 @@
-"""Words a second of a Meta-LSTM, against torch's own LSTM and against its equations in a loop.
+"""Words per second of a Meta-LSTM, against its equations in a loop and torch's own LSTM.
 
     OMP_NUM_THREADS=1 python benchmarks/text_speed.py
     python benchmarks/text_speed.py --quick
 
-Forward and backward over a batch of texts of different length. Ours reads them packed; the loop
-computes Eq. (10)-(20) of paper 004 word by word and gate by gate on padded texts; torch.nn.LSTM of
-the same width is another and simpler network, in C++, which is fast on padded texts and slow on
-packed ones. All take turns in one run; that ours and the loop give the same is checked first.
+A step is forward and backward over a batch of random texts of different lengths. Ours reads them
+packed. The loop computes Eq. (10)-(20) of paper 004 word by word and gate by gate on padded texts.
+torch.nn.LSTM of the same width is a different, simpler network in C++, which is fast on padded
+texts and slow on packed ones. All take turns in one run; ours and the loop are first checked to
+agree.
 """
 
 import argparse
@@ -29,8 +30,10 @@ PADDED = "torch.nn.LSTM, padded"
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few short texts")
-    parser.add_argument("--n-repeats", type=count, default=10, help="timed steps of each at least")
-    parser.add_argument("--output", help="a file [benchmarks/results/text_speed.md, or _quick]")
+    parser.add_argument(
+        "--n-repeats", type=count, default=10, help="minimum of timed steps of each"
+    )
+    parser.add_argument("--output", help="file [benchmarks/results/text_speed.md, or _quick]")
     args = parser.parse_args(arguments)
     args.output = place_of(args.output, "text_speed.md", args.quick)
     torch.set_num_threads(1)
@@ -51,7 +54,7 @@ def main(arguments=None):
 
 
 def texts(n, longest):
-    """Packed texts, of half the length of the longest or more."""
+    """Draw packed texts, the shortest half as long as the longest."""
     torch.manual_seed(0)
     lengths = torch.linspace(longest, longest / 2, n).int().tolist()
     return pack_sequence([torch.randn(length, D) for length in lengths])
@@ -90,7 +93,7 @@ def steps(networks, x):
 
 
 def loop(meta, basic, x):
-    """The last h of each text, Eq. (10)-(20) word by word on padded texts."""
+    """Compute the last h of each text by Eq. (10)-(20), word by word on padded texts."""
     padded, lengths = pad_packed_sequence(x)
     n = padded.shape[1]
     hidden, cell = padded.new_zeros(n, H), padded.new_zeros(n, H)

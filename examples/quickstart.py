@@ -1,10 +1,10 @@
-"""A few labels in five real tables: cross-validation of this package beside scikit-learn's own.
+"""Cross-validation with few labels on five real tables: this package beside scikit-learn's models.
 
     make quickstart
 
-The tables come with scikit-learn; the default weights were meta-trained on others. Each split of
-FewShotSplit has 1, 3 or 5 labelled rows a class to train on and 20 others a class to test on.
-Writes a CSV of all scores and a picture to examples/output/.
+The tables come with scikit-learn; the default weights were meta-trained on other tables. Each split
+of FewShotSplit has 1, 3 or 5 labelled rows per class to train on, and 20 other rows per class to
+test on. Writes a CSV of all accuracies and a plot to examples/output/.
 """
 
 import argparse
@@ -33,11 +33,13 @@ OURS = "sklearn_meta"
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--n-splits", type=int, default=30, help="few-shot tasks a table and shot")
+    parser.add_argument(
+        "--n-splits", type=int, default=30, help="tasks per table and number of shots"
+    )
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
     parser.add_argument("--quick", action="store_true", help="two tables, one split")
     args = parser.parse_args()
-    args.output.mkdir(parents=True, exist_ok=True)  # an error now, not after all work
+    args.output.mkdir(parents=True, exist_ok=True)  # fails now rather than after all work
     start = time.perf_counter()
 
     card = load_learner("default").card
@@ -58,10 +60,10 @@ def main():
 
 
 def load_tables():
-    """Five classification tables of scikit-learn, columns standardised; no network needed.
+    """Load five classification tables of scikit-learn, with standardised columns, offline.
 
-    Standardising uses all rows but no label. With two labelled rows, a scaler of the labelled
-    rows alone would harm the peers.
+    Columns are standardised over all rows, without labels. With two labelled rows, a scaler fitted
+    only to these would harm the peers.
     """
     tables = {
         "iris": datasets.load_iris(return_X_y=True),
@@ -75,10 +77,10 @@ def load_tables():
 
 
 def make_methods(n_columns):
-    """Ours and peers; kernel widths grow with the number of columns, as distances do."""
+    """Return ours and peers by name; kernel widths grow with the columns, as distances do."""
     return {
         OURS: MetaSemiSupervisedClassifier(),
-        # Transductive hands it the test rows as unlabelled ones, as ours takes them.
+        # Transductive gives it the test rows as unlabelled rows; ours reads them so by default.
         "LabelSpreading": Transductive(LabelSpreading(gamma=1 / n_columns)),
         "GaussianProcess": GaussianProcessClassifier(1.0 * RBF(n_columns**0.5), optimizer=None),
         "LogisticRegression": LogisticRegression(),
@@ -87,7 +89,7 @@ def make_methods(n_columns):
 
 
 def cross_validate(tables, n_splits):
-    """Accuracies: a dict from (table, shots, method) to an array of a number a split."""
+    """Return a dict from (table, shots, method) to an array of accuracies, one per split."""
     scores = {}
     for (name, (X, y)), shots in tqdm([(t, k) for t in tables.items() for k in SHOTS]):
         cv = FewShotSplit(n_splits, n_shots=shots, n_unlabelled=20, random_state=0)
@@ -97,7 +99,7 @@ def cross_validate(tables, n_splits):
 
 
 def means(scores):
-    """Mean accuracy by table, shots and method, and over tables by the table's name "mean"."""
+    """Mean accuracy by table, shots and method; the table "mean" is the mean over tables."""
     result = {key: values.mean() for key, values in scores.items()}
     tables, _, methods = axes_of(scores)
     for shots in SHOTS:
@@ -108,12 +110,12 @@ def means(scores):
 
 
 def axes_of(scores):
-    """Tables, shots and methods, each in order of appearance."""
+    """Return tables, shots and methods, each in order of appearance."""
     return [list(dict.fromkeys(values)) for values in zip(*scores)]
 
 
 def as_text(scores):
-    """Mean accuracies as lines of text."""
+    """Format mean accuracies as lines of text."""
     tables, _, methods = axes_of(scores)
     mean = means(scores)
     titles = {shots: f"labelled rows a class: {shots}" for shots in SHOTS}
@@ -128,7 +130,7 @@ def as_text(scores):
 
 
 def write_csv(scores, path):
-    """One line a table, number of shots, method and split."""
+    """Write one line for each table, number of shots, method and split."""
     with open(path, "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["table", "shots", "method", "split", "accuracy"])
@@ -137,7 +139,7 @@ def write_csv(scores, path):
 
 
 def plot(scores, path):
-    """Accuracy by the number of labelled rows: a panel a table, the last one their mean."""
+    """Plot accuracy by number of labelled rows, one panel per table and one for their mean."""
     from matplotlib.figure import Figure
 
     tables, _, methods = axes_of(scores)

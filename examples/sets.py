@@ -1,12 +1,13 @@
-"""Samples that are sets: digits as clouds of inked pixels, and piles of images to be counted.
+"""Samples that are sets: SetTransformerClassifier and -Regressor beside scikit-learn's models.
 
     python examples/sets.py
 
-The images are scikit-learn's handwritten digits. The first task gives each image as the set of its
-inked pixels (row, column, ink) in no order and asks for the digit. The second gives 6 to 10 images
-and asks how many different digits they show (section 4.2 of paper 001); images of test sets are in
-no training set. Peers read what fits in a row: means and deviations over the set, and its size.
-Takes some minutes on a CPU, and writes a CSV of all scores to examples/output/.
+The images are scikit-learn's handwritten digits. In the first task each sample is the set of an
+image's inked pixels (row, column, ink), without order, and the target is the digit. In the second,
+each sample is a set of 6 to 10 images, and the target is how many different digits they show
+(section 4.2 of paper 001); test sets have no image of a training set. Peers read a row of
+summaries: means and deviations over the set, and its size. Takes some minutes on a CPU, and writes
+a CSV of all scores to examples/output/.
 """
 
 import argparse
@@ -31,14 +32,14 @@ from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "output")
-    parser.add_argument("--quick", action="store_true", help="whether it runs: nothing is learned")
+    parser.add_argument("--quick", action="store_true", help="check that it runs, learning nothing")
     args = parser.parse_args()
-    args.output.mkdir(parents=True, exist_ok=True)  # an error now, not after all work
+    args.output.mkdir(parents=True, exist_ok=True)  # fails now rather than after all work
     settings = {"random_state": 0}
     settings |= {"max_epochs": 2, "width": 16} if args.quick else {"max_epochs": 20}
 
     if args.quick:
-        print("Few sets, two epochs: what networks have here says nothing of them.")
+        print("Few sets, two epochs: these scores say nothing about the networks.")
     rows = []
     for task, data, methods in (
         ("digit of a cloud of pixels", clouds(args.quick), classifiers(settings)),
@@ -61,7 +62,7 @@ def main():
 
 
 def clouds(quick):
-    """Each image as an array (n_pixels, 3) of its inked pixels: 16 to 42 of 64."""
+    """Return each image as an array (n_pixels, 3) of its inked pixels, 16 to 42 of 64."""
     digits = load_digits()
     X = [np.column_stack([*np.nonzero(image), image[image > 0]]) for image in digits.images]
     n_sets = 300 if quick else len(X)
@@ -69,7 +70,7 @@ def clouds(quick):
 
 
 def piles(quick):
-    """Arrays (n_images, 8, 8), and how many different digits each shows."""
+    """Return arrays (n_images, 8, 8), and the number of different digits in each."""
     digits = load_digits()
     halves = train_test_split(digits.images, digits.target, test_size=0.25, random_state=0)
     rng = np.random.default_rng(0)
@@ -100,7 +101,7 @@ def classifiers(settings):
 
 
 def counters(settings):
-    torch.manual_seed(0)  # of the embedding's weights
+    torch.manual_seed(0)  # for the embedding's weights
     embedding = nn.Sequential(  # images (n, 8, 8) to vectors (n, 64)
         nn.Flatten(),
         *(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU()),
@@ -116,7 +117,7 @@ def counters(settings):
 
 
 def of_summaries(estimator):
-    """An estimator of tables, given means and deviations over each set, and its size."""
+    """Return an estimator that reads means and deviations over each set, and its size."""
     return make_pipeline(FunctionTransformer(summaries), StandardScaler(), estimator)
 
 
