@@ -101,7 +101,7 @@ def parse_arguments(arguments=None):
     add("--epochs", type=count, default=5, help="epochs of joint training [%(default)s]")
     add("--fine-tune", type=int, default=1, help="epochs of each task afterwards [%(default)s]")
     add("--own-epochs", type=count, default=10, help="epochs of a single domain [%(default)s]")
-    add("--least-steps", type=count, default=200, help="minimum from nothing [%(default)s]")
+    add("--least-steps", type=count, default=200, help="minimum steps per domain [%(default)s]")
     add("--left-out", type=count, default=1, help="domains a transfer leaves out [%(default)s]")
     add("--pooling", choices=["max", "last"], default="max", help="of words [%(default)s]")
     add("--spelling-size", type=int, default=50, help="of taggers [%(default)s]")
