@@ -166,7 +166,9 @@ def test_training_minds_no_mode_of_torch_that_a_caller_is_in():
 def test_a_batch_size_may_be_numpys():
     for kind, y in ((SetTransformerRegressor, Y), (SetTransformerClassifier, CLASSES)):
         for size in (np.int64(8), np.int8(100)):
-            kind(**QUICK, batch_size=size).fit(SETS, y).predict(SETS * 6)
+            found = kind(**QUICK, batch_size=size).fit(SETS, y).predict(SETS * 6)
+            expected = kind(**QUICK, batch_size=int(size)).fit(SETS, y).predict(SETS * 6)
+            assert_array_equal(found, expected)
 
 
 def test_one_set_and_sets_of_one_and_constant_elements():
