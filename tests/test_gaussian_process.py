@@ -368,6 +368,11 @@ def test_one_target_as_a_column_and_as_a_vector():
     axes = {"mean": 1, "std": 1, "cov": 2, "quantiles": 2, "samples": 1, "density": 1}
     for name, axis in axes.items():
         assert_array_equal(np.take(column[name], 0, axis=axis), vector[name])
+    both = np.column_stack([y, -y])
+    of_array, of_frame = (
+        double().fit(rows[:20], both[:20]).predict(rows[20:]) for rows in (X, pd.DataFrame(X))
+    )
+    assert_array_equal(of_frame, of_array)
 
 
 def test_more_targets_than_rows():

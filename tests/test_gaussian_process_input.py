@@ -125,7 +125,8 @@ def test_targets_as_lists_integers_booleans_none_and_na():
     expected = double().fit(X_GOOD, few).predict(X_GOOD)
     none = [None if np.isnan(value) else value for value in few]
     na = pd.Series(none, dtype="Int64")
-    for y in (none, na, list(na), pd.DataFrame({"y": few})["y"]):
+    text = [value if np.isnan(value) else str(value) for value in few]  # not "nan", as of numpy
+    for y in (none, na, list(na), pd.DataFrame({"y": few})["y"], text):
         assert_array_equal(double().fit(X_GOOD, y).predict(X_GOOD), expected)
         (found,) = double().predict_batch([(X_GOOD, y, X_GOOD)])
         assert_allclose(found, expected)
@@ -258,6 +259,8 @@ def test_bad_task_in_a_batch_is_named(task, message):
 
 def test_batch_of_one_and_several_targets_and_of_nothing():
     assert double().predict_batch([]) == []
+    for rows in (X_GOOD, X_GOOD.astype(object)):
+        assert double().predict_batch([(rows[:4], Y_GOOD[:4], rows[:0])])[0].shape == (0,)
     many = np.column_stack([Y_GOOD[:4]] * 3)
     tasks = [(X_GOOD[:4], y, X_GOOD[4:]) for y in (Y_GOOD[:4], many[:, :1], many)]
     assert [mean.shape for mean in double().predict_batch(tasks)] == [(16,), (16, 1), (16, 3)]

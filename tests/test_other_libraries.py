@@ -14,6 +14,7 @@ from sklearn_meta import (
     MANNClassifier,
     MetaGPRegressor,
     MetaSemiSupervisedClassifier,
+    SetTransformerClassifier,
 )
 from sklearn_meta.cells import are_unlabelled, in_numpy, in_seconds, whole_labels
 from sklearn_meta.evaluation import evaluate
@@ -172,6 +173,10 @@ def test_masked_targets_are_missing_and_masked_labels_refused():
     for estimator in (MetaSemiSupervisedClassifier("prototypes"), MANNClassifier(n_estimators=2)):
         with pytest.raises(ValueError, match="y contains NaN or None.*mark"):
             estimator.fit(X, np.ma.array(Y, mask=mask))
+    with pytest.raises(ValueError, match="y contains NaN or None"):
+        SetTransformerClassifier().fit([X] * 40, np.ma.array(Y, mask=mask))
+    with pytest.raises(ValueError, match="classes must be .* NaN or None"):
+        MANNClassifier().partial_fit(X, Y, classes=np.ma.array([0, 1, 2], mask=[0, 0, 1]))
     with pytest.raises(ValueError, match="Input X contains NaN"):
         AmortizedGMM().fit(masked(X, HIDDEN))
 

@@ -155,6 +155,8 @@ def test_a_missing_cell_in_a_list_of_mixed_rows_is_no_category():
         of_list, of_frame = kind().fit(rows, labels), kind().fit(frame, labels)
         assert of_list.encoder_.encoders_[0].categories_[0].tolist() == ["a", "b"]
         np.testing.assert_array_equal(of_list.predict(rows), of_frame.predict(frame))
+        pair = of_list.predict_batch([(table, labels, table) for table in (rows, frame)])
+        np.testing.assert_array_equal(*pair)
     of_list, of_frame = (AmortizedOutlierDetector().fit(table) for table in (rows, frame))
     np.testing.assert_array_equal(of_list.score_samples(rows), of_frame.score_samples(frame))
 
