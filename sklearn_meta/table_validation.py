@@ -38,7 +38,7 @@ def check_dense(y):
 def without_gaps(y):
     """Copy targets with zeros in place of missing ones; also return the mask of these."""
     y = np.asarray(targets_as_numbers(y)).copy()  # the original may be read-only
-    if y.dtype.kind in "fc":
+    if y.dtype.kind == "f":
         unlabelled = np.isnan(y)
     else:
         unlabelled = is_missing(y.ravel()).reshape(y.shape)
@@ -104,7 +104,7 @@ def table_with_targets(estimator, X, y):
         y = as_cells(y)
         check_dense(y)
         y, unlabelled = without_gaps(y)
-    X, y = table_with_labels(estimator, X, y, multi_output=True, y_numeric=True)
+    X, y = table_with_labels(estimator, X, y, multi_output=True)
     y = y.astype(np.float64)
     assert_all_finite(y, input_name="y")  # the check above skips arrays of objects
     return X, np.where(unlabelled, np.nan, y)
