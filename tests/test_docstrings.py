@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import sklearn_meta
+from sklearn_meta.base import MetaEstimator
 
 MODULES = [m.name for m in pkgutil.walk_packages(sklearn_meta.__path__, "sklearn_meta.")]
 #: Headings of numpydoc that may follow the parameters.
@@ -110,6 +111,28 @@ def test_defaults_are_those_of_the_docstrings(name):
         found = {name: fault(kind, known[name]) for name, kind in told.items() if name in known}
         faults += [f"{function}, {name!r}: {wrong}" for name, wrong in found.items() if wrong]
     assert faults == []
+
+
+#: Names of parameters, and that all is said of them elsewhere.
+SAME = re.compile(
+    r"^(\S[^\n:]*)\n"
+    r" +As (?:there|in :meth:`sklearn_meta.base.MetaEstimator.meta_fit`), with the same defaults",
+    re.MULTILINE,
+)
+
+
+def test_defaults_that_are_said_to_be_those_of_the_base_are():
+    base, compared = inspect.signature(MetaEstimator.meta_fit).parameters, set()
+    for module in MODULES:
+        if module.endswith("__main__"):
+            continue
+        for function, docstring, made in functions(importlib.import_module(module)):
+            for names in SAME.findall(inspect.cleandoc(docstring or "")):
+                own = inspect.signature(made).parameters
+                for name in own.keys() & names.split(", "):
+                    assert own[name].default == base[name].default, f"{function}, {name!r}"
+                    compared.add((function, name))
+    assert ("MANNRegressor.meta_fit", "max_steps") in compared and len(compared) > 10
 
 
 def test_the_list_of_public_names_is_whole_and_says_what_they_say():

@@ -149,15 +149,16 @@ def test_online_predictions_are_those_before_each_row(stream, window):
 
 
 @few_streams
-@given(stream=streams())
-def test_online_regression_is_that_before_each_row(stream):
+@given(stream=streams(), window=st.sampled_from([1, 3, 125]))
+def test_online_regression_is_that_before_each_row(stream, window):
     X, y, _ = stream
-    mean, std = regressor(dtype="float64").predict_online(X, y, return_std=True)
+    of_window = {"dtype": "float64", "window_size": window}
+    mean, std = regressor(**of_window).predict_online(X, y, return_std=True)
     # Nothing is known about the first row, whatever its target.
     other = np.r_[y[0] + 1e6, y[1:]]
-    before = regressor(dtype="float64").predict_online(X, other, return_std=True)
+    before = regressor(**of_window).predict_online(X, other, return_std=True)
     assert [mean[0], std[0]] == [part[0] for part in before]
-    stepwise = regressor(dtype="float64").partial_fit(X[:1], y[:1])
+    stepwise = regressor(**of_window).partial_fit(X[:1], y[:1])
     for i in range(1, len(X)):
         expected = stepwise.predict(X[i : i + 1], return_std=True)
         assert_allclose(np.ravel(expected), [mean[i], std[i]], rtol=1e-6, atol=1e-9)
@@ -590,15 +591,39 @@ def test_vectors_are_meta_trained_on_as_fit_reads_them(make):
     X = 2 + X / 20
     y = y if make is classifier else X[:, 0].astype(np.float32)
 
-    def weights(table):
-        estimator = make(inputs="vectors", random_state=0)
-        ways = LITTLE | {"max_steps": 2, "eval_every": 2, "validation_datasets": [table]}
-        short = {"n_shots": (3,)} if make is classifier else {"n_rows": (5, 10)}
-        estimator.meta_fit([table], batch_size=4, **short, **ways)
-        return dict(estimator.learner_.named_parameters())
-
     as_it_is = Dataset("0", X.astype(np.float32), y)
-    torch.testing.assert_close(weights((X, y)), weights(as_it_is))
+    found = trained(make, (X, y))
+    torch.testing.assert_close(found, trained(make, as_it_is))
+    assert differ(found, trained(make, (X + 1, y)))
+
+
+def trained(make, table, inputs="vectors", batch_size=4):
+    """Weights after two steps."""
+    estimator = make(inputs=inputs, random_state=0)
+    ways = LITTLE | {"max_steps": 2, "eval_every": 2, "validation_datasets": [table]}
+    short = {"n_shots": (3,)} if make is classifier else {"n_rows": (6, 10)}
+    estimator.meta_fit([table], batch_size=batch_size, **short, **ways)
+    return dict(estimator.learner_.named_parameters())
+
+
+def differ(found, others):
+    return any((found[name] - others[name]).abs().max() > 1e-6 for name in found)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_step_has_as_many_sequences_as_are_asked_for(make):
+    X, y = blobs(n_columns=6)
+    y = y if make is classifier else X[:, 0]
+    assert differ(*(trained(make, (X, y), "tables", size) for size in (1, 2)))
+
+
+def test_the_unit_of_a_target_is_no_matter_in_meta_training_on_tables():
+    """But for networks of vectors, to which it is shown as it is."""
+    X, _ = blobs(n_columns=6)
+    X = X.astype(np.float32)
+    tables = [Dataset("0", X, scale * X[:, 0]) for scale in (1, 64)]
+    for inputs, told in (("tables", False), ("vectors", True)):
+        assert differ(*(trained(regressor, table, inputs) for table in tables)) == told
 
 
 @pytest.mark.parametrize("n_rows", [20, 60])

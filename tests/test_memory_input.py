@@ -205,18 +205,26 @@ def test_a_stream_of_which_a_part_was_read_is_not_fitted(make, learn, monkeypatc
 @pytest.mark.parametrize(
     "later", [{"random_state": 5}, {"n_estimators": 3}, {"dtype": "float64"}], ids=str
 )
-@pytest.mark.parametrize("memory", ["wipe", "persistent"])
-def test_parameters_that_are_set_later_count_from_the_next_fit(later, memory):
-    estimator = classifier(memory=memory).fit(X[:60], Y[:60])
-    before = estimator.predict_proba(X[60:])
+@pytest.mark.parametrize(
+    "kind, memory",
+    [(MANNClassifier, "wipe"), (MANNClassifier, "persistent"), (MANNRegressor, "wipe")],
+)
+def test_parameters_that_are_set_later_count_from_the_next_fit(later, kind, memory):
+    def fitted(**parameters):
+        return kind(**{"n_estimators": 2, "memory": memory} | parameters).fit(X[:60], Y[:60])
+
+    def answers(estimator, rows):
+        return getattr(estimator, "predict_proba", estimator.predict)(rows)
+
+    estimator = fitted()
+    before = answers(estimator, X[60:])
     estimator.set_params(**later)
-    assert_array_equal(estimator.predict_proba(X[60:]), before)
-    whole = classifier(memory=memory).fit(X[:60], Y[:60]).partial_fit(X[60:80], Y[60:80])
+    assert_array_equal(answers(estimator, X[60:]), before)
+    whole = fitted().partial_fit(X[60:80], Y[60:80])
     estimator.partial_fit(X[60:80], Y[60:80])
-    assert_array_equal(estimator.predict_proba(X[80:]), whole.predict_proba(X[80:]))
-    anew = classifier(memory=memory, **later).fit(X[:60], Y[:60])
+    assert_array_equal(answers(estimator, X[80:]), answers(whole, X[80:]))
     estimator.fit(X[:60], Y[:60])
-    assert_array_equal(estimator.predict_proba(X[60:]), anew.predict_proba(X[60:]))
+    assert_array_equal(answers(estimator, X[60:]), answers(fitted(**later), X[60:]))
 
 
 def test_a_persistent_memory_is_not_that_of_another_network():
