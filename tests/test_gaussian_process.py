@@ -156,7 +156,7 @@ def test_units_of_columns_do_not_matter(task, transductive):
 def test_inductive_answers_do_not_depend_on_their_batch(task, chunk_size):
     X, y, new = task
     whole = double(False).fit(X, y)
-    chunked = double(False, chunk_size=chunk_size).fit(X, y)
+    chunked = double(False, chunk_size=np.uint8(chunk_size)).fit(X, y)  # as of a search
     expected, found = answers(whole, new), answers(chunked, new)
     for name in expected:
         assert_allclose(found[name], expected[name], atol=1e-9, err_msg=name)

@@ -244,6 +244,7 @@ def test_not_fitted(ask):
         ((X_GOOD[:2], [np.nan, np.nan], X_GOOD), "Task 1: No row is labelled"),
         ((X_GOOD[:2], [0, np.inf], X_GOOD), "Task 1: targets must be finite"),
         ((X_GOOD[:0], [], X_GOOD), "Task 1: targets must be .* non-empty"),
+        ((X_GOOD[:2], np.ones((2, 1, 1)), X_GOOD), "Task 1: targets must be .* vector or matrix"),
         ((X_GOOD[:2], ["a", "b"], X_GOOD), "Task 1: could not convert"),
         ((X_GOOD[:2], [1j, 2], X_GOOD), "Task 1: Complex data not supported"),
         ((X_GOOD[:2], [1, 2]), "Task 1: give a list of triples"),

@@ -390,10 +390,14 @@ def test_rows_that_memory_may_not_hold_are_told():
         warnings.simplefilter("error")
         MetaSemiSupervisedClassifier().fit(rows, few)
         AmortizedOutlierDetector().fit(rows)
-    told = "^5001 rows of fit are read together: .* Fit on a sample, such as sklearn.utils.resample"
-    with pytest.warns(UserWarning, match=told) as warned:
-        MetaGPRegressor().fit(rows, many)
-    assert warned[0].filename == __file__
+    told = "rows of fit are read together: .* Fit on a sample, such as sklearn.utils.resample"
+    for kind, y, n in (
+        (MetaGPRegressor, many, 5001),
+        (MetaSemiSupervisedClassifier, few.clip(0), 6001),
+    ):
+        with pytest.warns(UserWarning, match=f"^{n} {told}") as warned:
+            kind().fit(rows, y)
+        assert warned[0].filename == __file__
 
 
 @pytest.mark.parametrize("transductive", [True, False])
