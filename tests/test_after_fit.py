@@ -385,13 +385,16 @@ def test_a_table_may_be_changed_after_fit():
         np.testing.assert_array_equal(answers(estimator), before)
 
 
-def test_of_another_chunk_size_rows_of_fit_are_read_anew():
+def test_of_another_chunk_size_or_mode_rows_of_fit_are_read_anew():
     marked = np.where(np.isin(np.arange(len(Y)), FEW), Y, -1)
     estimator = MetaSemiSupervisedClassifier("prototypes").fit(X, marked)
     before = estimator.label_distributions_
-    after = estimator.set_params(chunk_size=10).label_distributions_
-    assert not np.allclose(after, before)
-    np.testing.assert_array_equal(after, clone(estimator).fit(X, marked).label_distributions_)
+    for later in ({"chunk_size": 10}, {"transductive": False}):
+        after = estimator.set_params(**later).label_distributions_
+        assert not np.allclose(after, before)
+        anew = clone(estimator).fit(X, marked).label_distributions_
+        np.testing.assert_allclose(after, anew, atol=1e-6)
+        before = after
 
 
 def test_unlabelled_rows_that_are_read_are_some_of_all(monkeypatch):

@@ -80,6 +80,11 @@ def test_unlabelled_rows_of_fit_do_not_outvote_few_labels_either():
         assert_allclose(classifier.predict_proba(X[:9]), alone, atol=1e-6)
 
 
+def test_of_many_classes_a_thousand_unlabelled_rows_are_read():
+    rows, marked = np.arange(1200.0)[:, None], np.r_[np.arange(60), np.full(1140, -1)]
+    assert len(MetaSemiSupervisedClassifier("prototypes").fit(rows, marked)._rows) == 60 + 1000
+
+
 @given(*sizes, st.integers(0, 9), st.integers(0, 2**16))
 def test_which_unlabelled_rows_are_read_is_no_matter_of_their_order(n_rows, most, n_known, seed):
     """Which unlabelled rows are read depends on their values alone; equal rows may be exchanged."""

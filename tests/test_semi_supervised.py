@@ -572,6 +572,8 @@ def test_scores_take_names_beside_the_mark():
     for form in (names, list(names), pd.Series(names)):
         with pytest.warns(UserWarning, match="75 of the rows to be scored"):
             assert 0.4 < classifier.score(X, form) <= 0.5
+    as_floats = y.astype(float).tolist()
+    assert classifier.fit(X, as_floats).score(X, as_floats) > 0.8
 
 
 @pytest.mark.parametrize("mark", [-1, "-1"])
@@ -586,4 +588,5 @@ def test_scores_of_rows_without_a_label_come_with_a_warning(mark):
         assert classifier.fit(X, marked).score(pd.DataFrame(X), pd.Series(marked)) <= 0.2
     with warnings.catch_warnings(action="error"):
         assert classifier.score(X, y, sample_weight=np.ones(150)) > 0.8
+        assert classifier.score(X, y, sample_weight=classifier.predict(X) == y) == 1
         cross_val_score(classifier, X, marked, cv=SemiSupervisedSplit(2))

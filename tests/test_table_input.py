@@ -288,6 +288,8 @@ def test_durations_are_labels_of_which_minus_one_is_one():
 def test_one_class_beside_minus_one_is_explained():
     with pytest.raises(ValueError, match="only one class: 1. Rows whose label is -1 count as unl"):
         MetaSemiSupervisedClassifier().fit(X[FEW], np.where(Y[FEW] > 0, 1, -1))
+    with pytest.raises(ValueError, match="only one class: 1.$"):
+        MetaSemiSupervisedClassifier().fit(X[FEW], np.ones(15, int))
 
 
 def test_what_fit_told_is_asked_for_before_fit():
