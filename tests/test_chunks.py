@@ -85,6 +85,12 @@ def test_of_many_classes_a_thousand_unlabelled_rows_are_read():
     assert len(MetaSemiSupervisedClassifier("prototypes").fit(rows, marked)._rows) == 60 + 1000
 
 
+def test_the_unlabelled_rows_that_are_read_are_of_all_kinds():
+    rows = np.arange(200.0)[:, None]
+    read = rows_read(np.full(200, -1), 40, rows)
+    assert np.histogram(rows[read], 5, (0, 200))[0].min() >= 4
+
+
 @given(*sizes, st.integers(0, 9), st.integers(0, 2**16))
 def test_which_unlabelled_rows_are_read_is_no_matter_of_their_order(n_rows, most, n_known, seed):
     """Which unlabelled rows are read depends on their values alone; equal rows may be exchanged."""
@@ -280,6 +286,9 @@ def test_what_is_found_of_equal_rows_is_their_mean(n_rows, n_columns, seed):
     equal = ((rows[:, None] == rows) | (np.isnan(rows[:, None]) & np.isnan(rows))).all(2)
     expected = equal @ found / equal.sum(1, keepdims=True)
     assert_allclose(same_of_equals(torch.from_numpy(found), rows), expected, atol=1e-12)
+    embedded = torch.from_numpy(found)[:, :, None] * torch.tensor([1.0, 2, 3])
+    expected = expected[:, :, None] * [1, 2, 3]
+    assert_allclose(same_of_equals(embedded, rows), expected, atol=1e-12)
 
 
 @given(st.integers(1, 12), st.integers(0, 2**16))
