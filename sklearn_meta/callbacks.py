@@ -2,7 +2,6 @@
 
 import csv
 import os
-import sys
 from collections import defaultdict
 from contextlib import suppress
 from numbers import Real
@@ -10,10 +9,10 @@ from numbers import Real
 import numpy as np
 from skorch.callbacks import Callback
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from tqdm.auto import tqdm
 
 from .distributed import is_first_process
 from .folders import check_writable, expanded
+from .progress import ProgressBar
 from .user_warnings import warn
 
 
@@ -182,10 +181,7 @@ class Patience(Callback):
 
 
 class Progress(Callback):
-    """Show one progress bar over all steps, with the last validation scores beside it.
-
-    If stderr cannot be written, or no longer, the run continues without the bar.
-    """
+    """Show one progress bar over all steps, with the last validation scores beside it."""
 
     #: tqdm cuts a line at the width of the terminal, so what matters most comes first.
     LINE = (
@@ -200,25 +196,16 @@ class Progress(Callback):
     def on_train_begin(self, net, **kwargs):
         done = sum(epoch.get("train_batch_count", 0) for epoch in net.history)
         shown = {"total": self.n_steps, "initial": done, "desc": "meta_fit", "unit": "step"}
-        try:
-            self.bar_ = tqdm(**shown, bar_format=self.LINE, disable=sys.stderr is None)
-        except OSError:  # a closed pipe, or a full disk
-            self.bar_ = tqdm(disable=True)
+        self.bar_ = ProgressBar(**shown, bar_format=self.LINE)
 
     def on_batch_end(self, net, training=False, **kwargs):
         if training:
-            self._show(lambda bar: bar.update())
+            self.bar_.update()
 
     def on_epoch_end(self, net, **kwargs):
         names = (f"valid_{self.score_name}", "valid_loss", "train_loss")
         shown = {k: f"{net.history[-1][k]:.4f}" for k in names if k in net.history[-1]}
-        self._show(lambda bar: bar.set_postfix(shown))
+        self.bar_.set_postfix(shown)
 
     def on_train_end(self, net, **kwargs):
-        self._show(lambda bar: bar.close())
-
-    def _show(self, change):
-        try:
-            change(self.bar_)
-        except OSError:
-            self.bar_.disable = True
+        self.bar_.close()

@@ -4,7 +4,6 @@
 classifiers to compare with, made ready for tables with categories and missing cells.
 """
 
-import sys
 import threading
 import warnings
 import zlib
@@ -28,11 +27,11 @@ from sklearn.utils import (
     get_tags,
 )
 from sklearn.utils.multiclass import type_of_target
-from tqdm.auto import tqdm
 
 from .cells import are_unlabelled, in_numpy, is_missing, text_as_objects, whole_labels
 from .model_selection import FewShotSplit
 from .peers import peers, preparation
+from .progress import ProgressBar
 from .user_warnings import warn
 
 __all__ = ["Evaluation", "evaluate", "peers", "preparation"]
@@ -242,7 +241,7 @@ def evaluate(
     splits = [FewShotSplit(n_episodes, n_shots=k, n_unlabelled=n_unlabelled) for k in n_shots]
     records, failures = [], []
     shown = {"total": len(collection), "desc": "evaluate", "unit": "table"}
-    with tqdm(**shown, disable=not verbose or sys.stderr is None) as bar:
+    with ProgressBar(**shown, disable=not verbose) as bar:
         episodes = _episodes(collection, splits, random_state, failures, bar)
         jobs = (delayed(_score)(estimators, *episode) for episode in episodes)
         with _without_convergence_warnings():

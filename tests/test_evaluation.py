@@ -1,9 +1,11 @@
 """Evaluation over a collection: all estimators get the same episodes, and failures are named."""
 
+import errno
 import pickle
 import time
 import warnings
 from decimal import Decimal
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -95,6 +97,12 @@ def test_progress_is_shown_where_it_is_asked_for(capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert out == "" and "evaluate" in err and "1/1" in err
     monkeypatch.setattr("sys.stderr", None)  # as under pythonw
+    assert evaluate({"a": Recorder()}, {"iris": IRIS}, **QUICK, verbose=True).records
+
+    def write(text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stderr", SimpleNamespace(write=write, flush=lambda: None))
     assert evaluate({"a": Recorder()}, {"iris": IRIS}, **QUICK, verbose=True).records
 
 

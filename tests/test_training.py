@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import termios
+import threading
 import time
 import warnings
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from skorch.callbacks import Callback
 from skorch.history import History
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+from tqdm import tqdm
 
 from sklearn_meta import (
     AmortizedOutlierDetector,
@@ -38,6 +40,7 @@ from sklearn_meta.checkpoint import Checkpoint
 from sklearn_meta.heads.base import ClassificationHead
 from sklearn_meta.learner import Learner
 from sklearn_meta.optimizers import rate_at
+from sklearn_meta.progress import ProgressBar
 from sklearn_meta.settings import check_settings
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
@@ -783,13 +786,16 @@ def test_scores_on_validation_are_seen_in_a_terminal_of_eighty_columns(monkeypat
 
 
 class Broken(io.StringIO):
-    """A pipe whose reader is gone, or a file on a full disk."""
+    """A pipe whose reader is gone, or a file on a full disk; without an error it works."""
 
     def __init__(self, error):
+        super().__init__()
         self.error = error
 
     def write(self, text):
-        raise self.error
+        if self.error is not None:
+            raise self.error
+        return super().write(text)
 
 
 BROKEN = [None, Broken(BrokenPipeError()), Broken(OSError(errno.ENOSPC, "no space"))]
@@ -799,6 +805,38 @@ BROKEN = [None, Broken(BrokenPipeError()), Broken(OSError(errno.ENOSPC, "no spac
 def test_a_run_goes_on_where_nobody_reads_its_progress(monkeypatch, whole, stderr):
     monkeypatch.setattr(sys, "stderr", stderr)
     assert_same(train(verbose=True), whole)
+    assert not tqdm_is_locked()
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "no space")])
+def test_a_bar_stops_where_stderr_breaks(monkeypatch, error):
+    stderr = Broken(None)
+    monkeypatch.setattr(sys, "stderr", stderr)
+    for breaks in (None, "begun", "updated"):
+        stderr.error = None
+        seen = []
+        for i in ProgressBar(range(4), desc=str(breaks), mininterval=0):
+            if breaks == ("begun" if i == 0 else "updated"):
+                stderr.error = error
+            seen.append(i)
+        assert seen == [0, 1, 2, 3]
+    shown = stderr.getvalue()
+    assert "None: 100%" in shown and "begun:   0%" in shown and "updated:  25%" in shown
+    assert "begun:  25%" not in shown and "updated:  75%" not in shown
+    assert not tqdm_is_locked()
+
+
+def tqdm_is_locked():
+    """Whether another thread would wait for the lock of tqdm's bars."""
+
+    def take():
+        with tqdm.get_lock():
+            pass
+
+    thread = threading.Thread(target=take, daemon=True)
+    thread.start()
+    thread.join(timeout=20)
+    return thread.is_alive()
 
 
 def test_a_schedule_without_warm_up_begins_at_the_full_rate_and_one_that_is_over_stays_so():

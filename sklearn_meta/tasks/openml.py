@@ -4,7 +4,6 @@ import json
 import operator
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -12,9 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-from tqdm.auto import tqdm
-
 from ..folders import check_writable, expanded
+from ..progress import ProgressBar
 from ..user_warnings import warn
 from . import openml_client
 from .dataset import RawTable
@@ -261,7 +259,7 @@ class OpenMLCollection(Mapping):
         warn(f"Skipped: {error}")
 
     def _bar(self, items, title, **options):
-        return tqdm(items, desc=title, disable=not self.progress or sys.stderr is None, **options)
+        return ProgressBar(items, desc=title, disable=not self.progress, **options)
 
     # Asking the server
 
