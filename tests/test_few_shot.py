@@ -16,6 +16,7 @@ from sklearn.metrics import recall_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sklearn_meta import FewShotTransformerClassifier, MANNClassifier
@@ -51,6 +52,12 @@ CHECKED = [FewShotTransformerClassifier(n_estimators=2, dtype="float64")]
 @parametrize_with_checks(CHECKED, xfail_strict=True)
 def test_sklearn_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("kind", [FewShotTransformerClassifier, MANNClassifier])
+def test_tags_tell_which_cells_are_read(kind):
+    tags = get_tags(kind()).input_tags
+    assert tags.two_d_array and tags.allow_nan and tags.categorical and tags.string
 
 
 def classifier(backbone="few_shot_transformer", inputs="tables", n_shots=1, **parameters):
@@ -247,6 +254,8 @@ def test_predictions_do_not_depend_on_each_other(backbone, task, n_shots):
     alone = [estimator.predict_proba(new[i : i + 1]) for i in range(3)]
     assert_allclose(np.concatenate(alone), found, **close)
     assert_allclose(estimator.set_params(chunk_size=2).predict_proba(new), found, **close)
+    one_by_one = clone(estimator).set_params(chunk_size=1).fit(X, y)
+    assert_allclose(one_by_one.predict_proba(new), found, **close)
 
 
 @settings(max_examples=10, deadline=None)
@@ -470,6 +479,15 @@ def test_meta_fit_learns_and_is_saved(tmp_path):
     assert_array_equal(loaded.fit(X[:20], y[:20]).predict_proba(X), estimator.predict_proba(X))
 
 
+def test_rows_that_are_vectors_have_no_encoder():
+    X, y = hidden_classes(0)
+    estimator = FewShotTransformerClassifier(n_estimators=1).fit(X, y)
+    assert estimator.encoder_.transform(X).shape[0] == len(X)
+    vectors = small_learner("transformer", "vectors", n_inputs=8, n_ways=5)
+    estimator.set_params(backbone=vectors).fit(X, y)
+    assert not hasattr(estimator, "encoder_")
+
+
 def test_a_fit_that_fails_leaves_nothing_of_the_one_before():
     X, y = load_iris(return_X_y=True)
     estimator = classifier().fit(X, y)
@@ -538,8 +556,9 @@ def test_bad_queries_and_settings():
     with pytest.raises(ValueError, match=r"Pixels must be in \[0, 1\].*divide by 255"):
         learner = small_learner(inputs="images", n_inputs=256)
         FewShotTransformerClassifier(learner).fit(np.full((2, 256), 255.0), [0, 1])
-    with pytest.raises(ValueError, match="too large for float32"):
-        classifier(inputs="vectors").fit(np.full((2, 6), 1e39), [0, 1])
+    for large in (1e39, -1e39):
+        with pytest.raises(ValueError, match="too large for float32"):
+            classifier(inputs="vectors").fit(np.full((2, 6), large), [0, 1])
     with pytest.raises(ValueError, match="Every cell of X is missing"):
         classifier().fit(np.full((2, 6), np.nan), [0, 1])
     with pytest.raises(ValueError, match="leave n_shots out"):
@@ -550,6 +569,10 @@ def test_bad_queries_and_settings():
         FewShotTransformerClassifier(torch.nn.Linear(4, 4)).fit(X, y)
     with pytest.raises(ValueError, match="n_estimators"):
         classifier(n_estimators=0).fit(X, y)
+    with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
+        classifier().fit(X, None)
+    with pytest.raises(ValueError, match="'dtype' parameter.*'float(32|64)'.*Got 'bfloat16'"):
+        classifier(dtype="bfloat16").fit(X, y)
     with pytest.raises(ValueError, match="meta-trained for online_classification"):
         FewShotTransformerClassifier("default_mann").fit(X, y)
     with pytest.raises(ValueError, match="schedule must be one of"):
@@ -641,6 +664,9 @@ def test_vectors_may_be_any_function():
     for made in (FewShotTransformerClassifier(learner), MANNClassifier(mann)):
         made.meta_fit([source], vectors=lambda X, classes, rng: X / 255, verbose=False, **quick)
         assert np.isfinite(made.history_[-1]["train_loss"])
+    few = FewShotTransformerClassifier(small_learner("transformer", "vectors", n_inputs=784))
+    few.meta_fit([source], vectors=lambda X, classes, rng: X / 50 - 2, verbose=False, **quick)
+    assert np.isfinite(few.history_[-1]["train_loss"])
 
 
 def test_vectors_may_know_few_classes_and_pictures_may_be_blank():
@@ -659,6 +685,27 @@ def test_vectors_may_know_few_classes_and_pictures_may_be_blank():
         **quick,
     )
     assert np.isfinite(made.history_[-1]["train_loss"])
+
+
+def test_only_pixels_that_were_divided_twice_are_too_dark():
+    dark = np.random.default_rng(0).integers(2, size=(6, 784)) * 2 / 255
+    learner = small_learner(inputs="images", n_inputs=784)
+    few = FewShotTransformerClassifier(learner).fit(dark, np.arange(6) % 2)
+    assert np.isfinite(few.predict_proba(dark)).all()
+    with pytest.raises(ValueError, match="only 0.00392157: have they been divided by 255 twice"):
+        few.predict(dark / 2)
+
+
+@pytest.mark.parametrize(("least", "most"), [(-5e-7, 1), (0, 1 + 5e-7)])
+def test_interpolation_may_leave_pixels_a_rounding_error_outside(least, most):
+    pixels = np.random.default_rng(0).random((6, 784))
+    pixels[0, :2] = least, most
+    few = FewShotTransformerClassifier(small_learner(inputs="images", n_inputs=784))
+    assert np.isfinite(few.fit(pixels, np.arange(6) % 2).predict_proba(pixels)).all()
+    with pytest.raises(ValueError, match="Pixels must be in"):
+        few.predict(pixels - 0.01)
+    with pytest.raises(ValueError, match="Pixels must be in"):
+        few.predict(pixels + 0.01)
 
 
 def test_colours_are_read_channel_after_channel():

@@ -407,6 +407,8 @@ def test_tables_of_categories_and_gaps():
     assert_array_equal(estimator.feature_names_in_, ["colour", "size"])
     with pytest.raises(ValueError, match="feature names"):
         estimator.predict(X.rename(columns={"size": "length"}))
+    with pytest.raises(ValueError, match="feature names"):
+        estimator.partial_fit(X.rename(columns={"size": "length"}), y)
     assert np.isfinite(regressor().fit(X, np.arange(20)).predict(X)).all()
 
 
@@ -420,6 +422,8 @@ def test_vectors_of_another_length():
     assert not np.allclose(estimator.predict_proba(X), estimator.predict_proba(2 * X))
     with pytest.raises(ValueError, match="6 features"):
         estimator.predict(X[:, :5])
+    with pytest.raises(ValueError, match="X has 5 features, but .*expecting 6 features as input"):
+        estimator.partial_fit(X[:, :5], y)
     with pytest.raises(ValueError, match="NaN"):
         estimator.predict(np.full_like(X, np.nan))
 

@@ -26,7 +26,9 @@ from sklearn_meta import (
     weights,
 )
 from sklearn_meta.evaluation import evaluate, peers
+from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.heads import HEADS
+from sklearn_meta.memory_learner import MemoryLearner
 from sklearn_meta.model_selection import FewShotSplit, SemiSupervisedSplit, Transductive
 from sklearn_meta.sets import SetTransformerClassifier, SetTransformerRegressor
 from sklearn_meta.tasks import Drawings, RegressionPrior, TableEncoder, TablePrior, as_dataset
@@ -141,6 +143,24 @@ def test_tensors_may_have_gradients_and_be_of_bfloat16():
     for tensor in (rows.clone().requires_grad_(), half):
         for one, other in zip(expected, scores(tensor, tensor[:, 0]), strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        FewShotTransformerClassifier(FewShotLearner(inputs="vectors", n_inputs=4, n_ways=3)),
+        MANNClassifier(MemoryLearner("mann", inputs="vectors", n_inputs=4)),
+    ],
+)
+def test_networks_of_vectors_read_such_tensors_too(estimator):
+    half = torch.as_tensor(X[::10]).bfloat16()
+    rows = half.double()
+    expected = estimator.fit(rows.numpy(), Y[::10]).predict_proba(rows.numpy())
+    for tensor in (rows.clone().requires_grad_(), half):
+        found = estimator.fit(tensor, Y[::10]).predict_proba(tensor)
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array instead"):
+        estimator.predict(pd.Series(X[0]))
 
 
 def of_other_libraries():
