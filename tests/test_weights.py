@@ -19,7 +19,7 @@ import torch
 from processes import CONTEXT, ended, started
 
 from sklearn_meta.backbones import VSA
-from sklearn_meta.folders import CHECKPOINT
+from sklearn_meta.folders import CHECKPOINT, locked
 from sklearn_meta.learner import Learner
 from sklearn_meta.weights import (
     available_weights,
@@ -167,12 +167,15 @@ def test_a_pickle_in_disguise_is_never_unpickled(saved, tmp_path, dump):
         {"backbone_config": {**CONFIG, "depth": 3}},  # unknown argument
         {"backbone_config": {**CONFIG, "n_layers": 10**30}},  # more than an index can count
         {"colour": "red"},
+        {"colour": "red" * 10**4},
     ],
 )
 def test_weights_of_another_architecture_are_refused(saved, change):
     rewrite_card(saved, config={**small_learner().config, **change})
-    with pytest.raises(ValueError, match="does not fit the architecture its card names"):
+    with pytest.raises(ValueError, match="does not fit the architecture its card names") as told:
         load_learner(saved)
+    assert all(name in str(told.value) for name in small_learner().config)
+    assert len(str(told.value)) < 4000  # a config may hold a whole vocabulary
 
 
 def test_own_modules_and_other_suffixes_cannot_be_saved(tmp_path):
@@ -380,6 +383,7 @@ def test_an_unknown_name_lists_those_there_are(wrong, tmp_path, monkeypatch):
 def test_names_of_weights_by_task():
     assert available_weights("regression") == ["default_regression"]
     assert available_weights("text_tagging") == ["english_names"]
+    assert available_weights("text") == []  # the beginning of a task is none
     tasks = {load_learner(name).task for name in available_weights()}
     assert sorted(n for task in tasks for n in available_weights(task)) == available_weights()
 
@@ -436,6 +440,25 @@ def test_a_card_of_no_architecture_is_refused(saved, config):
     rewrite_card(saved, config=config)
     with pytest.raises(ValueError, match="does not fit the architecture its card names"):
         load_learner(saved)
+
+
+def test_what_a_save_tells_wins_over_what_the_weights_came_with(saved, tmp_path):
+    again = save_pretrained(load_learner(saved), tmp_path / "again", data="mine")
+    assert load_learner(again).card.items() >= {"note": "of a test", "data": "mine"}.items()
+    other = save_pretrained(load_learner(saved), tmp_path / "other", note="of another")
+    assert load_learner(other).card["note"] == "of another"
+
+
+def test_a_save_waits_for_whoever_writes_to_the_folder(saved):
+    before = saved.read_bytes()
+    arguments, note = (seeded(1), saved), {"note": "seed 1"}
+    saver = threading.Thread(target=save_learner, args=arguments, kwargs=note)
+    with locked(saved.parent):
+        saver.start()
+        saver.join(timeout=0.5)
+        assert saver.is_alive() and saved.read_bytes() == before
+    saver.join()
+    assert weights_and_note(saved) == 1
 
 
 def test_a_card_may_tell_of_anything(tmp_path):
@@ -496,6 +519,10 @@ def test_a_folder_in_the_place_of_a_file(tmp_path):
     with pytest.raises(OSError, match="model.safetensors is not a file"):
         save_pretrained(small_learner(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    (tmp_path / "model.safetensors").rename(tmp_path / "model.json")
+    with pytest.raises(OSError, match="model.json is not a file"):
+        save_pretrained(small_learner(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
 
 
 def test_a_card_that_may_not_be_read_is_told_of(tmp_path, monkeypatch):
@@ -506,6 +533,22 @@ def test_a_card_that_may_not_be_read_is_told_of(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "read_text", forbidden)
     with pytest.raises(PermissionError, match="Permission denied: .*model.json"):
         save_pretrained(small_learner(), tmp_path)
+
+
+def test_an_empty_file_in_the_place_of_a_card_is_replaced(tmp_path):
+    (tmp_path / "model.json").touch()
+    assert load_learner(save_pretrained(small_learner(), tmp_path)).card
+
+
+def test_weights_that_may_not_be_replaced_are_no_full_disk(saved, monkeypatch):
+    def forbidden(source, target):
+        raise PermissionError(13, "Permission denied", str(source))
+
+    monkeypatch.setattr(os, "replace", forbidden)
+    with pytest.raises(PermissionError, match="Permission denied: .*mine.json.new"):
+        save_learner(small_learner(1), saved)
+    monkeypatch.undo()
+    assert load_learner(saved).card["note"] == "of a test"
 
 
 def test_what_is_no_card_is_not_overwritten_by_one(tmp_path):
@@ -553,7 +596,10 @@ def test_weights_are_loaded_where_no_thread_can_begin(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", none_left)
-    assert load_learner(store.FOLDER / "prior.safetensors").card
+    with torch.device("meta"):
+        learner = load_learner(store.FOLDER / "prior.safetensors")
+    assert learner.card
+    assert {tensor.device.type for tensor in learner.state_dict().values()} == {"cpu"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
