@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ from test_training import At, train
 
 from sklearn_meta import MetaGPRegressor, MetaSemiSupervisedClassifier, checkpoint, training
 from sklearn_meta.callbacks import CSVLog
+from sklearn_meta.checkpoint import Checkpoint
 from sklearn_meta.fingerprint import described, difference, weights_digest
 from sklearn_meta.folders import CHECKPOINT, checkpoint_file, locked
 from sklearn_meta.tasks import Dataset, EpisodeSampler, Mixture, RegressionPrior, TablePrior, Tables
@@ -606,3 +608,25 @@ def test_a_checkpoint_stays_where_training_began_whatever_a_callback_does(tmp_pa
     train("run", max_steps=4, callbacks=[At(lambda: os.chdir(tmp_path / "elsewhere"), epoch=1)])
     assert not list((tmp_path / "elsewhere").iterdir())
     assert [path.name for path in (tmp_path / "run").iterdir()] == [CHECKPOINT]
+
+
+def test_of_equal_losses_the_first_is_the_best():
+    learner = t.new_learner()
+    checkpoint = Checkpoint(None, {}, SimpleNamespace(learner=learner))
+    checkpoint.begin(1.0)
+    first = checkpoint.best
+    checkpoint.complete = {}
+    checkpoint._keep_if_best(1.0)
+    assert checkpoint.best is first and checkpoint.best_is_start
+    checkpoint._keep_if_best(0.5)
+    assert checkpoint.best == {} and not checkpoint.best_is_start
+
+
+def test_a_run_that_ended_before_its_first_checkpoint_leaves_none(tmp_path):
+    Checkpoint(tmp_path, {}, None).end({"stopped": 1})
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_weights_that_were_trained_before_have_a_first_loss():
+    _, history = t.train()
+    assert "start_loss" not in history[0]
