@@ -320,8 +320,12 @@ def own_order(X):
     A component starts from the point farthest from the others, and among several from the first of
     them. The first sort keys do not change if a column changes its sign or its position.
     """
-    sizes = np.sort(np.round(np.abs(X), 9), axis=1)  # another order rounds sums differently
-    return np.lexsort((*X.T, *sizes.T))
+    sizes = np.round(np.abs(X), 9)  # another order rounds sums differently
+    largest = sizes.max(1)
+    order = largest.argsort()
+    if (np.diff(largest[order]) > 0).all():  # nearly always, and several times faster
+        return order
+    return np.lexsort((*X.T, *np.sort(sizes, axis=1).T))
 
 
 def groups_of_like_size(jobs, max_cells):

@@ -10,6 +10,7 @@ from sklearn.mixture import GaussianMixture
 from test_mixture import ALL_TYPES, LEARNER, double
 
 from sklearn_meta import AmortizedGMM, learner
+from sklearn_meta.mixture_jobs import own_order
 from sklearn_meta.tasks import Dataset, Folder, Mixture
 from sklearn_meta.tasks.mixtures import MixtureSampler, as_point_sets
 
@@ -405,3 +406,12 @@ def test_nor_that_of_columns_nor_their_signs():
         Z = X[:, places] * signs
         found = AmortizedGMM(3, dtype="float64").fit(Z).score_samples(Z)
         assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("decimals", [0, 8])
+def test_points_are_sorted_by_sizes_and_then_by_values(decimals):
+    """Without ties one key is enough, and gives the same order."""
+    X = np.round(np.random.default_rng(0).normal(size=(200, 3)), decimals)
+    sizes = np.sort(np.abs(X), axis=1)
+    assert_array_equal(own_order(X), np.lexsort((*X.T, *sizes.T)))
+    assert (len(np.unique(sizes[:, -1])) == len(X)) == (decimals == 8)
