@@ -216,6 +216,7 @@ def test_labels_that_are_missing_get_advice(y):
     for mark, advice in (
         (-1, "mark rows .* with -1"),
         ("?", "mark .* '[?]'"),
+        ("{?}", "mark .* '{[?]}'"),
         (None, "leave .*out"),
     ):
         with pytest.raises(ValueError, match=f"^y contains NaN or None: {advice}, or"):

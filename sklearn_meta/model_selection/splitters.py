@@ -24,10 +24,12 @@ def are_labelled(y, unlabelled=-1):
     y = whole_labels(y)
     y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))
     if cells.dtype.kind not in "iubUS" and any(map(is_missing_value, cells)):
-        mark = "leave {} out" if unlabelled is None else f"mark {{}} with {unlabelled!r}"
+        advice = "leave rows without a label out"
+        if unlabelled is not None:
+            advice = f"mark rows without a label with {unlabelled!r}"
         raise ValueError(
-            f"y contains NaN or None: {mark.format('rows without a label')}, or, if y holds "
-            "regression targets, split with SemiSupervisedKFold."
+            f"y contains NaN or None: {advice}, or, if y holds regression targets, split with "
+            "SemiSupervisedKFold."
         )
     whole = unlabelled is None or cells.dtype.kind in "mM"  # a duration of -1 is a label
     labelled = np.full(len(y), True) if whole else np.asarray(cells != unlabelled)
