@@ -99,11 +99,7 @@ class ImageClasses:
             if unknown := set(map(str, which)) - set(self.classes):
                 raise ValueError(f"No class {min(unknown)}: choose from {', '.join(self.classes)}.")
             which = np.isin(self.classes, which.astype(str))
-        if which.shape != (len(self),) or not which.any():
-            raise ValueError(
-                f"A mask must select one or more of the {len(self)} classes, with a bool for each, "
-                f"got {which.sum()} True of {which.size}."
-            )
+        check_mask(which, len(self), "classes")
         name, y = self.dataset.name, self.dataset.y
         rows, codes = which[y], np.cumsum(which) - 1
         return ImageClasses(self.images[rows], codes[y[rows]], self.classes[which], name)
@@ -186,6 +182,15 @@ class Pictures:
             pixels = np.where(mirrored, pixels[:, :, ::-1], pixels)
         planes = pixels.transpose(0, 3, 1, 2)
         return np.divide(planes, 255, dtype=np.float32, order="C").reshape(len(X), self.width)
+
+
+def check_mask(mask, n, what):
+    """Check that a mask selects one or more of ``n`` classes or characters."""
+    if mask.shape != (n,) or not mask.any():
+        raise ValueError(
+            f"A mask must select one or more of the {n} {what}, with a bool for each, got "
+            f"{mask.sum()} True of {mask.size}."
+        )
 
 
 def load_mini_imagenet(folder, split="train", *, size=84):

@@ -19,6 +19,7 @@ from sklearn.datasets import get_data_home
 
 from ..folders import expanded
 from .dataset import Dataset
+from .images import check_mask
 
 #: MD5 digest of each official file, ``images_<part>.zip``.
 MD5 = dict(
@@ -114,11 +115,7 @@ class Omniglot:
                 known = ", ".join(np.unique(self.alphabets))
                 raise ValueError(f"No alphabet {', '.join(sorted(unknown))}: choose from {known}.")
             which = np.isin(self.alphabets, which.astype(str))
-        if which.shape != (len(self),) or not which.any():
-            raise ValueError(
-                f"A mask must select one or more of the {len(self)} characters, with a bool for "
-                f"each, got {which.sum()} True of {which.size}."
-            )
+        check_mask(which, len(self), "characters")
         return Omniglot(self.images[which], self.alphabets[which], self.characters[which])
 
 
