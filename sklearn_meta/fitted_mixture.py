@@ -12,8 +12,17 @@ FARTHEST = 1e140
 
 #: Attributes that hold a mixture.
 _STORED = (
-    *("_mixture", "_units", "n_components_", "weights_", "means_", "covariances_"),
-    *("precisions_", "precisions_cholesky_", "lower_bound_", "n_iter_", "converged_"),
+    "_mixture",
+    "_units",
+    "n_components_",
+    "weights_",
+    "means_",
+    "covariances_",
+    "precisions_",
+    "precisions_cholesky_",
+    "lower_bound_",
+    "n_iter_",
+    "converged_",
 )
 
 
