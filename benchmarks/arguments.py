@@ -1,4 +1,4 @@
-"""Command-line arguments that several benchmarks share: folders of data, counts and names."""
+"""Command-line arguments that several benchmarks share: folders of data, tables, counts, names."""
 
 import argparse
 import os
@@ -28,6 +28,12 @@ def check_tables(parser, folder):
     """End the command if the folder has no tables."""
     if not (folder / "index.csv").is_file():
         parser.error(f"no index.csv in {folder}: pass --folder or set {VARIABLES['tabular']}")
+
+
+def add_only(parser, names):
+    """Add an option for the tables and figures of a paper to run, by default all."""
+    about = "tables and figures to run [all]"
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help=about)
 
 
 def count(text):

@@ -19,7 +19,7 @@ from pathlib import Path
 import pandas as pd
 import paper_000_report as report
 import torch
-from arguments import add_folder, check_names, count
+from arguments import add_folder, add_only, check_names, count
 from paper_000_data import data_of, training_sampler
 from paper_000_embeddings import run_embeddings
 from paper_000_grid import OURS, TABLES, Cell, axis_value
@@ -45,13 +45,7 @@ QUICK = {
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add(
-        "--only",
-        nargs="+",
-        choices=list(TABLES),
-        default=list(TABLES),
-        help="tables and figures to run [all]",
-    )
+    add_only(parser, list(TABLES))
     add("--methods", nargs="+", help="only these methods, by the paper's names [all]")
     budget = parser.add_mutually_exclusive_group()
     budget.add_argument("--minutes", type=float, help="CPU minutes of each training [4]")

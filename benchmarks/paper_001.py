@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 import paper_001_report as report
 import torch
-from arguments import add_folder, check_names, count
+from arguments import add_folder, add_only, check_names, count
 from paper_001_grid import TABLES
 from paper_001_tasks import MaxRegression, OddOneOut, PointClouds, UniqueCharacters
 from paper_001_training import run_cell
@@ -33,13 +33,7 @@ QUICK = {"steps": 2, "seeds": 2, "n_valid": 20, "n_test": 20}
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add(
-        "--only",
-        nargs="+",
-        choices=list(TABLES),
-        default=list(TABLES),
-        help="tables and figures to run [all]",
-    )
+    add_only(parser, list(TABLES))
     add("--methods", nargs="+", help="only these methods, by the paper's names [all]")
     add("--seeds", type=count, default=3, help="trainings of each method [%(default)s]")
     add("--factor", type=float, default=1.0, help="factor on the training steps [%(default)s]")

@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas as pd
 import paper_002_report as report
 import torch
-from arguments import add_folder, check_names, count
+from arguments import add_folder, add_only, check_names, count
 from paper_002_evaluation import predict_after
 from paper_002_grid import MANN, REGRESSIONS, TABLES
 from paper_002_training import RECIPES, network_of, prior, run_cell
@@ -49,7 +49,7 @@ HOME = {"onehot": "onehot_5", "string": "string_15"}
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     add = parser.add_argument
-    add("--only", nargs="+", choices=KEYS, default=KEYS, help="tables and figures to run [all]")
+    add_only(parser, KEYS)
     add("--methods", nargs="+", help="only these methods in tables, figures 3 and 4 [all]")
     add("--tasks", nargs="+", help="only these tasks there, such as string_5 [all]")
     add("--seeds", type=count, default=1, help="trainings of each method [%(default)s]")
