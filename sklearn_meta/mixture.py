@@ -331,10 +331,9 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
                 "Expected n_samples >= n_components but got "
                 f"n_components = {self.n_components}, n_samples = {len(X)}"
             )
-        common = self.covariance_type == "spherical"
-        X = X[own_order(Units.of(X, common).standardise(X))]
-        units = Units.of(X, common)  # again: the order of the points changes the rounding of sums
-        return units.standardise(X), units
+        units = Units.of(X, common=self.covariance_type == "spherical")
+        X = units.standardise(X)
+        return X[own_order(X)], units
 
     def _fit_sets(self, learner, estimators, sets):
         """Fit a mixture to each set, and store it in the estimator of the set."""

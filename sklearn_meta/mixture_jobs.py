@@ -63,16 +63,19 @@ class Units(NamedTuple):
         ValueError
             If the square of a scale is close to the limits of float64, or beyond them.
         """
-        columns = np.ascontiguousarray(X.T)  # sums over contiguous memory are several times faster
-        low, high = columns.min(1), columns.max(1)
+        # Sorted, so that the order of the points does not change sums; contiguous, so that the
+        # memory order of X does not, either.
+        columns = np.sort(np.ascontiguousarray(X.T), axis=1)
+        low, high = columns[:, 0], columns[:, -1]
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         # Treat values that differ only by rounding as equal.
         constant = half <= ROUNDING * np.abs(middle)
         half = np.where(constant, 1, half)
         # Reduce values to [-1, 1], so that squares stay in range.
         reduced = (columns - middle[:, None]) / half[:, None]
-        mean = np.where(constant, 0, reduced.mean(1))
-        scale = np.where(constant, 1, half * reduced.std(1))
+        mean = np.where(constant, 0, _mirrored_mean(reduced))
+        variance = _mirrored_mean((reduced - mean[:, None]) ** 2)
+        scale = np.where(constant, 1, half * np.sqrt(variance))
         if common:
             largest = scale[~constant].max(initial=0) or 1
             scale = np.where(constant, 0, scale) / largest
@@ -95,6 +98,11 @@ class Units(NamedTuple):
         rounding = 2 * ROUNDING * np.abs(self.centre)  # twice, since the centre is rounded, too
         away[self.constant & (np.abs(away) <= rounding)] = 0
         return away / self.scale
+
+
+def _mirrored_mean(columns):
+    """Mean of each sorted column, with the same rounding if all signs change."""
+    return (columns.mean(1) + columns[:, ::-1].mean(1)) / 2
 
 
 class Job(NamedTuple):

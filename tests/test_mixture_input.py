@@ -10,7 +10,7 @@ from sklearn.mixture import GaussianMixture
 from test_mixture import ALL_TYPES, LEARNER, double
 
 from sklearn_meta import AmortizedGMM, learner
-from sklearn_meta.mixture_jobs import own_order
+from sklearn_meta.mixture_jobs import Units, own_order
 from sklearn_meta.tasks import Dataset, Folder, Mixture
 from sklearn_meta.tasks.mixtures import MixtureSampler, as_point_sets
 
@@ -406,6 +406,20 @@ def test_nor_that_of_columns_nor_their_signs():
         Z = X[:, places] * signs
         found = AmortizedGMM(3, dtype="float64").fit(Z).score_samples(Z)
         assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("common", [False, True])
+def test_units_are_the_same_to_the_last_bit_in_any_order_and_memory_and_mirrored(common):
+    """In tables of flags another rounding makes another point the farthest."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.exponential(size=(301, 3)), FLAGS[:, 0].repeat(3)[:301]])
+    expected = Units.of(X, common)
+    for same in (X[::-1], rng.permutation(X), np.asfortranarray(X)):
+        for found, right in zip(Units.of(same, common), expected, strict=True):
+            assert_array_equal(found, right)
+    mirrored = Units.of(-X, common)
+    assert_array_equal(mirrored.centre, -expected.centre)
+    assert_array_equal(mirrored.scale, expected.scale)
 
 
 @pytest.mark.parametrize("decimals", [0, 8])

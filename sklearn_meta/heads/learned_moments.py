@@ -301,9 +301,11 @@ def average_gaps(means, scale, columns):
 def nearest_centre(x, mask, centres, present):
     """Responsibilities (B, N, K): one at each point's nearest present centre of (B, K, D)."""
     # The points' own squares are left out: they are the same for all centres.
-    distances = centres.square().sum(-1)[:, None] - 2 * x @ centres.mT
-    nearest = distances.masked_fill(~present[:, None], math.inf).argmin(-1)
-    return nn.functional.one_hot(nearest, centres.shape[1]).to(x.dtype) * mask[..., None]
+    distances = centres.square().sum(-1)[..., None] - 2 * centres @ x.mT  # (B, K, N)
+    distances = distances.masked_fill(~present[..., None], math.inf)
+    nearest = distances.min(1, keepdim=True).indices  # the first of equal ones; faster than argmin
+    components = torch.arange(centres.shape[1], device=x.device)[:, None]
+    return ((nearest == components) & mask[:, None]).to(x.dtype).mT
 
 
 def from_middle_to_rim(x, mask):
@@ -329,23 +331,26 @@ def near_pairs_width(x, mask, columns, n_components):
     steps = (torch.arange(N_WITNESSES, device=x.device).float() + 0.5) / N_WITNESSES
     places = (steps * n_points).long().clamp(max=N - 1)
     known = places.diff(dim=1, prepend=places.new_full((B, 1), -1)) != 0  # each point once
-    witnesses = x.gather(1, order.gather(1, places)[..., None].expand(-1, -1, D))
+    witnesses = x.gather(1, order.gather(1, places)[..., None].expand(-1, -1, D)).mT.contiguous()
     i, j = torch.triu_indices(N_WITNESSES, N_WITNESSES, 1, device=x.device)
-    squares = (witnesses[:, i] - witnesses[:, j]).square()  # (B, P, D)
+    squares = (witnesses[..., i] - witnesses[..., j]).square()  # (B, D, P)
     known = known[:, i] & known[:, j]
+    apart = squares.masked_fill(~known[:, None], math.inf)  # an unknown pair is never near
+    # Pairs of equal values say nothing about width.
+    informative = (squares > 0).to(x.dtype)
     # If components are equal, one pair in K is within a component; take the nearer half of these.
     n_columns = columns.sum(1)
     n_near = (known.sum(1).float() / (2 * n_components)).long().clamp(min=12).maximum(n_columns + 2)
     n_near = n_near.minimum(known.sum(1)).clamp(min=1)
+    largest = int(n_near.max())
     width = torch.ones_like(x[:, 0])
     for _ in range(N_LOOKS):
-        distances = (squares / width[:, None]).sum(-1).masked_fill(~known, math.inf)
-        nearest = distances.topk(int(n_near.max()), dim=1, largest=False).values
+        distances = (apart / width[..., None]).sum(1)
+        nearest = distances.topk(largest, dim=1, largest=False).values
         farthest = nearest.gather(1, n_near[:, None] - 1)
-        near = ((distances <= farthest) & known).to(x.dtype)
-        sums = (near[:, None] @ squares)[:, 0]
-        # Pairs of equal values say nothing about width; a column with no other near pairs gets 1.
-        differ = (near[:, None] @ (squares > 0).to(x.dtype))[:, 0]
+        near = ((distances <= farthest) & known).to(x.dtype)[..., None]
+        sums, differ = (squares @ near)[..., 0], (informative @ near)[..., 0]
+        # A column without such pairs gets 1.
         width = torch.where(differ > 0, sums / differ.clamp(min=1), 1).clamp(min=1e-4)
         level = width.log().masked_fill(~columns, 0).sum(1) / n_columns
         width = (width / level.exp()[:, None]).masked_fill(~columns, 1)
