@@ -213,7 +213,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     def _encoder_with(self, X):
         """Encoder for the context and ``X`` together."""
-        return _encoder_of_both(self.encoder_, X, lambda: stack_tables(self.X_, X))
+        return _encoder_of_both(self.encoder_, self.X_, X)
 
     def _read_together(self, X, encoder, which):
         """Transductive mode: the rows of a chunk and of the context attend to each other."""
@@ -341,7 +341,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         encoder = of_context = self._new_encoder().fit(tables[0])
         warn_of_strangers(encoder, tables[1])
         if self.transductive:
-            encoder = _encoder_of_both(encoder, tables[1], lambda: stack_tables(*tables))
+            encoder = _encoder_of_both(encoder, *tables)
         X = check_observed(np.vstack([encode(encoder, table) for table in tables]))
         check_dense(y_labelled)
         if np.ndim(y_labelled) == 0 or len(y_labelled) != len(X_labelled):
@@ -357,24 +357,21 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         return labels, task
 
 
-def _encoder_of_both(encoder, X, stacked):
+def _encoder_of_both(encoder, context, X):
     """Encoder for a context and other rows, with columns for the categories of both.
 
     Parameters
     ----------
     encoder : TableEncoder
         Encoder of the context; it decides which columns are categorical.
-    X : ndarray or DataFrame of shape (n_rows, n_columns)
-        The other rows.
-    stacked : callable
-        Returns the context with the other rows below it.
+    context, X : ndarrays or DataFrames of shape (n_rows, n_columns)
+        The rows of the context, and the other rows.
     """
     known = {*encoder.categorical_, *encoder.unseen_}
     if not known:
         return encoder
-    both = TableEncoder().fit(
-        stacked(), categorical=encoder.categorical_, numerals=encoder.numerals_
-    )
+    kinds = {"categorical": encoder.categorical_, "numerals": encoder.numerals_}
+    both = TableEncoder().fit(stack_tables(context, X), **kinds)
     if set(both.categorical_) - known:
         encoder.transform(X)  # raises and names the column that was numeric in fit
     both.marks_ = encoder.marks_
