@@ -15,12 +15,7 @@ from .means import class_means, masked_mean
 N_GROUPINGS = 2
 
 
-def has_groups(backbone, n_classes):
-    """Whether a backbone reads groups of classes, since there are more than it can tell apart."""
-    return n_classes > getattr(backbone, "most_classes", n_classes)
-
-
-def embed(backbone, x, labels, readable, columns, classes, memory=None):
+def embed(backbone, x, labels, readable, columns, classes, memory):
     """Embed the rows of classification tasks with more classes than a backbone can tell apart.
 
     The backbone reads ``backbone.most_classes`` groups in place of the classes, once for each of

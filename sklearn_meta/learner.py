@@ -134,8 +134,8 @@ class Learner(nn.Module):
 
     def _has_groups(self, n_label_columns):
         """Whether this is a classifier and the classes are too many for the backbone."""
-        is_classifier = self.task == "classification"
-        return is_classifier and class_groups.has_groups(self.backbone, n_label_columns)
+        most = getattr(self.backbone, "most_classes", n_label_columns)
+        return self.task == "classification" and n_label_columns > most
 
     def embed_and_predict(self, x, labels, readable, columns, classes):
         """Embeddings (B, N, M, H) and the head's output for every row."""
