@@ -9,6 +9,7 @@ and A. Acero, 2004).
 """
 
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import torch
@@ -280,10 +281,6 @@ def _vectorizer(**settings):
     return CountVectorizer(analyzer=list, binary=True, dtype=np.float64, **settings)
 
 
-def _read(sentences):
-    return (features for sentence in sentences for features in features_of(sentence))
-
-
 def _fitted(parts, n_tags, begun=None):
     """Fit a vectorizer of features, their weights (n_features, n_tags), and a CRF.
 
@@ -296,7 +293,8 @@ def _fitted(parts, n_tags, begun=None):
         rows = [[part[i] for i in order] for part in (sentences, tags)]
         ordered.append((*rows, places, offsets and np.concatenate([offsets[i] for i in order])))
     vectorizer = _vectorizer(max_features=MAX_FEATURES)
-    X = vectorizer.fit_transform(_read(words for sentences, *_ in ordered for words in sentences))
+    every = (words for sentences, *_ in ordered for words in sentences)
+    X = vectorizer.fit_transform(chain.from_iterable(map(features_of, every)))
     ends = np.cumsum([sum(map(len, sentences)) for sentences, *_ in ordered])
     read = [
         (X[end - sum(map(len, sentences)) : end], [np.asarray(told) for told in tags], *rest)
