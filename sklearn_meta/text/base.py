@@ -70,47 +70,6 @@ class TextEstimator(MetaEstimator):
         "verbose": ["verbose"],
     }
 
-    def __init__(
-        self,
-        backbone="meta_lstm",
-        *,
-        word_vectors=None,
-        embedding_size=100,
-        width=100,
-        meta_width=40,
-        rank=40,
-        lowercase=True,
-        min_df=2,
-        max_words=25_000,
-        max_length=500,
-        dropout=0.5,
-        max_epochs=20,
-        batch_size=16,
-        learning_rate=2e-3,
-        optimizer="adamw",
-        device="auto",
-        random_state=None,
-        verbose=False,
-    ):
-        self.backbone = backbone
-        self.word_vectors = word_vectors
-        self.embedding_size = embedding_size
-        self.width = width
-        self.meta_width = meta_width
-        self.rank = rank
-        self.lowercase = lowercase
-        self.min_df = min_df
-        self.max_words = max_words
-        self.max_length = max_length
-        self.dropout = dropout
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.optimizer = optimizer
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-
     dtype = "float32"  # not a parameter
     spelling_size = 0  # a parameter of the tagger alone
 

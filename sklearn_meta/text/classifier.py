@@ -159,28 +159,26 @@ class MetaLSTMClassifier(
         random_state=None,
         verbose=False,
     ):
-        super().__init__(
-            backbone,
-            word_vectors=word_vectors,
-            embedding_size=embedding_size,
-            width=width,
-            meta_width=meta_width,
-            rank=rank,
-            lowercase=lowercase,
-            min_df=min_df,
-            max_words=max_words,
-            max_length=max_length,
-            dropout=dropout,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            optimizer=optimizer,
-            device=device,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        self.backbone = backbone
+        self.word_vectors = word_vectors
+        self.embedding_size = embedding_size
+        self.width = width
+        self.meta_width = meta_width
+        self.rank = rank
         self.pooling = pooling
         self.wide = wide
+        self.lowercase = lowercase
+        self.min_df = min_df
+        self.max_words = max_words
+        self.max_length = max_length
+        self.dropout = dropout
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y):
