@@ -56,6 +56,7 @@ class TextEstimator(MetaEstimator):
         "width": [Interval(Integral, 1, None, closed="left")],
         "meta_width": [Interval(Integral, 1, None, closed="left")],
         "rank": [Interval(Integral, 1, None, closed="left")],
+        "wide": ["boolean"],
         "lowercase": ["boolean"],
         "min_df": [Interval(Integral, 1, None, closed="left")],
         "max_words": [Interval(Integral, 1, None, closed="left"), None],
@@ -171,10 +172,12 @@ class TextEstimator(MetaEstimator):
         return self
 
     @torch.inference_mode(False)  # the caller may be in inference mode
-    def _fit(self, X, y, labels):
+    def _fit(self, X, y):
         """Train the private part of one task, or everything if nothing was learned before."""
+        self._forget()  # a fit that fails leaves nothing of the one before
+        y = self._checked_labels(X, y)
         self._seed = self._seed_of_all()
-        tokens = self._tokens(X)
+        tokens, labels = self._tokens(X), self._labels_of(y)
         if hasattr(self, "learner_") or not self._names_an_architecture():
             self.learner_ = self._learner()
             warn_of_kept_settings(self, self.learner_)
@@ -192,6 +195,12 @@ class TextEstimator(MetaEstimator):
         self.module_ = learner.requires_grad_(False).cpu().eval()
         self._task_place, self.begun_as_ = 0, begun_as
         self._set_labels(labels)
+        if self.wide:
+            try:
+                self._fit_linear(X, y)
+            except BaseException:  # interrupted without a linear model, it would pass for fitted
+                self._forget()
+                raise
         return self
 
     def _forget(self):
@@ -292,6 +301,8 @@ class TextEstimator(MetaEstimator):
             estimator.learner_ = estimator.module_ = learner
             estimator._task_place = place
             estimator._set_labels(learner.tasks[name])
+        if self.wide:
+            self._fit_linear_of_each(fitted, learner, read)
         return fitted
 
     def _read_tasks(self, what, tasks, n_classes=2):

@@ -130,7 +130,6 @@ class MetaLSTMClassifier(
     _default_head = "softmax"
     _parameter_constraints = TextEstimator._parameter_constraints | {
         "pooling": [StrOptions(set(POOLINGS))],
-        "wide": ["boolean"],
     }
     _fitted = (*TextEstimator._fitted, "linear_", "_known", "_share")
     linear_ = _known = None  # with wide=False
@@ -205,24 +204,7 @@ class MetaLSTMClassifier(
             missing, neither numbers nor strings, sparse, or not one per text; a parameter, word
             vectors or weights cannot be used or found; or training diverged.
         """
-        self._forget()  # a fit that fails leaves nothing of the one before
-        y = self._checked_labels(X, y)
-        self._fit(X, y, self._labels_of(y))
-        if self.wide:
-            try:
-                tokens, scores = self._read_by_linear(X)
-                labels = self.classes_.tolist()
-                numbers = np.array(self._targets(y, labels))
-                self.linear_ = OwnLinear(tokens, numbers, scores)
-                known = self.linear_.relevance if scores is not None else hasattr(self, "learner_")
-                self._share = network_share(len(X), known)
-                if scores is not None:
-                    first, shared = first_of_copies(tokens, scores, numbers), self.module_.wide
-                    self._known = KnownTasks(shared, labels, numbers[first], scores[first])
-            except BaseException:  # interrupted without a linear model, it would pass for fitted
-                self._forget()
-                raise
-        return self
+        return self._fit(X, y)
 
     def predict(self, X):
         """Predict the class of each text.
@@ -364,10 +346,7 @@ class MetaLSTMClassifier(
             )
         return y
 
-    def _of_each_task(self, learner, read):
-        fitted = super()._of_each_task(learner, read)
-        if not self.wide:
-            return fitted
+    def _fit_linear_of_each(self, fitted, learner, read):
         tasks = {}
         for name, (tokens, y) in read.items():
             labels, tokens = learner.tasks[name], tokens_of(tokens, self.lowercase)
@@ -376,7 +355,18 @@ class MetaLSTMClassifier(
         share = network_share(sum(len(tokens) for tokens, *_ in tasks.values()))
         for name, (tokens, y, _) in tasks.items():
             fitted[name].linear_, fitted[name]._share = OwnLinear(tokens, y, scores[name]), share
-        return fitted
+
+    def _fit_linear(self, X, y):
+        """Fit the linear models beside the network."""
+        tokens, scores = self._read_by_linear(X)
+        labels = self.classes_.tolist()
+        numbers = np.array(self._targets(y, labels))
+        self.linear_ = OwnLinear(tokens, numbers, scores)
+        known = self.linear_.relevance if scores is not None else hasattr(self, "learner_")
+        self._share = network_share(len(X), known)
+        if scores is not None:
+            first, shared = first_of_copies(tokens, scores, numbers), self.module_.wide
+            self._known = KnownTasks(shared, labels, numbers[first], scores[first])
 
     def _read_by_linear(self, X):
         """Return the words of texts, and the scores of known tasks' linear models, or None."""

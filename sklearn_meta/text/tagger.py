@@ -97,7 +97,6 @@ class MetaLSTMTagger(TextEstimator):
     _parameter_constraints = TextEstimator._parameter_constraints | {
         "max_epochs": [*TextEstimator._parameter_constraints["max_epochs"], StrOptions({"auto"})],
         "spelling_size": [Interval(Integral, 0, None, closed="left")],
-        "wide": ["boolean"],
     }
     _fitted = (*TextEstimator._fitted, "linear_", "_weight")
     linear_ = None  # with wide=False
@@ -172,20 +171,7 @@ class MetaLSTMTagger(TextEstimator):
             has a word; labels are neither all strings nor all integers; a parameter, word vectors
             or weights cannot be used or found; or training diverged.
         """
-        self._forget()  # a fit that fails leaves nothing of the one before
-        y = self._checked_labels(X, y)
-        self._fit(X, y, self._labels_of(y))
-        if self.wide:
-            try:
-                labels, read = self.classes_.tolist(), self._read_by_linear(X)
-                tags = self._targets(y, labels)
-                known = _known_tags(self.module_.wide, labels, read, tags)
-                self.linear_ = fit_own(read, tags, len(labels), known)
-                self._weight = linear_weight(len(X))
-            except BaseException:  # interrupted without a linear model, it would pass for fitted
-                self._forget()
-                raise
-        return self
+        return self._fit(X, y)
 
     def predict(self, X):
         """Predict the labels of the words of each sentence: the most probable sequence (Viterbi).
@@ -270,10 +256,7 @@ class MetaLSTMTagger(TextEstimator):
         pairs = [pair for a, b in zip(y, told) for pair in zip(a, b)]
         return float(np.mean([a == b for a, b in pairs]))
 
-    def _of_each_task(self, learner, read):
-        fitted = super()._of_each_task(learner, read)
-        if not self.wide:
-            return fitted
+    def _fit_linear_of_each(self, fitted, learner, read):
         tasks = {}
         for name, (tokens, y) in read.items():
             labels = learner.tasks[name]
@@ -285,7 +268,14 @@ class MetaLSTMTagger(TextEstimator):
             if len(tasks) > 1:
                 linear = fit_own(sentences, tags, len(labels), linear)
             fitted[name].linear_, fitted[name]._weight = linear, linear_weight(n_sentences)
-        return fitted
+
+    def _fit_linear(self, X, y):
+        """Fit the linear model beside the network."""
+        labels, read = self.classes_.tolist(), self._read_by_linear(X)
+        tags = self._targets(y, labels)
+        known = _known_tags(self.module_.wide, labels, read, tags)
+        self.linear_ = fit_own(read, tags, len(labels), known)
+        self._weight = linear_weight(len(X))
 
     def _read_by_linear(self, X):
         """Return the sentences cut to ``max_length`` words."""
