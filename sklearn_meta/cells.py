@@ -58,7 +58,7 @@ def warn_of_numbers(name, different, most):
     )
 
 
-def warn_of_marks(told, table=None):
+def warn_of_marks(told, table):
     """Warn of numbers that mark gaps; ``told`` maps each number to the columns that hold it.
 
     ``table`` is the name of the table, if there are many tables.

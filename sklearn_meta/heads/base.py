@@ -142,7 +142,7 @@ def known_classes(labels, classes):
     return (labels == 1).any(1) & classes
 
 
-def squared_distances(a, b, known=None):
+def squared_distances(a, b, known):
     """Squared distances between rows, (B, I, D) and (B, J, D) to (B, I, J).
 
     Both are centred at the mean of ``b`` first, since a large common offset would drown the

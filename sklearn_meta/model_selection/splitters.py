@@ -19,7 +19,7 @@ from ..cells import (
 from ..user_warnings import warn
 
 
-def are_labelled(y, unlabelled=-1):
+def are_labelled(y, unlabelled):
     """Return a bool array, True for rows with a label other than ``unlabelled``."""
     y = whole_labels(y)
     y, cells = column_or_1d(y), column_or_1d(text_as_objects(y))

@@ -146,7 +146,7 @@ def train(
     module,
     criterion,
     data,
-    validation_data=None,
+    validation_data,
     *,
     max_epochs,
     batch_size,
