@@ -7,7 +7,7 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_consistent_length, check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
@@ -213,9 +213,9 @@ class SetEstimator(VersionedEstimator):
             )
         device = self._device()
         module = self.module_.to(device).eval()
-        outputs, size = [], int(self.batch_size)  # NumPy's int8 would overflow
-        for start in range(0, len(sets), size):
-            batch = pad(self._prepare(sets[start : start + size]))
+        outputs = []
+        for some in gen_batches(len(sets), int(self.batch_size)):  # NumPy's int8 would overflow
+            batch = pad(self._prepare(sets[some]))
             with autocast(device, "float32"):
                 outputs.append(module(**{name: part.to(device) for name, part in batch.items()}))
         return torch.cat(outputs).double().cpu()
