@@ -159,9 +159,7 @@ class MetaEstimator(VersionedEstimator):
         )
 
     def _source(self, datasets, **options):
-        """Convert ``datasets`` of ``meta_fit`` to a source, with ``options``; None stays None."""
-        if datasets is None:
-            return None
+        """Convert ``datasets`` of ``meta_fit`` to a source, with ``options``."""
         return as_source(datasets, task=self._expected_targets, **options)
 
     @torch.inference_mode(False)  # the caller may have switched it on
@@ -176,7 +174,9 @@ class MetaEstimator(VersionedEstimator):
         settings = {"patience": 10, "validate_start": hasattr(learner, "card")} | settings
         if self._begins_at_random() and settings.get("optimizer") != "muon":  # its rate is high
             settings["rate_factors"] = getattr(learner, "rate_factors", {})
-        source, validation_source = map(read or self._source, (datasets, validation_datasets))
+        read = read or self._source
+        source = read(datasets)
+        validation_source = None if validation_datasets is None else read(validation_datasets)
         start, folder = weights_digest(learner), settings.get("checkpoint_dir")
         run = None if folder is None else str(checkpoint_file(folder).parent.resolve())
         # A user's own module may start from other weights each time the script runs.

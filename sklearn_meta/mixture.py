@@ -321,7 +321,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         )
 
     def _source(self, datasets):
-        return None if datasets is None else as_point_sets(datasets)
+        return as_point_sets(datasets)
 
     def _points(self, X):
         """Validate the points of ``fit``; return them standardised and sorted, and their units."""

@@ -228,7 +228,7 @@ def _check_pixels(X, n_channels):
 
 def _some_of(source):
     """Yield every table of a source's collections, and one draw from each of its other parts."""
-    for part in () if source is None else parts_of(source):
+    for part in parts_of(source):
         if isinstance(part, Tables):
             yield from (part[name] for name in part)
         else:
