@@ -379,7 +379,7 @@ class MetaEstimator(VersionedEstimator):
 
     def __getstate__(self):
         """Name the package's own weights instead of copying them; loading looks them up."""
-        state = dict(super().__getstate__())
+        state = super().__getstate__()
         card = getattr(state.get("learner_"), "card", None) or {}
         shipped = isinstance(self.backbone, str) and self._weights_name() in available_weights()
         if "sha256" in card and shipped:

@@ -228,7 +228,7 @@ class SetEstimator(VersionedEstimator):
 
     def __getstate__(self):
         """Move the network to the CPU, so that it can be loaded without a GPU."""
-        state = dict(super().__getstate__())
+        state = super().__getstate__()
         if "module_" in state:
             state["module_"] = copy.deepcopy(state["module_"]).cpu()
         return state
