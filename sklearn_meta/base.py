@@ -17,20 +17,13 @@ from .folders import checkpoint_file
 from .learner import Learner, as_text
 from .seeding import seeded
 from .settings import check_settings
-from .tasks import EpisodeSampler, OutlierSampler, RegressionSampler, as_source
+from .tasks import as_source
 from .tasks.sources import names_given
 from .training import meta_train
 from .user_warnings import warn
 from .versions import VersionedEstimator
 from .weights import available_weights, load_learner, save_pretrained
 from .weights.validation import tables_seen
-
-#: Class that draws the tasks of ``meta_fit``, by kind of task.
-SAMPLERS = {
-    "classification": EpisodeSampler,
-    "regression": RegressionSampler,
-    "outlier_detection": OutlierSampler,
-}
 
 #: Learners passed in by a user, who may train them further.
 _GIVEN = weakref.WeakSet()
@@ -43,7 +36,8 @@ class MetaEstimator(VersionedEstimator):
     estimators have ``dtype``; estimators of tables have ``head``, and ``MANNClassifier`` has
     ``label_encoding`` instead. ``meta_fit`` stores what it learned as ``learner_``: ``clone`` keeps
     it, and a new ``backbone`` or head drops it. Subclasses define their ``_task``, the
-    ``_default_head`` of an architecture without weights, and the weights that ``"default"`` means.
+    ``_default_head`` of an architecture without weights, the weights that ``"default"`` means and,
+    unless they have a ``meta_fit`` of their own, the class ``_sampler`` that draws its tasks.
     """
 
     _default_weights = "default"
@@ -142,7 +136,7 @@ class MetaEstimator(VersionedEstimator):
         episodes = {"n_shots": n_shots, "n_unlabelled": n_unlabelled}
         return self._meta_train(
             datasets,
-            SAMPLERS[self._task](**{k: v for k, v in episodes.items() if v is not None}),
+            self._sampler(**{k: v for k, v in episodes.items() if v is not None}),
             validation_datasets,
             max_steps=max_steps,
             batch_size=batch_size,

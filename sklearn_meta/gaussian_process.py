@@ -12,7 +12,7 @@ from .heads import HEADS
 from .sizes import check_integers
 from .table_validation import as_cells, labelled_targets, table_with_targets, without_gaps
 from .tables import EMBEDDINGS, TableEstimator
-from .tasks import n_targets, target_scale
+from .tasks import RegressionSampler, n_targets, target_scale
 from .tasks.column_types import targets_as_numbers
 
 #: Bound on standardised targets: the square of a larger one may exceed float64.
@@ -108,6 +108,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
     _task = "regression"
     _default_head = "gp"
     _default_weights = "default_regression"
+    _sampler = RegressionSampler
     _expected_targets = "regression"
     _parameter_constraints = {
         **TableEstimator._parameter_constraints,
@@ -353,10 +354,9 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         return values if self.y_.ndim == 2 else values[..., 0]
 
     def _mean_and_covariance(self, X):
-        def of_rows(_, head, *rows):
-            return head(*rows)[0], head.covariance(*rows)[0]
-
-        ((output, cov),), _ = self._ask_head(X, None, of_rows)
+        ((output, cov),), _ = self._ask_head(
+            X, None, lambda _, head, *rows: (head(*rows)[0], head.covariance(*rows)[0])
+        )
         cov = cov.double().cpu().numpy().transpose(1, 2, 0)
         cov = (cov + cov.swapaxes(0, 1)) / 2  # symmetric up to rounding
         with np.errstate(over="ignore"):

@@ -12,7 +12,7 @@ from .far_cells import FarCells
 from .heads import HEADS
 from .table_validation import as_cells, encode, encode_observed, validated_table
 from .tables import OUTPUTS, TableEstimator
-from .tasks import TableEncoder, context_task
+from .tasks import OutlierSampler, TableEncoder, context_task
 
 #: Bound on the relative difference between scores of rows read together and one by one.
 ROUNDING = 1e-4
@@ -108,6 +108,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     _task = "outlier_detection"
     _default_head = "odd_at_scales"
     _default_weights = "default_outliers"
+    _sampler = OutlierSampler
     transductive = False  # not a parameter: new rows are judged from the set alone
     _parameter_constraints = {
         **{k: v for k, v in TableEstimator._parameter_constraints.items() if k != "transductive"},

@@ -11,7 +11,7 @@ from .class_labels import as_labels, class_codes
 from .heads import HEADS
 from .table_validation import encode, table_with_labels
 from .tables import OUTPUTS, TableEstimator
-from .tasks import context_task
+from .tasks import EpisodeSampler, context_task
 
 #: Maximum number of rows of ``predict`` read together, and number per class, as in meta-training.
 MOST_TOGETHER, OF_EACH_CLASS = 1000, 20
@@ -118,6 +118,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
 
     _task = "classification"
     _default_head = "prototypes"
+    _sampler = EpisodeSampler
     _made_of_context = (*TableEstimator._made_of_context, "_distributions")
     _parameter_constraints = {
         **TableEstimator._parameter_constraints,
