@@ -37,7 +37,8 @@ class MetaEstimator(VersionedEstimator):
     ``label_encoding`` instead. ``meta_fit`` stores what it learned as ``learner_``: ``clone`` keeps
     it, and a new ``backbone`` or head drops it. Subclasses define their ``_task``, the
     ``_default_head`` of an architecture without weights, the weights that ``"default"`` means and,
-    unless they have a ``meta_fit`` of their own, the class ``_sampler`` that draws its tasks.
+    unless they have a ``meta_fit`` of their own, the class ``_sampler`` that draws its tasks. What
+    ``fit`` must not leave behind if it fails, they name in ``_fitted``.
     """
 
     _default_weights = "default"
@@ -364,6 +365,11 @@ class MetaEstimator(VersionedEstimator):
     def _autocast(self):
         """Context manager for the forward pass."""
         return autocast(self._device(), self.dtype)
+
+    def _forget(self):
+        """Return to the unfitted state: a ``fit`` that fails leaves nothing of an earlier one."""
+        for name in self._fitted:
+            vars(self).pop(name, None)
 
     def __sklearn_clone__(self):
         clone = super().__sklearn_clone__()

@@ -111,6 +111,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     _default_weights = "default_few_shot"
     _architectures = FEW_SHOT_BACKBONES
     _learner_class = FewShotLearner
+    _fitted = ("X_",)
     _draws_none_of = (
         "episodes of the shape that its network reads: leave {} out, or pass a FewShotLearner of "
         "another shape as backbone."
@@ -363,10 +364,6 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         # the order, so that members take turns.
         order = torch.from_numpy(np.roll(self._generator(2).permutation(len(rows)), e))
         return play(contest, order[None], n_ways).softmax(1)[:, order.argsort()]
-
-    def _forget(self):
-        """Return to the unfitted state."""
-        vars(self).pop("X_", None)
 
     def __sklearn_is_fitted__(self):
         fitted = hasattr(self, "X_") and hasattr(self, "learner_")

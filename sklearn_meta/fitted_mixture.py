@@ -10,21 +10,6 @@ from .tasks.column_types import refuse_dates
 #: Standardised points are clipped here: squares of larger distances overflow float64.
 FARTHEST = 1e140
 
-#: Attributes that hold a mixture.
-_STORED = (
-    "_mixture",
-    "_units",
-    "n_components_",
-    "weights_",
-    "means_",
-    "covariances_",
-    "precisions_",
-    "precisions_cholesky_",
-    "lower_bound_",
-    "n_iter_",
-    "converged_",
-)
-
 
 class FittedMixture(DensityMixin):
     """Methods of a fitted mixture, as in :class:`sklearn.mixture.GaussianMixture`.
@@ -32,6 +17,21 @@ class FittedMixture(DensityMixin):
     scikit-learn's own estimator does the work, on points with zero mean and unit variance: its
     densities are sums of squares, in which a large offset would cancel all digits.
     """
+
+    #: Attributes that hold a mixture.
+    _fitted = (
+        "_mixture",
+        "_units",
+        "n_components_",
+        "weights_",
+        "means_",
+        "covariances_",
+        "precisions_",
+        "precisions_cholesky_",
+        "lower_bound_",
+        "n_iter_",
+        "converged_",
+    )
 
     def predict(self, X):
         """Predict the most likely component of each point.
@@ -212,8 +212,3 @@ class FittedMixture(DensityMixin):
         self.precisions_cholesky_ = factors
         self.lower_bound_ = mixture.lower_bound_ - units.log_volume
         self.n_iter_, self.converged_ = self.refine_steps, True
-
-    def _forget(self):
-        """Return to the unfitted state: a ``fit`` that fails leaves nothing of an earlier one."""
-        for name in _STORED:
-            vars(self).pop(name, None)

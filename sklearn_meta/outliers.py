@@ -109,6 +109,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     _default_head = "odd_at_scales"
     _default_weights = "default_outliers"
     _sampler = OutlierSampler
+    _fitted = (*TableEstimator._fitted, "offset_")
     transductive = False  # not a parameter: new rows are judged from the set alone
     _parameter_constraints = {
         **{k: v for k, v in TableEstimator._parameter_constraints.items() if k != "transductive"},
@@ -360,10 +361,6 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
         check_array(np.zeros(X.shape), ensure_min_samples=2)
         encoded = encode_observed(self._new_encoder().fit(X), X)
         return context_task(encoded, np.full(len(X), -1), 1)
-
-    def _forget(self):
-        super()._forget()
-        vars(self).pop("offset_", None)
 
     def __sklearn_is_fitted__(self):
         # ``fit`` sets the offset last, so an interrupted fit leaves none. Unless it is 0, an offset

@@ -43,9 +43,8 @@ class RowEstimator(MetaEstimator):
 
     The learner, a ``_learner_class``, tells by ``inputs`` which of the two it reads, and by
     ``n_inputs`` how long the vectors are. Weights for "tables" read any columns: ``encoder_``
-    converts them to numbers. Subclasses implement ``_forget``, which returns to the unfitted state,
-    and set ``_draws_none_of``, which tells why ``meta_fit`` takes no ``n_shots`` or
-    ``n_unlabelled``.
+    converts them to numbers. Subclasses set ``_draws_none_of``, which tells why ``meta_fit`` takes
+    no ``n_shots`` or ``n_unlabelled``.
     """
 
     _parameter_constraints = {

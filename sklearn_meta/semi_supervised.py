@@ -120,6 +120,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
     _default_head = "prototypes"
     _sampler = EpisodeSampler
     _made_of_context = (*TableEstimator._made_of_context, "_distributions")
+    _fitted = ("X_", *_made_of_context)
     _parameter_constraints = {
         **TableEstimator._parameter_constraints,
         "head": [StrOptions(set(HEADS["classification"])), None],

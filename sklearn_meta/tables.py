@@ -52,6 +52,7 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
 
     #: Attributes cached for the weights in use; recomputed when the weights change.
     _made_of_context = ("_context",)
+    _fitted = ("X_", *_made_of_context)
 
     def __init__(
         self,
@@ -156,11 +157,6 @@ class TableEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MetaEsti
         if not self.transductive:
             self._context_in_use(encoded)
         return encoded
-
-    def _forget(self):
-        """Return to the unfitted state: a ``fit`` that fails leaves nothing of an earlier one."""
-        for name in ("X_", *self._made_of_context):
-            vars(self).pop(name, None)
 
     def _table(self, X):
         """Validate a table, which must have the columns of ``fit``."""

@@ -71,6 +71,7 @@ class OnlineEstimator(RowEstimator):
 
     _architectures = ARCHITECTURES
     _learner_class = MemoryLearner
+    _fitted = ("n_samples_seen_",)  # a persistent memory stays
     _draws_none_of = "sequences, which have no {}: see the parameters of its meta_fit."
     _parameter_constraints = {
         **RowEstimator._parameter_constraints,
@@ -291,10 +292,6 @@ class OnlineEstimator(RowEstimator):
         super()._meta_train(*args, **settings)
         self._forget()  # one network's state means nothing to another
         return self
-
-    def _forget(self):
-        """Count as not fitted; a persistent memory stays."""
-        vars(self).pop("n_samples_seen_", None)
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "n_samples_seen_") and hasattr(self, "learner_")

@@ -174,7 +174,7 @@ class TextEstimator(MetaEstimator):
     @torch.inference_mode(False)  # the caller may be in inference mode
     def _fit(self, X, y):
         """Train the private part of one task, or everything if nothing was learned before."""
-        self._forget()  # a fit that fails leaves nothing of the one before
+        self._forget()
         y = self._checked_labels(X, y)
         self._seed = self._seed_of_all()
         tokens, labels = self._tokens(X), self._labels_of(y)
@@ -202,11 +202,6 @@ class TextEstimator(MetaEstimator):
                 self._forget()
                 raise
         return self
-
-    def _forget(self):
-        """Delete the attributes that ``fit`` sets."""
-        for name in self._fitted:
-            vars(self).pop(name, None)
 
     def _build(self, words, vectors, labels):
         """Build a learner with random weights, and with ``vectors`` of its words unless None."""
