@@ -55,13 +55,6 @@ def _holds_objects(X):
     return getattr(X, "ndim", None) == 1 and getattr(X.dtype, "kind", None) == "O"  # also of Arrow
 
 
-def _is_plain(elements):
-    """Whether elements are an array of finite floats, which need no ``check_array``."""
-    return (
-        type(elements) is np.ndarray and elements.dtype.kind == "f" and np.isfinite(elements).all()
-    )
-
-
 def _as_set(elements, i):
     """Return the i-th set as an array of shape (n_points, ...)."""
     try:
@@ -70,7 +63,8 @@ def _as_set(elements, i):
         elements = in_pandas(elements)
         # check_array leaves None in a list as it is, and makes NaN of it in an array.
         elements = elements if hasattr(elements, "dtype") else np.asarray(elements)
-        if not _is_plain(elements):
+        floats = type(elements) is np.ndarray and elements.dtype.kind == "f"
+        if not (floats and np.isfinite(elements).all()):  # finite floats need no check
             elements = check_array(
                 elements,
                 ensure_2d=False,
