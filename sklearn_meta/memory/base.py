@@ -140,11 +140,12 @@ class OnlineEstimator(RowEstimator):
         """Return the Reading of members with empty memories."""
         n = self._settings.n_members
         columns = (0,) if self._rotations is None else self._rotations.shape[1:2]
+        size = getattr(self.learner_.head, "n_letters", 1)  # of a label
         return Reading(
             self._module(self.learner_).backbone.empty(n),
             Moments.empty((n, *columns)),
             Moments.empty((n, 1)),
-            torch.full((n, 1, self._label_size), self.learner_.no_label),
+            torch.full((n, 1, size), self.learner_.no_label),
             0,
         )
 
@@ -165,10 +166,6 @@ class OnlineEstimator(RowEstimator):
         is_endless = self.window_size is None or self.memory == "persistent"
         window = None if is_endless else int(self.window_size)  # NumPy's int8 would overflow
         return begun or Settings(self.n_estimators, self._seed_of_fit, self.dtype, window)
-
-    @property
-    def _label_size(self):
-        return getattr(self.learner_.head, "n_letters", 1)
 
     def _orders(self, n_rows):
         """Indices of the rows that each member reads in ``fit``; if shuffled, a window of them."""
