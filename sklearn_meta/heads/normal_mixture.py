@@ -49,17 +49,16 @@ class NormalMixture(NamedTuple):
 
     def log_density(self, targets):
         """Logarithm of the density of targets, both (B, N, C)."""
-        away = (self._warped(targets) - self.mean) / self.std
-        slopes = [log_slope(targets[:, None], power) for power in self.powers]
-        slopes = torch.stack(slopes, dim=2)
-        each = slopes - 0.5 * (away.square() + math.log(2 * math.pi)) - self.std.log()
+        slopes = torch.stack([log_slope(targets[:, None], power) for power in self.powers], dim=2)
+        squares = self._away(targets).square()
+        each = slopes - 0.5 * (squares + math.log(2 * math.pi)) - self.std.log()
         return (self.share.log() + each).logsumexp((1, 2))
 
     def _share_below(self, targets):
         """Share of the mixture that lies below targets, both (B, N, C)."""
-        away = (self._warped(targets) - self.mean) / self.std
-        return (self.share * torch.special.ndtr(away)).sum((1, 2))
+        return (self.share * torch.special.ndtr(self._away(targets))).sum((1, 2))
 
-    def _warped(self, targets):
-        """Targets (B, N, C) warped by each power, (B, 1, W, N, C)."""
-        return torch.stack(warps(targets[:, None], self.powers), dim=2)
+    def _away(self, targets):
+        """Distances of targets (B, N, C) from each normal distribution's mean, in deviations."""
+        warped = torch.stack(warps(targets[:, None], self.powers), dim=2)  # (B, 1, W, N, C)
+        return (warped - self.mean) / self.std
