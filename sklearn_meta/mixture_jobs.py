@@ -357,7 +357,7 @@ def groups_of_like_size(jobs, max_cells):
         if group and (size[:2] != first[:2] or size[2] > 1.25 * first[2] or cells > max_cells):
             yield group
             group = []
-        group = [*group, i]
+        group.append(i)
     if group:
         yield group
 
