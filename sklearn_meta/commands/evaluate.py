@@ -77,8 +77,7 @@ def run(args):
     collection, estimators = open_collection(args.collection, args), {}
     for weights in args.weights or ["default"]:
         # Load now, to raise one error rather than one per task.
-        learner = load_learner(weights)
-        task = learner.task
+        task = load_learner(weights).task
         if task != "classification":
             raise ValueError(
                 f"Weights {weights!r} are for {task}, but this command needs weights for "
