@@ -162,7 +162,7 @@ class UnlabelledEffectDisplay:
         xx0, xx1 = np.meshgrid(*ticks.T)
         grid = np.column_stack([xx0.ravel(), xx1.ravel()])
         names = ("", "")
-        if hasattr(X, "iloc"):
+        if is_frame:
             names = tuple(map(str, X.columns))
             grid = type(X)(grid, columns=X.columns)
         fitted = []
