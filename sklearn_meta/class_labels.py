@@ -46,6 +46,15 @@ def class_codes(y, unlabelled):
     return classes, codes
 
 
+def check_two_classes(estimator, classes, what="labelled rows", hint=""):
+    """Refuse a single class; ``what`` has the labels."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"{type(estimator).__name__} needs {what} of at least 2 classes; the data contains "
+            f"only one class: {classes.tolist()[0]!r}.{hint}"
+        )
+
+
 def labels_to_save(y):
     """Array of labels that a card of weights can store; raise if one is missing."""
     y = column_or_1d(whole_labels(text_as_objects(y)), warn=True)

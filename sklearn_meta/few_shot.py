@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .backbones import FEW_SHOT_BACKBONES
 from .cells import check_classes
+from .class_labels import check_two_classes
 from .few_shot_learner import FewShotLearner
 from .rows import RowEstimator
 from .table_validation import check_observed
@@ -171,11 +172,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
         self._device()  # raises now rather than at the first prediction
         check_classes(y)
         self.classes_, self.y_ = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
-                f"contains only one class: {self.classes_.tolist()[0]!r}."
-            )
+        check_two_classes(self, self.classes_)
         if self.learner_.inputs == "tables":
             self._moments = moments_of(check_observed(X))
         self.X_, self._fitted_for = X.copy(), _rows_of(self.learner_)

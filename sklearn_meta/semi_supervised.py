@@ -7,7 +7,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .cells import are_unlabelled, check_classes, warn_of_unlabelled
-from .class_labels import as_labels, class_codes
+from .class_labels import as_labels, check_two_classes, class_codes
 from .heads import HEADS
 from .table_validation import encode, table_with_labels
 from .tables import OUTPUTS, TableEstimator
@@ -183,13 +183,8 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
             raise ValueError("No row is labelled: y holds nothing but -1. Label some rows.")
         check_classes(y[~unlabelled])
         self.classes_, self.y_ = class_codes(y, unlabelled)
-        if len(self.classes_) < 2:
-            marked = " Rows whose label is -1 count as unlabelled: if it is a class, rename it."
-            marked = marked if unlabelled.any() else ""
-            raise ValueError(
-                f"{type(self).__name__} needs labelled rows of at least 2 classes; the data "
-                f"contains only one class: {self.classes_.tolist()[0]!r}.{marked}"
-            )
+        marked = " Rows whose label is -1 count as unlabelled: if it is a class, rename it."
+        check_two_classes(self, self.classes_, hint=marked if unlabelled.any() else "")
         self._warn_of_many_rows()
         self._store_context(X)
         return self

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 from ..backbones.meta_lstm import generated
 from ..backbones.text_sharing import POOLINGS, SharedMeta
-from ..class_labels import array_of, labels_to_save, places_among
+from ..class_labels import array_of, check_two_classes, labels_to_save, places_among
 from ..tasks.texts import check_texts, first_of_copies, tokens_of
 from ..wide import KnownTasks, OwnLinear, fit_shared, network_share
 from .base import TextEstimator
@@ -339,11 +339,8 @@ class MetaLSTMClassifier(
     def _checked_labels(self, X, y, n_classes=2):
         check_texts(X, y, self)
         y = labels_to_save(y)
-        if len(np.unique(y)) < n_classes:
-            raise ValueError(
-                f"{type(self).__name__} needs texts of at least 2 classes; the data contains only "
-                f"one class: {y.tolist()[0]!r}."
-            )
+        if n_classes > 1:
+            check_two_classes(self, np.unique(y), "texts")
         return y
 
     def _fit_linear_of_each(self, fitted, learner, read):
