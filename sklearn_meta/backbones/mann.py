@@ -114,8 +114,7 @@ class MANN(nn.Module):
         self.access = None
         if access == "lrua":
             self.access = LeastRecentlyUsed(
-                *(width, n_slots, slot_size, n_reads),
-                *(usage_decay, strength, shared_slot),
+                width, n_slots, slot_size, n_reads, usage_decay, strength, shared_slot
             )
         elif access == "ntm":
             self.access = TuringMachine(width, n_slots, slot_size, n_reads)

@@ -142,12 +142,8 @@ class LeastRecentlyUsed(nn.Module):
         else:
             strength = gates.new_full((1, 1, 1), self.strength)
         gate = gates[..., :1].sigmoid()
-        return Memory(
-            *lrua_step(
-                *(memory.slots, memory.read_weights, memory.usage),
-                *(keys, gate, strength, self.usage_decay, self.shared),
-            )
-        )
+        before = memory.slots, memory.read_weights, memory.usage
+        return Memory(*lrua_step(*before, keys, gate, strength, self.usage_decay, self.shared))
 
 
 class TuringMachine(nn.Module):
