@@ -19,9 +19,9 @@ def check_matplotlib_support(caller):
         ) from error
 
 
-def axes_of(ax, n, caller):
+def axes_of(ax, n, display):
     """Return an array of ``n`` axes, one or two, given or in a new figure, and their figure."""
-    check_matplotlib_support(caller)
+    check_matplotlib_support(f"{type(display).__name__}.plot")
     import matplotlib.pyplot as plt
     from matplotlib.axes import Axes
 

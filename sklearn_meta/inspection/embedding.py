@@ -171,7 +171,7 @@ class EmbeddingDisplay:
         ValueError
             If there are not two axes.
         """
-        self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
+        self.ax_, self.figure_ = axes_of(ax, 2, self)
         panels = {"original attributes": self.original, "learned embeddings": self.embedding}
         for panel, (title, points) in zip(self.ax_, panels.items()):
             scatter(panel, points, self.target, self.labelled, colours(len(self.classes)))

@@ -226,7 +226,7 @@ class InstanceAccuracyDisplay:
         ValueError
             If `ax` is not one axes.
         """
-        (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
+        (ax,), self.figure_ = axes_of(ax, 1, self)
         self.ax_ = ax
         from matplotlib.ticker import MaxNLocator
 

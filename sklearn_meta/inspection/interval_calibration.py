@@ -220,7 +220,7 @@ class IntervalCalibrationDisplay:
         ValueError
             If `ax` is not one axes.
         """
-        (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
+        (ax,), self.figure_ = axes_of(ax, 1, self)
         self.ax_ = ax
         if ref_line and DIAGONAL not in ax.get_legend_handles_labels()[1]:
             ax.plot([0, 1], [0, 1], "k:", label=DIAGONAL)

@@ -191,8 +191,7 @@ class MetaLearningCurveDisplay:
         ValueError
             If the number of axes is not the number of panels.
         """
-        caller = f"{type(self).__name__}.plot"
-        self.ax_, self.figure_ = axes_of(ax, 2 if self.scores else 1, caller)
+        self.ax_, self.figure_ = axes_of(ax, 2 if self.scores else 1, self)
         losses = {"training tasks": self.train_loss, "validation tasks": self.valid_loss}
         label = STRATA[self.stratum]
         if (self.stratum, self.score_name) == ("shots", "accuracy"):

@@ -155,7 +155,7 @@ class MemoryDisplay:
         ValueError
             If there are not two axes.
         """
-        self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
+        self.ax_, self.figure_ = axes_of(ax, 2, self)
         from matplotlib.ticker import MaxNLocator
 
         style = {"aspect": "auto", "interpolation": "nearest"} | kwargs

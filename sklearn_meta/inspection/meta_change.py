@@ -151,7 +151,7 @@ class MetaChangeDisplay:
         ValueError
             If there are not two axes.
         """
-        self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
+        self.ax_, self.figure_ = axes_of(ax, 2, self)
         changes, odds = self.ax_
         # Log scale, since a weight near zero may change by any factor. Clip zeros, which have no
         # logarithm.

@@ -126,7 +126,7 @@ class MixtureDisplay:
         ValueError
             If `ax` is not one axes.
         """
-        (ax,), self.figure_ = axes_of(ax, 1, f"{type(self).__name__}.plot")
+        (ax,), self.figure_ = axes_of(ax, 1, self)
         self.ax_ = ax
         from matplotlib.patches import Ellipse
 

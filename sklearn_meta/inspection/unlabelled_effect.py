@@ -201,7 +201,7 @@ class UnlabelledEffectDisplay:
         ValueError
             If there are not two axes.
         """
-        self.ax_, self.figure_ = axes_of(ax, 2, f"{type(self).__name__}.plot")
+        self.ax_, self.figure_ = axes_of(ax, 2, self)
         labelled = self.target != -1
         palette = colours(len(self.classes))
         n_labelled = labelled.sum()
