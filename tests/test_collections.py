@@ -15,7 +15,7 @@ from sklearn.dummy import DummyClassifier
 
 from sklearn_meta.commands.arguments import read_recipe
 from sklearn_meta.evaluation import evaluate, peers
-from sklearn_meta.tasks import Folder, as_source, select, split
+from sklearn_meta.tasks import Dataset, Folder, as_source, select, split
 from sklearn_meta.tasks.collections import Subset
 from sklearn_meta.tasks.images import load_cifar_fs, load_mini_imagenet
 from sklearn_meta.tasks.omniglot import load_omniglot
@@ -81,6 +81,13 @@ def test_an_index_may_have_blanks_after_its_commas(indexed):
     index.write_text(index.read_text().replace(",", ", "))
     assert list(Folder(indexed)) == list(INDEX["name"]) and Folder(indexed).families == families
     assert [Folder(indexed)[name][2] for name in folder] == known
+
+
+@pytest.mark.filterwarnings("ignore:Length of header or names does not match")
+def test_lines_of_an_index_may_end_in_a_comma(indexed):
+    names, lines = (indexed / "index.csv").read_text().split("\n", 1)
+    (indexed / "index.csv").write_text(names + "\n" + lines.replace("\n", ",\n"))
+    assert list(Folder(indexed, split="train", task="regression")) == ["number"]
 
 
 ARFF = """@relation t
@@ -309,7 +316,7 @@ def test_a_split_has_its_shares():
     assert part["fits"][0].shape == (30, 4)
     with pytest.raises(KeyError):
         split(pairs(), shares=(1, 0))[1]["fits"]
-    for shares in ((0.5, 0.6), (1.5, -0.5)):
+    for shares in ((0.5, 0.6), (1.5, -0.5), ()):
         with pytest.raises(ValueError, match="non-negative and sum to 1"):
             split({}, shares=shares)
 
@@ -497,9 +504,15 @@ def test_an_index_with_empty_cells(tmp_path):
     assert list(Folder(tmp_path, split=1)) == ["NA"]
     index.write_text("name,split\nNA,1\n,\niris,\n,\n")  # as a spreadsheet ends
     assert list(Folder(tmp_path)) == ["NA", "iris"]
+    index.write_text("name,rows\niris,3\nwine,\n")
+    assert [Folder(tmp_path)[name].metadata.get("rows") for name in ("iris", "wine")] == [3, None]
     index.write_text("title\niris\n")
     with pytest.raises(ValueError, match="has no column 'name'"):
         Folder(tmp_path)
+    for text in ("", "name,split\niris,1\nwine,0,\n"):
+        index.write_text(text)
+        with pytest.raises(ValueError, match="index.csv is not a CSV with one row per table: "):
+            Folder(tmp_path)
 
 
 def test_an_index_may_begin_with_a_capital(indexed):
@@ -527,8 +540,10 @@ def test_names_of_files_and_of_what_is_excluded(tmp_path):
     for hidden in (".~lock.UPPER.csv", "._UPPER.csv"):
         (tmp_path / hidden).touch()
     folder = Folder(tmp_path)
-    assert list(folder) == ["UPPER", "semicolons"]
+    assert list(folder) == ["UPPER", "semicolons"] and folder["UPPER"].y.tolist() == ["x", "y"] * 2
     assert list(select(folder, exclude="UPPER")) == []
+    with pytest.raises(FileNotFoundError, match="no folder .*UPPER.CSV: give a folder of tables"):
+        Folder(tmp_path / "UPPER.CSV")
     with pytest.raises(ValueError, match="'semicolons'.* separate the cells by commas"):
         folder["semicolons"]
     numbered = {1: (table[["a"]], table["t"]), 2: (table[["a"]], table["t"])}
@@ -575,6 +590,16 @@ def test_one_bad_table_does_not_spoil_the_others():
 def test_a_table_that_is_none_is_rejected_by_name():
     chosen = select({"ok": (np.ones((4, 2)), [0, 1] * 2), "bad": (["a text", "b text"], [0, 1])})
     assert list(chosen) == ["ok"] and "expected X with rows and columns" in chosen.rejected["bad"]
+
+
+def test_a_selection_rejects_what_is_no_table_in_the_words_of_meta_fit():
+    X, y = pairs()["fits"]
+    odd = {"noted": (X, y, "iris"), "one": 5, "list": Dataset("list", X.tolist(), y)}
+    rejected = select(odd | {"ok": (X, y)}).rejected
+    assert list(rejected) == list(odd)
+    with pytest.raises(ValueError) as told:
+        as_source(odd)
+    assert all(reason in str(told.value) for reason in rejected.values())
 
 
 def test_tables_of_no_row_and_of_two_lengths_are_rejected():

@@ -192,6 +192,9 @@ def test_rows_as_they_are_keep_their_values():
         ([Dataset("a", *pair((3, 0, 3)))], "'0' has a class with fewer than 2 rows"),
         ([(np.zeros((3, 2)), [0, 1])], "X has 3 rows and y has 2"),
         ([(np.zeros((3, 2)), [])], "X has 3 rows and y has 0"),
+        ([Dataset("a", [[1.0]] * 4, pair((2, 2))[1])], "'0' is malformed: X must be .*as_dataset"),
+        ([Dataset("a", np.ones((4, 2)), [[0], [0], [1], [1]])], "'0' is malformed"),
+        ([Dataset("a", np.ones(4), pair((2, 2))[1])], "'0' is malformed"),
     ],
 )
 def test_bad_datasets_are_refused(datasets, message):
@@ -382,7 +385,7 @@ def test_a_mixture_keeps_its_weights():
     names = [Mixture(sources, [3, 1, 0]).draw(rng).name for _ in range(200)]
     assert names.count("circle") == pytest.approx(150, abs=20) and "spiral" not in names
     assert {Mixture(sources).draw(rng).name for _ in range(50)} == {"circle", "0", "spiral"}
-    for weights in ([1, 1], [1, 1, -1], [0, 0, 0]):
+    for weights in ([1, 1], [1, 1, -1], [0, 0, 0], [1, 1, np.inf], 0.5):
         with pytest.raises(ValueError, match="one non-negative number for each source"):
             Mixture(sources, weights)
 

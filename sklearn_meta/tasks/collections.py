@@ -16,7 +16,7 @@ from sklearn.utils import check_consistent_length
 
 from ..folders import expanded
 from .dataset import Dataset, RawTable
-from .pairs import labels_of
+from .pairs import labels_of, of_arrays, parts_of_pair
 from .table_files import READERS, to_install
 
 
@@ -80,7 +80,7 @@ class Folder(Mapping):
             needed = "a row in its index.csv" if self._files else ".parquet, .csv or .arff files"
             raise FileNotFoundError(f"No tables in {self.path}: it needs {needed}.")
         self.families = {
-            name: str(row["family"]) for name, row in self._metadata.items() if "family" in row
+            name: row["family"] for name, row in self._metadata.items() if "family" in row
         }
 
     def _read_index(self, file, wanted):
@@ -257,7 +257,7 @@ def select(
             rejected[name] = f"another of family {family!r}"
             continue
         try:
-            X, y, metadata = _as_raw(collection[name])
+            X, y, metadata = _as_raw(collection[name], name)
             if str(metadata.get("id")) in exclude:
                 rejected[name] = "excluded"
                 continue
@@ -289,9 +289,10 @@ def select(
     return Selection(tables, rejected, families)
 
 
-def _as_raw(item):
+def _as_raw(item, name):
     """Convert an item of a collection to a RawTable."""
     if isinstance(item, Dataset):
+        item = of_arrays(item, f"Dataset {name!r} is malformed")
         task = "regression" if item.y.dtype.kind == "f" else "classification"
         X, y = item.X, item.y
         if y.dtype.kind == "i" and (y < 0).any():
@@ -300,8 +301,7 @@ def _as_raw(item):
             gaps = np.full((len(item.unlabelled), *y.shape[1:]), np.nan)
             X, y = np.vstack([X, item.unlabelled]), np.concatenate([y, gaps])
         return RawTable(X, y, {"task": task})
-    X, y, metadata = (*item, None)[:3]
-    return RawTable(X, y, metadata or {})
+    return RawTable(*parts_of_pair(item, name))
 
 
 def _check_mapping(collection):
@@ -337,7 +337,7 @@ def split(collection, shares=(0.6, 0.1, 0.3), seed=0):
     """
     _check_mapping(collection)
     bounds = np.cumsum(shares)
-    if not (min(shares) >= 0 and abs(bounds[-1] - 1) <= 1e-9):  # fails for NaN, too
+    if not (min(shares, default=-1) >= 0 and abs(bounds[-1] - 1) <= 1e-9):  # fails for NaN, too
         raise ValueError(f"shares must be non-negative and sum to 1, got {tuple(shares)}.")
     parts = [[] for _ in shares]
     for name in collection:

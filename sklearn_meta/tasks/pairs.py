@@ -1,5 +1,7 @@
 """Convert pairs (X, y) to Datasets: encode the columns of tables, or leave rows as they are."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
@@ -182,6 +184,40 @@ def labels_of(y, name="dataset", metadata=None):
         labelled[labelled] = ~marked
         known = known[~marked]
     return labelled, np.unique(known, return_inverse=True)[1].astype(np.int64)
+
+
+def parts_of_pair(item, name):
+    """Check a pair, or a triple with metadata; return X, y, and the metadata as a dict."""
+    if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+        is_bunch = isinstance(item, Mapping) and "target" in item
+        of_bunch = " For a Bunch, give (bunch.data, bunch.target)." if is_bunch else ""
+        raise ValueError(
+            f"Dataset {name!r} must be a pair (X, y), got {type(item).__name__}. For a single "
+            f"table, give a list: [(X, y)].{of_bunch}"
+        )
+    X, y, metadata = (*item, None)[:3]
+    if not isinstance(metadata, Mapping | None):
+        raise ValueError(
+            f"Dataset {name!r}: the third item must be metadata, a dict such as "
+            f"{{'task': 'regression'}}, got {type(metadata).__name__}. Put unlabelled rows "
+            "into X, with -1 (NaN for regression) in y."
+        )
+    return X, y, metadata or {}
+
+
+def of_arrays(dataset, told):
+    """Check that a Dataset, which a user made, has numeric arrays; flatten labels in one column.
+
+    ``told`` begins the error.
+    """
+    parts = dataset.X, dataset.y
+    arrays = [isinstance(part, np.ndarray) and part.dtype.kind in "iufb" for part in parts]
+    if not all(arrays) or dataset.X.ndim < 2:
+        raise ValueError(
+            f"{told}: X must be a numeric array with rows and columns, y an array of class codes "
+            "or target values. as_dataset(X, y) makes both from a table."
+        )
+    return dataset._replace(y=one_column(dataset.y))
 
 
 def one_column(y):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..user_warnings import warn
 from .dataset import Dataset, column_as_target
-from .pairs import as_dataset, one_column
+from .pairs import as_dataset, of_arrays, parts_of_pair
 
 #: Maximum number of successive draws of a source from which a sampler can make no task.
 MOST_DRAWS = 100
@@ -88,7 +88,7 @@ class Mixture:
         weights = np.ones(len(sources)) if weights is None else np.asarray(weights, float)
         if not sources:
             raise ValueError("A mixture needs at least one source; got none.")
-        finite = len(weights) == len(sources) and np.isfinite(weights).all()
+        finite = weights.shape == (len(sources),) and np.isfinite(weights).all()
         if not finite or not weights.sum() > 0 or (weights < 0).any():
             raise ValueError("weights must be one non-negative number for each source.")
         weights = weights / weights.sum()
@@ -303,20 +303,14 @@ class _Checked:
             )
         if not isinstance(dataset, Dataset):  # sets or texts
             return dataset
-        X, y = dataset.X, one_column(dataset.y)
-        arrays = [isinstance(part, np.ndarray) and part.dtype.kind in "iufb" for part in (X, y)]
-        if not all(arrays) or X.ndim < 2:
-            raise ValueError(
-                f"draw of {type(self.source).__name__} returned a malformed Dataset: X must be a "
-                "numeric array with rows and columns, y an array of class codes or target values. "
-                "as_dataset(X, y) makes both from a table."
-            )
-        if y.dtype.kind == "f" and not np.isfinite(y).all():
+        malformed = f"draw of {type(self.source).__name__} returned a malformed Dataset"
+        dataset = of_arrays(dataset, malformed)
+        if dataset.y.dtype.kind == "f" and not np.isfinite(dataset.y).all():
             raise ValueError(
                 f"draw of {type(self.source).__name__} returned a target that is not finite: "
                 "leave out rows without a target."
             )
-        return _known_apart(dataset.name, dataset._replace(y=y))
+        return _known_apart(dataset.name, dataset)
 
 
 def _known_apart(name, dataset):
@@ -344,23 +338,10 @@ def _known_apart(name, dataset):
 def _dataset(name, item, task, make):
     """Encode and check one item of a collection."""
     if isinstance(item, Dataset):
-        dataset = _known_apart(name, item._replace(y=one_column(item.y)))
+        dataset = _known_apart(name, of_arrays(item, f"Dataset {name!r} is malformed"))
     else:
-        if not isinstance(item, tuple | list) or len(item) not in (2, 3):
-            is_bunch = isinstance(item, Mapping) and "target" in item
-            of_bunch = " For a Bunch, give (bunch.data, bunch.target)." if is_bunch else ""
-            raise ValueError(
-                f"Dataset {name!r} must be a pair (X, y), got {type(item).__name__}. For a single "
-                f"table, give a list: [(X, y)].{of_bunch}"
-            )
-        X, y, metadata = (*item, None)[:3]
-        if not isinstance(metadata, Mapping | None):
-            raise ValueError(
-                f"Dataset {name!r}: the third item must be metadata, a dict such as "
-                f"{{'task': 'regression'}}, got {type(metadata).__name__}. Put unlabelled rows "
-                "into X, with -1 (NaN for regression) in y."
-            )
-        dataset = make(X, y, name, {"task": task, **(metadata or {})})
+        X, y, metadata = parts_of_pair(item, name)
+        dataset = make(X, y, name, {"task": task, **metadata})
     if dataset.X.shape[1] == 0:
         raise ValueError(f"Dataset {name!r} has no columns: give it one or more.")
     if dataset.y.dtype.kind == "f":
