@@ -3,6 +3,7 @@
 import weakref
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -312,6 +313,8 @@ def test_a_gap_counts_as_a_cell_in_the_middle():
 def test_of_a_task_in_a_batch_the_same_unlabelled_rows_are_read_as_by_fit():
     X, y = make_blobs(300, 4, centers=2, cluster_std=4, random_state=0)
     marked = np.where(np.arange(300) % 50 < 2, y, -1)
+    table = pd.DataFrame(X, columns=list("abcd")).assign(kind=np.array(["u", "v"])[y])
+    new = table[:9].assign(kind=[*"wuvwuvwuv"])  # a category more, which has no say in it
     classifier = MetaSemiSupervisedClassifier("prototypes", dtype="float64")
-    (found,) = classifier.predict_proba_batch([(X, marked, X[:9])])
-    assert_allclose(found, classifier.fit(X, marked).predict_proba(X[:9]), atol=1e-10)
+    (found,) = classifier.predict_proba_batch([[table, marked, new]])
+    assert_allclose(found, classifier.fit(table, marked).predict_proba(new), atol=1e-10)

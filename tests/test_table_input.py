@@ -54,6 +54,7 @@ def test_numbered_columns_are_read_by_position():
     other = other.replace({14: {"w": "z"}})
     expected = classify(table.iloc[FEW], other.set_axis(range(5), axis=1))
     np.testing.assert_array_equal(classify(table.iloc[FEW], other), expected)
+    np.testing.assert_allclose(classify_batch(table.iloc[FEW], other), expected, atol=1e-6)
     assert stack_tables(table, other).shape == (300, 5)
 
 
