@@ -135,10 +135,9 @@ def difference(theirs, ours):
         inner = [_by_name(value) for value in pair]
         if None not in inner:
             told.append(f"{name} ({difference(*inner)})")
-        elif all(isinstance(value, str) and value.startswith(MARK) for value in pair):
-            told.append(f"{name} has other contents")
         elif any(isinstance(value, str) and value.startswith(MARK) for value in pair):
-            told.append(f"{name} is {'missing' if name in theirs else 'new'}")
+            how = "is missing" if pair[1] is None else "has other contents"
+            told.append(f"{name} {'is new' if pair[0] is None else how}")
         else:
             texts = [repr(value) for value in pair]
             shown = [text[:_SHOWN] + "..." * (len(text) > _SHOWN) for text in texts]

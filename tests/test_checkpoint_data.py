@@ -221,12 +221,51 @@ def test_fingerprints_are_the_same_in_every_process():
         (b"one", b"other"),
         (date(2020, 1, 1), date(2020, 1, 2)),
         (np.array(["a"], np.dtypes.StringDType()), np.array(["b"], np.dtypes.StringDType())),
+        (np.zeros(12), np.zeros((3, 4))),
+        (np.zeros(12), np.zeros(12, int)),
+        (np.arange(40.0)[::2], np.arange(20.0)),
+        (np.array([1, None, 3]), np.array([1, None, 4])),
+        (torch.arange(99).bfloat16(), torch.arange(99).bfloat16() + (torch.arange(99) == 98)),
+        (pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"b": [1, 2]})),
+        (pd.Series(np.arange(9)), pd.Series(np.arange(9)[::-1])),
+        (list(range(400)), list(range(399, -1, -1))),
+        (slice(None, 5), slice(None, 6)),
+        (Decimal("1" * 1001), Decimal("1" * 1000 + "2")),
     ],
 )
 def test_contents_are_told_apart(one, other):
     # numpy 2.0 crashes on a deep copy of strings.
     again = one.copy() if isinstance(one, np.ndarray) else copy.deepcopy(one)
     assert described(one) == described(again) != described(other)
+
+
+@pytest.mark.parametrize(
+    ("thing", "told"),
+    [
+        *[(np.nan, "nan"), (np.float32(-np.inf), "-inf"), (np.int8(3), 3), (np.True_, True)],
+        *[
+            (torch.tensor([0.5, 2.0]), [0.5, 2.0]),
+            (torch.tensor(3), 3),
+            (np.eye(2), [[1, 0], [0, 1]]),
+        ],
+        *[(range(2), [0, 1]), ((1, (None, "a")), [1, [None, "a"]]), ({1: b"b"}, {"1": "b'b'"})],
+        *[(torch.nn.Linear(2, 2), "Linear"), (np.random.default_rng(0), "Generator")],
+        *[(EarlyStopping.on_epoch_end, "EarlyStopping.on_epoch_end"), (Path("/x/log"), "log")],
+        (type("Named", (), {"names": ("a", 1)})(), {"class": "Named", "names": ["a", "1"]}),
+        (SimpleNamespace(a=1), "namespace(a=1)"),
+    ],
+)
+def test_settings_are_told_as_they_are(thing, told):
+    assert described(thing) == told
+    assert difference({"a": described(thing)}, {"a": json.loads(json.dumps(told))}) == ""
+
+
+def test_objects_within_objects_are_told_down_to_some_depth():
+    nested = inner = []
+    for _ in range(20):
+        inner.append([])
+        inner = inner[0]
+    assert str(described(nested)) == "[" * 12 + "'list'" + "]" * 12
 
 
 def test_what_has_no_contents_is_known_by_its_class():
@@ -259,6 +298,17 @@ def test_a_collection_is_not_read_for_its_fingerprint():
 def test_a_long_difference_names_a_few_and_counts_the_others():
     theirs = {str(i): i for i in range(50)}
     assert difference(theirs, {}).endswith("12 was 12 and is None; and 45 more")
+    assert difference(theirs, dict(list(theirs.items())[:44])).endswith("; and 1 more")
+    long, short = described(list(range(400))), [1, 2]
+    for pair, told in (
+        ((long, None), "is missing"),
+        ((None, long), "is new"),
+        ((short, long), "has other contents"),
+        (("a" * 99, "b"), f"was '{'a' * 59}... and is 'b'"),
+        (([], short), "was [] and is [1, 2]"),
+        (([{"b": 1}, {"b": 2}], [{"b": 1}, {"b": 3}]), "(1 (b was 2 and is 3))"),
+    ):
+        assert difference({"a": pair[0]}, {"a": pair[1]}) == f"a {told}"
 
 
 def test_a_run_goes_on_from_its_own_weights_in_its_own_folder(tmp_path):

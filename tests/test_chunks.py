@@ -49,6 +49,7 @@ def test_it_is_rows_that_decide_who_reads_whom(n_rows, n_columns, chunk_size, se
         return {frozenset(rows[some, 0]) for some in found}
 
     expected = contents(rows, chunks_of(rows, chunk_size))
+    assert all((np.diff(some) > 0).all() for some in chunks_of(rows, chunk_size))
     order, columns = rng.permutation(n_rows), rng.permutation(n_columns)
     assert contents(rows[order], chunks_of(rows[order], chunk_size)) == expected
     assert contents(rows, chunks_of(7 * rows**3 + 1, chunk_size)) == expected
@@ -302,6 +303,12 @@ def test_rows_are_asked_about_once_and_all_have_the_answer(n_rows, seed):
     assert torch.equal(once[which], embedded) and torch.equal(theirs[which], targets)
     kinds = {(*row.flatten().tolist(), *t.tolist()) for row, t in zip(embedded, targets)}
     assert len(once) == len(theirs) == len(kinds)
+
+
+def test_rows_are_sorted_by_sums_of_ranks_and_then_of_their_squares():
+    rows = np.array([[3, 5], [1, 5], [1, np.nan], [2, 7]])
+    *_, squares, sums = _kinds(rows)  # of (3, -1), (-2, -1), (-2, 0) and (1, 2)
+    assert (squares.tolist(), sums.tolist()) == ([10, 5, 4, 5], [2, -3, -2, 3])
 
 
 def test_a_gap_counts_as_a_cell_in_the_middle():
