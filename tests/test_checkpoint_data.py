@@ -227,6 +227,7 @@ def test_fingerprints_are_the_same_in_every_process():
         (np.array([1, None, 3]), np.array([1, None, 4])),
         (torch.arange(99).bfloat16(), torch.arange(99).bfloat16() + (torch.arange(99) == 98)),
         (pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"b": [1, 2]})),
+        (pd.DataFrame(np.zeros(99)), pd.DataFrame(1.0 * (np.arange(99) == 50))),
         (pd.Series(np.arange(9)), pd.Series(np.arange(9)[::-1])),
         (list(range(400)), list(range(399, -1, -1))),
         (slice(None, 5), slice(None, 6)),
@@ -252,7 +253,9 @@ def test_contents_are_told_apart(one, other):
         *[(torch.nn.Linear(2, 2), "Linear"), (np.random.default_rng(0), "Generator")],
         *[(EarlyStopping.on_epoch_end, "EarlyStopping.on_epoch_end"), (Path("/x/log"), "log")],
         (type("Named", (), {"names": ("a", 1)})(), {"class": "Named", "names": ["a", "1"]}),
+        (type("Any", (), {"__getattr__": lambda self, name: 5})(), {"class": "Any"}),
         (SimpleNamespace(a=1), "namespace(a=1)"),
+        (Decimal, "Decimal"),
     ],
 )
 def test_settings_are_told_as_they_are(thing, told):
