@@ -76,6 +76,7 @@ def test_another_dtype_after_fit(kind, dtype):
     before = answers(estimator)
     after = answers(estimator.set_params(dtype=dtype))
     np.testing.assert_array_equal(after, answers(fitted(kind, **KINDS[kind], dtype=dtype)))
+    assert estimator.transform(X[:2]).dtype == np.float64
     assert not np.array_equal(after, before)
 
 

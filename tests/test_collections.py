@@ -239,6 +239,7 @@ def test_filters_name_what_they_leave_out(indexed):
     once = select(folder, one_a_family=True)
     assert list(once) == ["one", "kept", "later", "number"]
     assert once.rejected == {"two": "another of family 'twins'"}
+    assert list(select(Subset(folder, ["one", "two"]), one_a_family=True)) == ["one"]
     assert list(select(once, exclude=["twins"])) == ["kept", "later", "number"]
     # Class sizes say nothing about a regression target.
     assert "number" in select(folder, n_classes=(2, 2), min_class_size=4)
@@ -604,9 +605,10 @@ def test_a_selection_rejects_what_is_no_table_in_the_words_of_meta_fit():
 
 def test_tables_of_no_row_and_of_two_lengths_are_rejected():
     odd = {"none": (np.ones((0, 2)), []), "short": (np.ones((4, 2)), [0, 1])}
+    odd["unlabelled"] = np.ones((4, 2)), None
     rejected = select(odd | {"ok": (np.ones((4, 2)), [0, 1] * 2)}).rejected
     assert rejected["none"] == "Dataset 'none' has no rows." and "[4, 2]" in rejected["short"]
-    assert len(rejected) == 2
+    assert len(rejected) == 3
 
 
 @pytest.mark.parametrize(

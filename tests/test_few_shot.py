@@ -19,7 +19,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from sklearn_meta import FewShotTransformerClassifier, MANNClassifier
+from sklearn_meta import (
+    AmortizedOutlierDetector,
+    FewShotTransformerClassifier,
+    MANNClassifier,
+    MetaGPRegressor,
+    MetaSemiSupervisedClassifier,
+)
 from sklearn_meta.backbones import FEW_SHOT_BACKBONES
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.memory_learner import MemoryLearner
@@ -54,7 +60,16 @@ def test_sklearn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("kind", [FewShotTransformerClassifier, MANNClassifier])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        FewShotTransformerClassifier,
+        MANNClassifier,
+        MetaSemiSupervisedClassifier,
+        MetaGPRegressor,
+        AmortizedOutlierDetector,
+    ],
+)
 def test_tags_tell_which_cells_are_read(kind):
     tags = get_tags(kind()).input_tags
     assert tags.two_d_array and tags.allow_nan and tags.categorical and tags.string

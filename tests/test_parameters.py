@@ -58,3 +58,9 @@ def test_a_device_that_is_none_is_refused_by_fit_and_not_by_the_first_prediction
     X = np.random.default_rng(0).standard_normal((20, 2))
     with pytest.raises(ValueError, match="device='none such' cannot be used here"):
         kind(device="none such").fit(X, np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("kind", [MetaSemiSupervisedClassifier, MetaGPRegressor])
+def test_a_mode_is_true_or_false(kind):
+    with pytest.raises(InvalidParameterError, match="The 'transductive' parameter of"):
+        kind(transductive="no").fit(X, Y)

@@ -137,6 +137,16 @@ def test_another_is_drawn_in_place_of_what_makes_no_task():
     with pytest.raises(ValueError, match="'votes' has classes as its target and no column"):
         suited(Votes(), sampler).draw(rng)
 
+    class Rarely(Votes):
+        n_drawn = 0
+
+        def draw(self, rng):
+            self.n_drawn += 1
+            votes = super().draw(rng)
+            return votes._replace(y=np.arange(8.0)) if self.n_drawn > 60 else votes
+
+    assert suited(Rarely(), sampler).draw(rng).y.tolist() == list(range(8))
+
 
 def test_lists_dicts_and_frames_become_sources():
     X, y = pair()
@@ -444,6 +454,11 @@ def test_retarget_never_leaks_the_column_itself():
     drawn = [source.draw(np.random.default_rng(seed)) for seed in range(40)]
     assert {assert_retargeted(dataset, original) for dataset in drawn} == {0, 2, 3, 4}
     assert Tables({"a": original}).draw(np.random.default_rng(0)) is original
+    half = Tables({"a": original}, retarget=0.5)
+    assert 15 < sum(half.draw(np.random.default_rng(seed)) is original for seed in range(60)) < 45
+    for share in (np.nan, -0.5, 1.5):
+        with pytest.raises(ValueError, match="retarget must be a probability from 0 to 1, got"):
+            Tables({"a": original}, retarget=share)
     binary = Dataset("b", X[:, [1, 1, 1]], original.y)
     assert Tables({"b": binary}, retarget=1).draw(np.random.default_rng(0)) is binary
 
