@@ -182,7 +182,8 @@ class Checkpoint(Callback):
                 if missing := {"schedule", "history", "best_loss"} - header.keys():
                     raise SafetensorError(f"it lacks {', '.join(sorted(missing))}")
                 if tensors is not None:
-                    tensors |= {name: file.get_tensor(name) for name in file.keys()}
+                    # Copies: Windows does not replace a file that a tensor still maps.
+                    tensors |= {name: file.get_tensor(name).clone() for name in file.keys()}
                     told = header.pop("sha256", None)  # None if an earlier version wrote the file
                     if told not in (None, _digest(tensors, header)):
                         raise SafetensorError("its sha256 differs")

@@ -20,6 +20,8 @@ from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.folders import CHECKPOINT
 from sklearn_meta.tasks import CircleSpiral, TablePrior
 
+MAPS = Path("/proc/self/maps")
+
 SETTINGS = {
     "best": {},
     "last": {"validation_source": None},
@@ -137,6 +139,20 @@ def test_a_failing_write_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch)
         train(tmp_path)
     monkeypatch.undo()
     assert (tmp_path / CHECKPOINT).read_bytes() == before
+    assert_same(train(tmp_path), uninterrupted())
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="what is mapped is read from Linux's /proc")
+def test_a_resumed_run_maps_no_checkpoint_that_it_replaces(tmp_path, monkeypatch):
+    """Windows refuses to replace a file that is mapped into memory."""
+    with pytest.raises(Crash):
+        train(tmp_path, callbacks=[At(crash, epoch=2)])
+
+    def replace(source, target, replace=os.replace):
+        assert str(target) not in MAPS.read_text(encoding="utf-8")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
     assert_same(train(tmp_path), uninterrupted())
 
 
