@@ -119,7 +119,8 @@ def meta_train(
         "bfloat16" runs the forward pass under autocast; "auto" does so if the device benefits.
     n_workers : int, default=0
         Processes that prepare batches, each one pool ahead. The tasks drawn do not depend on their
-        number.
+        number. Where Python does not fork them (macOS, Windows, from Python 3.14 on everywhere),
+        the call must be below ``if __name__ == "__main__":`` and its sources must be picklable.
     n_pooled, n_groups : int, default=16 and 4
         ``n_pooled`` is the number of batches drawn at a time; their tasks are sorted by size, which
         saves padding. ``n_groups`` is the number of groups of similar size in a batch, whose

@@ -45,7 +45,7 @@ from sklearn_meta.progress import ProgressBar
 from sklearn_meta.settings import check_settings
 from sklearn_meta.tasks import CircleSpiral, EpisodeSampler, TablePrior, batches
 from sklearn_meta.tasks.batch import IGNORE
-from sklearn_meta.tasks.stream import Batches, EpisodeStream
+from sklearn_meta.tasks.stream import Batches, EpisodeStream, killed_workers_told
 from sklearn_meta.training import groups_for, meta_train
 from sklearn_meta.weights import load_learner
 
@@ -342,6 +342,15 @@ def test_a_worker_that_was_killed_is_told_of(tmp_path, within_a_step, monkeypatc
         train(tmp_path, n_workers=1, n_pooled=1, callbacks=[Kill()])
     again = train(tmp_path, n_workers=1, n_pooled=1)
     assert_same(again, train(n_pooled=1))
+
+
+@pytest.mark.parametrize("method, is_told", [("fork", False), ("spawn", True)])
+def test_a_worker_that_is_not_forked_may_want_a_guard(method, is_told, monkeypatch):
+    """A script without one starts training again in each worker, where Python refuses it."""
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda: method)
+    with pytest.raises(ChildProcessError, match="lower n_workers") as told, killed_workers_told():
+        raise RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly")
+    assert ('below `if __name__ == "__main__":`' in str(told.value)) == is_told
 
 
 @pytest.mark.parametrize("ema_decay", [None, 0.5])

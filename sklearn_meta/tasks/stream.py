@@ -1,6 +1,7 @@
 """The stream of meta-training: batches of tasks, each in groups of similar size."""
 
 import math
+import multiprocessing
 import os
 import pickle
 import signal
@@ -165,7 +166,13 @@ def killed_workers_told():
     except RuntimeError as error:
         if not str(error).startswith("DataLoader worker (pid"):
             raise
+        guard = ""
+        if multiprocessing.get_start_method() != "fork":
+            guard = (
+                " Or your script starts it where it is imported, as each process does that is not "
+                'forked: make the call below `if __name__ == "__main__":`.'
+            )
         raise ChildProcessError(
             f"A process that prepares tasks was killed ({error}), perhaps because memory ran "
-            "out: lower n_workers. With a checkpoint_dir the same call resumes training."
+            f"out: lower n_workers. With a checkpoint_dir the same call resumes training.{guard}"
         ) from error
