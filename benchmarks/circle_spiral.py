@@ -66,11 +66,11 @@ def main(arguments=None):
                 }
             )
             print(rows[-1], flush=True)
-    with open(output.with_suffix(".csv"), "w", newline="") as file:
+    with open(output.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    output.with_suffix(".md").write_text(table(rows))
+    output.with_suffix(".md").write_text(table(rows), "utf-8")
     print(table(rows))
 
 

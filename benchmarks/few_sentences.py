@@ -76,7 +76,9 @@ def write_table(rows, file):
     means.columns = [f"{n} sentences" for n in means.columns]
     headers = {"name": f"{rows['domain'].nunique()} domains, mean F1"} | {c: c for c in means}
     formats = dict.fromkeys(means, "{:.3f}")
-    file.write_text("\n".join([*markdown_table(means.reset_index(), headers, formats), ""]))
+    file.write_text(
+        "\n".join([*markdown_table(means.reset_index(), headers, formats), ""]), "utf-8"
+    )
 
 
 if __name__ == "__main__":

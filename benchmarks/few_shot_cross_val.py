@@ -139,7 +139,7 @@ def main(arguments=None):
     print(text)
     stem = options.output / f"{options.data}_{options.split}"
     frame.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.5g")
-    stem.with_suffix(".md").write_text(text + "\n")
+    stem.with_suffix(".md").write_text(text + "\n", "utf-8")
 
 
 if __name__ == "__main__":

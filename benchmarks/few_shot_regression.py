@@ -281,7 +281,7 @@ def main(arguments=None):
     stem = options.output / options.split
     results.to_csv(f"{stem}.csv", index=False, float_format="%.6g")
     summary.to_csv(f"{stem}_summary.csv", index=False, float_format="%.6g")
-    Path(f"{stem}_summary.md").write_text(text)
+    Path(f"{stem}_summary.md").write_text(text, "utf-8")
     plot_curves(summary, f"{stem}.png")
     print(f"wrote {stem}.csv, _summary.csv, _summary.md and .png")
 

@@ -373,7 +373,7 @@ def main(arguments=None):
     stem = options.output / (stem + ("_unlabelled" if len(unlabelled) > 1 else ""))
     results.to_csv(f"{stem}.csv", index=False, float_format="%.6g")
     summary.to_csv(f"{stem}_summary.csv", index=False, float_format="%.6g")
-    Path(f"{stem}_summary.md").write_text(text)
+    Path(f"{stem}_summary.md").write_text(text, "utf-8")
     plot_curves(summary, "shots", "unlabelled", f"{stem}.png")
     if len(unlabelled) > 1:
         plot_curves(summary, "unlabelled", "shots", f"{stem}_curve.png")

@@ -168,7 +168,7 @@ def loop(regressor, tasks):
 def write(rows, output, args, load):
     """Write all rows as CSV and as a Markdown table."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    with open(output.with_suffix(".csv"), "w", newline="") as file:
+    with open(output.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         writer.writerows(rows)
@@ -185,7 +185,7 @@ def write(rows, output, args, load):
     for row in rows:
         cells = (f"{v:.2f}" if isinstance(v := row[f], float) else str(v) for f in FIELDS)
         lines.append("| " + " | ".join(cells) + " |")
-    output.with_suffix(".md").write_text("\n".join([*lines, ""]))
+    output.with_suffix(".md").write_text("\n".join([*lines, ""]), "utf-8")
     print(f"written to {output.with_suffix('.md')} and {output.with_suffix('.csv')}")
 
 

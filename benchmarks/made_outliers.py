@@ -116,7 +116,7 @@ def main(arguments=None):
     print(text)
     options.output.mkdir(parents=True, exist_ok=True)
     table.to_csv(options.output / "made.csv", index=False, float_format="%.5g")
-    (options.output / "made.md").write_text(text)
+    (options.output / "made.md").write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def main(arguments=None):
                 rows += [told | found for found in scores(X, y, *task)]
     frame = pd.DataFrame(rows)
     frame.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.5g")
-    stem.with_suffix(".md").write_text(to_markdown(frame))
+    stem.with_suffix(".md").write_text(to_markdown(frame), "utf-8")
     print(to_markdown(frame))
 
 

@@ -61,7 +61,7 @@ def main(arguments=None):
         + ["--output", str(args.output)]
     )
     text = change(pd.read_csv(args.output / "test.csv"), f"ours:{Path(args.start).stem}")
-    (args.output / "change.md").write_text(text)
+    (args.output / "change.md").write_text(text, "utf-8")
     print(text)
 
 

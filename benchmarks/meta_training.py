@@ -309,7 +309,7 @@ def cells(row):
 def write(rows, output, args, load):
     """Write all rows as CSV and as Markdown."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    with open(output.with_suffix(".csv"), "w", newline="") as file:
+    with open(output.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         writer.writerows(rows)
@@ -322,7 +322,7 @@ def write(rows, output, args, load):
         "",
         *(f"| {' | '.join(line)} |" for line in [FIELDS, ["---"] * len(FIELDS), *map(cells, rows)]),
     ]
-    output.with_suffix(".md").write_text("\n".join([*lines, ""]))
+    output.with_suffix(".md").write_text("\n".join([*lines, ""]), "utf-8")
 
 
 if __name__ == "__main__":

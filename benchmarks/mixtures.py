@@ -193,7 +193,7 @@ def finish(path, report, args, load):
         f"{load:.1f} before the run"
         + (", rows of the peers from an earlier run with its times." if args.reuse else ".")
     )
-    path.write_text(f"{text}\n\n{report}\n")
+    path.write_text(f"{text}\n\n{report}\n", "utf-8")
     print(f"{report}\nwritten to {path} and {path.with_suffix('.csv')}")
 
 

@@ -70,8 +70,8 @@ def main(arguments=None):
         *markdown_table(frame, dict(zip(frame.columns, frame.columns)), {}),
     ]
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text("\n".join([*lines, ""]))
-    print(args.output.read_text())
+    args.output.write_text("\n".join([*lines, ""]), "utf-8")
+    print(args.output.read_text("utf-8"))
 
 
 if __name__ == "__main__":

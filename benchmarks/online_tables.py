@@ -193,7 +193,7 @@ def main(arguments=None):
     text = to_markdown(summary, f"{kind}: {len(tables)} tables, {options.episodes} streams each")
     options.output.mkdir(parents=True, exist_ok=True)
     results.to_csv(options.output / f"{stem}.csv", index=False, float_format="%.4g")
-    (options.output / f"{stem}.md").write_text(text)
+    (options.output / f"{stem}.md").write_text(text, "utf-8")
     print(text)
 
 

@@ -281,7 +281,7 @@ def main(arguments=None):
     by_table = results.drop(columns="episode").groupby(["setting", "dataset", "method"], sort=False)
     by_table.mean().reset_index().to_csv(f"{stem}.csv", index=False, float_format="%.5g")
     summary.to_csv(f"{stem}_summary.csv", index=False, float_format="%.6g")
-    Path(f"{stem}_summary.md").write_text(text)
+    Path(f"{stem}_summary.md").write_text(text, "utf-8")
     print(f"wrote {stem}.csv, _summary.csv and _summary.md")
 
 

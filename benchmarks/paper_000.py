@@ -139,7 +139,7 @@ def run_table(key, table, methods, stem, options):
                     text = report.figure_to_markdown(table, summary)
                 else:
                     text = report.to_markdown(table, key, summary, rows)
-                stem.with_suffix(".md").write_text(text)
+                stem.with_suffix(".md").write_text(text, "utf-8")
     print(text)
     if table.axis:
         report.plot_figure(table, summary, stem.with_suffix(".png"))
@@ -162,8 +162,8 @@ def run_times(table, methods, stem, options):
     turns = [{cell.method.name: seconds(cell) for cell in cells} for _ in range(options.turns)]
     rows = report.time_table(pd.DataFrame(turns))
     rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
-    stem.with_suffix(".md").write_text(report.time_to_markdown(table, rows))
-    print(stem.with_suffix(".md").read_text())
+    stem.with_suffix(".md").write_text(report.time_to_markdown(table, rows), "utf-8")
+    print(stem.with_suffix(".md").read_text("utf-8"))
 
 
 if __name__ == "__main__":

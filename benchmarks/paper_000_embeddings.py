@@ -59,7 +59,7 @@ def run_embeddings(table, methods, data, stem, options):
     rows = pd.DataFrame(rows)
     rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
     text = to_markdown(table, rows)
-    stem.with_suffix(".md").write_text(text)
+    stem.with_suffix(".md").write_text(text, "utf-8")
     print(text)
     plot_original(stem.with_name("figure_4.png"))
     plot_embeddings(learners, options.splits, stem.with_suffix(".png"))

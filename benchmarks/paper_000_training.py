@@ -175,8 +175,8 @@ def trained(cell, shots, data, options, folder):
     if not plan_file.is_file():
         seconds = seconds_per_step(learner, data.train, sampler, cell, options)
         steps = options.steps or max(int(60 * options.minutes / seconds), 1)
-        plan_file.write_text(json.dumps({"steps": steps, "seconds_per_step": seconds}))
-    plan = json.loads(plan_file.read_text())
+        plan_file.write_text(json.dumps({"steps": steps, "seconds_per_step": seconds}), "utf-8")
+    plan = json.loads(plan_file.read_text("utf-8"))
     start = time.process_time()
     history = meta_train(
         learner,

@@ -95,8 +95,8 @@ def run_table(key, table, methods, task, options):
             rows = pd.DataFrame(cells)
             rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
             summary = report.summarise(rows, table)
-            stem.with_suffix(".md").write_text(report.to_markdown(table, summary))
-    print(stem.with_suffix(".md").read_text())
+            stem.with_suffix(".md").write_text(report.to_markdown(table, summary), "utf-8")
+    print(stem.with_suffix(".md").read_text("utf-8"))
     if key.startswith("figure"):
         report.plot_figure(table, summary, others(options), stem.with_suffix(".png"))
     else:

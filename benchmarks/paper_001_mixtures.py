@@ -177,7 +177,7 @@ def write(rows, args):
     )
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "mixtures.md").write_text(text + "\n".join(lines) + "\n")
+    (folder / "mixtures.md").write_text(text + "\n".join(lines) + "\n", "utf-8")
     pd.concat([mean, error.add_suffix("_sem")], axis=1).to_csv(folder / "mixtures.csv")
     print("\n".join(lines))
 

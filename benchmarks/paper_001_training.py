@@ -135,7 +135,7 @@ def run_cell(task, method, seed, options):
     name = "".join(c if c.isalnum() else "_" for c in method.name)
     path = options.cache / task.name / f"{name}-{seed}-{digest}.json"
     if path.is_file():
-        return json.loads(path.read_text())
+        return json.loads(path.read_text("utf-8"))
 
     torch.manual_seed(seed)
     module = task.module(method)
@@ -184,7 +184,7 @@ def write_json(path, content):
     """Write a file whole or not at all, so that a killed run leaves no partial cell."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1))
+    partial.write_text(json.dumps(content, indent=1), "utf-8")
     partial.replace(path)
 
 

@@ -133,9 +133,9 @@ def run_table(key, table, options):
             rows = report.to_rows(cells)
             tell(key, cells[-1], rows, "exact")
             rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
-            stem.with_suffix(".md").write_text(report.to_markdown(table, rows))
+            stem.with_suffix(".md").write_text(report.to_markdown(table, rows), "utf-8")
     if cells:
-        print(stem.with_suffix(".md").read_text())
+        print(stem.with_suffix(".md").read_text("utf-8"))
         plot = report.plot_curriculum if key == "figure_4" else report.plot_tasks
         plot(table, rows, cells, stem.with_suffix(".png"))
 
@@ -172,8 +172,8 @@ def run_figure_6(options):
             rows = report.to_rows(cells)
             tell("figure_6", cells[-1], rows, "mann")
             rows.to_csv(stem.with_suffix(".csv"), index=False, float_format="%.6g")
-            stem.with_suffix(".md").write_text(report.likelihoods_to_markdown(rows))
-    print(stem.with_suffix(".md").read_text())
+            stem.with_suffix(".md").write_text(report.likelihoods_to_markdown(rows), "utf-8")
+    print(stem.with_suffix(".md").read_text("utf-8"))
     report.plot_likelihoods(rows, stem.with_suffix(".png"))
 
 

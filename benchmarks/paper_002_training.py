@@ -124,7 +124,7 @@ def run_cell(task, method, seed, options):
     folder = options.cache / task.name / f"{name}-{seed}-{digest}"
     path = folder / f"cell-{options.n_test}.json"  # another n_test needs no new training
     if path.is_file():
-        return json.loads(path.read_text())
+        return json.loads(path.read_text("utf-8"))
 
     trained, curve = None, []
     if weights:

@@ -166,7 +166,7 @@ def write(rows, folder):
         lines += to_markdown(means) + [""]
         draw(means, axes, title)
     panels[0, 0].legend(loc="lower left", fontsize="small")
-    (folder / "flow.md").write_text("\n".join(lines))
+    (folder / "flow.md").write_text("\n".join(lines), "utf-8")
     figure.savefig(folder / "flow.png", dpi=100)
     print("\n".join(lines))
 

@@ -42,7 +42,7 @@ def write(folder):
         lines += [f"## {title}", "", *summary(data, group), "", *tests(group), ""]
         name = "_".join(f"{data} {kind} {steps}".replace(",", "").split())
         box_plot(group, title, folder / f"{name}.png")
-    (folder / "runs.md").write_text("\n".join(lines))
+    (folder / "runs.md").write_text("\n".join(lines), "utf-8")
 
 
 def summary(data, group):

@@ -42,7 +42,7 @@ def figure_4(readers, train, valid, folder):
     rows = pd.DataFrame(rows, columns=["text", "word", "log_odds", "change"])
     rows.to_csv(folder / "figure_4.csv", index=False, float_format="%.4g")
     told = to_markdown(rows)
-    (folder / "figure_4.md").write_text(told)
+    (folder / "figure_4.md").write_text(told, "utf-8")
     print(told)
     draw(readers, valid, folder / "figure_4.png")
 

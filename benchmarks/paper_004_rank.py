@@ -57,7 +57,7 @@ def write_table(rows, file):
         headers = {"rank": "z", **{c: c for c in means.columns}, "n_parameters": "parameters"}
         lines += [f"## {settings}", ""]
         lines += [*markdown_table(means.reset_index(), headers, formats), ""]
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(lines), "utf-8")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def write_table_3(rows, file):
         headers = {"name": "domain", **{c: c for c in domains.columns}}
         formats = dict.fromkeys(domains.columns, "{:.3f}")
         lines += [*markdown_table(domains.reset_index(), headers, formats), ""]
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(lines), "utf-8")
 
 
 def write_table_5(rows, file):
@@ -51,7 +51,7 @@ def write_table_5(rows, file):
         formats = dict.fromkeys(means.columns, "{:.4f}")
         lines += [f"## {settings}", ""]
         lines += [*markdown_table(means.reset_index(), headers, formats), ""]
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(lines), "utf-8")
 
 
 def draw_curve(rows, folder):
@@ -74,7 +74,7 @@ def draw_curve(rows, folder):
     sizes = [column for column in wide.columns if column != "method"]
     headers = {"method": f"mean of {len(table)} domains", **{size: size for size in sizes}}
     lines = markdown_table(wide, headers, dict.fromkeys(sizes, "{:.4f}"))
-    (folder / "curve.md").write_text("\n".join(lines) + "\n")
+    (folder / "curve.md").write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def add_losses(history, model, seed, folder):

@@ -146,7 +146,7 @@ def measure_peak(block, n, attention):
     module = build(block, attention)
     step(module, elements(block, 20))  # so that libraries loaded late do not count
     x = elements(block, int(n))
-    Path("/proc/self/clear_refs").write_text("5")  # reset the high-water mark
+    Path("/proc/self/clear_refs").write_text("5", "utf-8")  # reset the high-water mark
     before = high_water_mark()
     step(module, x)
     return high_water_mark() - before
@@ -165,7 +165,7 @@ def as_text(row):
 def write(rows, output, args):
     """Write all rows as CSV, a Markdown table per block, and a plot."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    with open(output.with_suffix(".csv"), "w", newline="") as file:
+    with open(output.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS)
         writer.writeheader()
         writer.writerows(rows)
@@ -185,7 +185,7 @@ def write(rows, output, args):
             lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
     lines += figure_5(rows)
-    output.with_suffix(".md").write_text("\n".join(lines))
+    output.with_suffix(".md").write_text("\n".join(lines), "utf-8")
     plot(rows, output.with_suffix(".png"))
     print(f"written to {output.with_suffix('.md')}, .csv and .png")
 

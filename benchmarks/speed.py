@@ -113,8 +113,8 @@ def publish(lines, output):
     """Write lines to a file and print them."""
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text("\n".join([*lines, ""]))
-    print(output.read_text())
+    output.write_text("\n".join([*lines, ""]), "utf-8")
+    print(output.read_text("utf-8"))
 
 
 def dtypes(device, bfloat16="bfloat16"):
@@ -258,7 +258,7 @@ def high_water_mark():
 
     ``ru_maxrss`` does not serve: on Linux a child process inherits its parent's.
     """
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     raise OSError("/proc/self/status has no VmHWM: peak memory is measured on Linux only.")
@@ -383,7 +383,7 @@ def as_text(row):
 def write(rows, output, args):
     """Write all rows as CSV and a Markdown table per benchmark."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    with open(output.with_suffix(".csv"), "w", newline="") as file:
+    with open(output.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS + MEMORY_FIELDS)
         writer.writeheader()
         writer.writerows(rows)
@@ -406,7 +406,7 @@ def write(rows, output, args):
             cells = (f"{v:.2f}" if isinstance(v := row[f], float) else str(v) for f in fields)
             lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
-    output.with_suffix(".md").write_text("\n".join(lines))
+    output.with_suffix(".md").write_text("\n".join(lines), "utf-8")
     print(f"written to {output.with_suffix('.md')} and {output.with_suffix('.csv')}")
 
 

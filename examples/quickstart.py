@@ -131,7 +131,7 @@ def as_text(scores):
 
 def write_csv(scores, path):
     """Write one line for each table, number of shots, method and split."""
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["table", "shots", "method", "split", "accuracy"])
         for (table, shots, method), values in scores.items():

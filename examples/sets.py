@@ -56,7 +56,7 @@ def main():
             rows.append([task, name, accuracy, seconds])
 
     path = args.output / "sets.csv"
-    with open(path, "w", newline="") as file:
+    with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["task", "method", "accuracy", "seconds"], *rows])
     print(f"\nWritten: {path}")
 

@@ -42,7 +42,7 @@ def main(argv=None):
     # If stderr is closed (None), print would write to stdout, which holds the result.
     with (
         warnings.catch_warnings(),
-        open(os.devnull, "w") as nowhere,
+        open(os.devnull, "w", encoding="utf-8", errors="replace") as nowhere,
         redirect_stderr(_Beside(sys.stderr or nowhere)),
     ):
         warnings.showwarning = _show_warning

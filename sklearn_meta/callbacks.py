@@ -140,7 +140,7 @@ class CSVLog(Callback):
         path = expanded(self.path)
         partial = path.with_name(f"{path.name}.partial")
         try:
-            with open(partial, "w", newline="") as file:
+            with open(partial, "w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, sorted(set().union(*rows)))
                 writer.writeheader()
                 writer.writerows(rows)

@@ -85,7 +85,7 @@ def test_a_quick_run_is_no_beginning_of_another_one(tmp_path):
     only = ["--only", "rFF + Pooling", "--checkpoints", str(tmp_path), "--output", str(tmp_path)]
     paper_001_mixtures.main([*only, "--quick"])
     paper_001_mixtures.main([*only, "--steps", "2", "--n-sets", "2", "--width", "8"])
-    assert "--steps 2" in (tmp_path / "mixtures.md").read_text()
+    assert "--steps 2" in (tmp_path / "mixtures.md").read_text("utf-8")
 
 
 def test_a_try_is_no_beginning_of_a_longer_run(tmp_path):
@@ -112,7 +112,7 @@ def test_scikit_learn_is_timed_on_as_many_threads_as_torch(tmp_path, monkeypatch
 def test_outliers_within_are_found_by_the_default_weights(tmp_path, capsys):
     made_outliers.main(["--draws", "1", "--output", str(tmp_path)])
     table = pd.read_csv(tmp_path / "made.csv", index_col="set")
-    assert (tmp_path / "made.md").read_text() in capsys.readouterr().out
+    assert (tmp_path / "made.md").read_text("utf-8") in capsys.readouterr().out
     assert len(table) == len(made_outliers.KINDS) and not table.isna().any(axis=None)
     assert (table["ours:default"].drop("ring amid noise") > 0.9).all()
     # Check the name of the set: the mean is in the middle of a ring.

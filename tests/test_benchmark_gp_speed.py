@@ -37,7 +37,7 @@ def test_other_answers_end_the_run(monkeypatch):
 def test_quick_form_writes_every_ratio(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "SIZES", [(6, 10)])
     benchmark.main(["--quick", "--output", str(tmp_path / "quick")])
-    with open(tmp_path / "quick.csv", newline="") as file:
+    with open(tmp_path / "quick.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["benchmark"] for row in rows] == ["head"] * 2 + ["predict_batch"] * 4
     assert {row["against"] for row in rows} == {
@@ -46,5 +46,5 @@ def test_quick_form_writes_every_ratio(tmp_path, monkeypatch):
     for row in rows:
         ours, against, ratio = (float(row[f]) for f in ("ms_ours", "ms_against", "time_ratio"))
         assert ours > 0 and ratio == pytest.approx(against / ours)
-    text = (tmp_path / "quick.md").read_text()
+    text = (tmp_path / "quick.md").read_text("utf-8")
     assert "gp_speed.py --quick`" in text and text.count("| predict_batch |") == 4

@@ -40,4 +40,4 @@ def test_the_default_weights_stand_twice_where_there_are_more_than_ten_classes(
     assert rows.loc[12].loc[["ours", benchmark.EACH_A_COLUMN], "log_loss"].nunique() == 2
     assert VSA.most_classes == 10  # restored after the run
     assert rows["accuracy"].between(0.5, 1).all()
-    assert "### log loss" in stem.with_suffix(".md").read_text()
+    assert "### log loss" in stem.with_suffix(".md").read_text("utf-8")

@@ -52,7 +52,7 @@ def test_other_work_is_told(small, loop, monkeypatch):
 
 def test_quick_form_writes_every_figure(tmp_path):
     benchmark.main(["--quick", "--output", str(tmp_path / "quick")])
-    with open(tmp_path / "quick.csv", newline="") as file:
+    with open(tmp_path / "quick.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["ours"] for row in rows} == {
         *("meta_train", "plain loop again", "meta_train, n_workers=1"),
@@ -68,5 +68,5 @@ def test_quick_form_writes_every_figure(tmp_path):
         row["ours"]: float(row["value"]) for row in rows if row["figure"] == "share of a step"
     }
     assert sum(shares[part] for part in benchmark.PARTS[1:]) == pytest.approx(shares["preparation"])
-    text = (tmp_path / "quick.md").read_text()
+    text = (tmp_path / "quick.md").read_text("utf-8")
     assert "--quick" in text and text.count("| overhead |") == 2 * 2  # benchmark and figure

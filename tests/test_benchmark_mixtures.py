@@ -189,7 +189,7 @@ def test_quick_tables(form, weights, tmp_path, monkeypatch):
     names = set(rows["method"])
     assert {"oracle", "GaussianMixture diag", "seeding + MAP-EM 20 full"} <= names
     assert {"AmortizedGMM random diag", "AmortizedGMM random full n_init=8"} <= names
-    text = (tmp_path / f"{form}.md").read_text()
+    text = (tmp_path / f"{form}.md").read_text("utf-8")
     assert f"mixtures.py {' '.join([*options, '--quick'])}" in text
     if form == "paper":  # again, with the peers' rows reused
         again = [
@@ -224,7 +224,7 @@ def test_rows_of_other_sets_are_not_reused(other):
 def test_cells_without_weights_are_those_of_the_peers(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "CELL_METHODS", benchmark.CELL_METHODS[2:5])
     benchmark.main(["--quick", "--cells", "--n-sets", "1", "--weights", "--output", str(tmp_path)])
-    assert "| seeding + EM 5 diag |" in (tmp_path / "cells.md").read_text()
+    assert "| seeding + EM 5 diag |" in (tmp_path / "cells.md").read_text("utf-8")
 
 
 def test_quick_cells(weights, tmp_path, monkeypatch):
@@ -244,4 +244,4 @@ def test_quick_cells(weights, tmp_path, monkeypatch):
     assert_allclose(ahead.loc[where, "ahead"], expected)
     assert len(ahead) == 8 * 4  # two kinds of covariance, four rows of ours, four cells
     assert (tmp_path / "cells.png").stat().st_size > 1000
-    assert "| AmortizedGMM random diag | paper |" in (tmp_path / "cells.md").read_text()
+    assert "| AmortizedGMM random diag | paper |" in (tmp_path / "cells.md").read_text("utf-8")

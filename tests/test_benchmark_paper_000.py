@@ -196,7 +196,7 @@ def test_tables_in_one_command(folder, tmp_path):
         assert rows["score"].notna().all()
         assert set(rows["steps"].dropna()) == {3}
         assert (results / f"table_{key}.png").stat().st_size > 0
-        text = (results / f"table_{key}.md").read_text()
+        text = (results / f"table_{key}.md").read_text("utf-8")
         assert "| Ours |" in text and f"({PAPER[key]['Ours'][0]:.3f})" in text
 
 
@@ -219,7 +219,7 @@ def test_embeddings_are_drawn_and_scored(folder, tmp_path):
     assert (rows.groupby(["method", "figure"]).size() == 4).all()  # --quick: four tasks, one split
     assert rows["silhouette"].between(-1, 1).all()
     assert (rows["accuracy"].isna() == (rows["method"] == "attributes")).all()
-    text = (results / "figure_5_fresh.md").read_text()
+    text = (results / "figure_5_fresh.md").read_text("utf-8")
     mean = rows[(rows["method"] == "Ours") & (rows["figure"] == "spiral")].mean(numeric_only=True)
     (line,) = (line for line in text.splitlines() if line.startswith("| Ours |"))
     assert f"{mean['silhouette']:.3f}" in line and f"{mean['accuracy']:.3f}" in line
@@ -251,7 +251,7 @@ def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         training.run_cell(cell, (1,), options)
     (plan,) = tmp_path.rglob("plan.json")
-    assert json.loads(plan.read_text())["steps"] == 6
+    assert json.loads(plan.read_text("utf-8"))["steps"] == 6
     monkeypatch.undo()
     # Nothing is measured or trained anew: the plan and the checkpoint are kept.
     monkeypatch.setattr(training, "seconds_per_step", lambda *arguments: 1 / 0)

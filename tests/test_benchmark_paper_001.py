@@ -446,7 +446,7 @@ def test_tables_and_figures_in_one_command(folder, tmp_path, monkeypatch):
         assert list(rows["method"]) == 2 * [m.name for m in TABLES[key].methods]
         assert rows[list(TABLES[key].measures)].notna().all(axis=None)
         assert stem.with_suffix(".png").stat().st_size > 0
-        text = stem.with_suffix(".md").read_text()
+        text = stem.with_suffix(".md").read_text("utf-8")
         for name, figures in TABLES[key].paper.items():
             assert f"| {name} |" in text and f"({figures[0]:.4g})" in text
 
@@ -455,12 +455,12 @@ def test_a_killed_run_goes_on(folder, tmp_path, monkeypatch):
     arguments = options_of(folder, tmp_path, "--only", "8", "--methods", "rFF + Pooling")
     paper_001.main(arguments)
     cells = sorted((tmp_path / "cache" / "unique").glob("*.json"))
-    assert len(cells) == 2 and len(json.loads(cells[0].read_text())["curve"]) == 2
-    table = (tmp_path / "results" / "table_8.csv").read_text()
+    assert len(cells) == 2 and len(json.loads(cells[0].read_text("utf-8"))["curve"]) == 2
+    table = (tmp_path / "results" / "table_8.csv").read_text("utf-8")
     # Stored cells are not trained anew; cells of another budget are.
     monkeypatch.setattr(training, "train", lambda *args, **kwargs: 1 / 0)
     paper_001.main(arguments)
-    assert (tmp_path / "results" / "table_8.csv").read_text() == table
+    assert (tmp_path / "results" / "table_8.csv").read_text("utf-8") == table
     with pytest.raises(ZeroDivisionError):
         run = paper_001.parse_arguments(arguments)
         run.steps = 3

@@ -337,13 +337,13 @@ def test_tables_and_figures_in_one_command(folder, tmp_path, monkeypatch):
     assert set(rows["drawings"]) == {"as they are", "augmented"}
     neighbours = rows[rows["instance"] == 1]
     np.testing.assert_allclose(neighbours["exact"], 1 / neighbours["n_classes"] ** 2, atol=0.01)
-    text = (results / "table_1.md").read_text()
+    text = (results / "table_1.md").read_text("utf-8")
     assert "| feed-forward |" in text and "(22.8)" in text
     rows = pd.read_csv(results / "figure_6.csv")
     assert len(rows) == 3 * training.N_ROWS
     last = rows[rows["row"] == training.N_ROWS]
     assert (last["gp"] < last["mann"]).all()
-    text = (results / "figure_6.md").read_text()
+    text = (results / "figure_6.md").read_text("utf-8")
     assert text.count("| GP |") == 3 and "row 20" in text
 
 
@@ -352,7 +352,7 @@ def test_a_killed_run_goes_on_and_given_weights_are_tested(folder, tmp_path, mon
     cell = json.loads(json.dumps(training.run_cell(ONEHOT_5, MANN, 0, options)))
     assert len(cell["curve"]) == 2 and cell["steps"] == 2
     home = Path(cell["folder"])
-    assert json.loads((home / f"cell-{options.n_test}.json").read_text()) == cell
+    assert json.loads((home / f"cell-{options.n_test}.json").read_text("utf-8")) == cell
     assert not (home / training.CHECKPOINT).exists()
     # Stored cells and those with given weights are not trained; a cell of another budget is.
     monkeypatch.setattr(training, "meta_train", lambda *args, **kwargs: 1 / 0)
@@ -418,12 +418,14 @@ def test_the_loop_over_heads_says_the_same(controller):
 
 def test_speed_is_told_of_both(tmp_path):
     mann_speed.main(["--quick", "--output", str(tmp_path / "speed.md")])
-    text = (tmp_path / "speed.md").read_text()
+    text = (tmp_path / "speed.md").read_text("utf-8")
     assert text.count("| sklearn_meta |") == 2 and text.count("| 1.00 |") == 2
 
 
 def test_cross_validation_has_every_method(tmp_path):
     online_cross_val.main(["--quick", "--output", str(tmp_path / "cv.md")])
-    rows = [r for r in (tmp_path / "cv.md").read_text().splitlines() if r.startswith("| ")][1:]
+    rows = [r for r in (tmp_path / "cv.md").read_text("utf-8").splitlines() if r.startswith("| ")][
+        1:
+    ]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == list(online_cross_val.methods())
     assert all(float(cell[:5]) > 0.4 for row in rows for cell in row.split(" | ")[1:5])

@@ -68,7 +68,7 @@ def test_runs_are_written_once_and_gone_on_with(tmp_path, folder, monkeypatch):
     runs = pd.read_csv(tmp_path / "out/runs.csv")
     assert runs.groupby(["data", "model"]).size().tolist() == [2] * 4  # two seeds
     assert runs[["valid", "test"]].apply(lambda c: c.between(0, 1)).all(axis=None)
-    text = (tmp_path / "out/runs.md").read_text()
+    text = (tmp_path / "out/runs.md").read_text("utf-8")
     assert "## omniglot, models, 2 steps" in text and "| snail | 2 |" in text
     assert (tmp_path / "out/symbolic_models_2.png").stat().st_size > 1000
     monkeypatch.setattr(paper_003, "train", None)  # nothing is left to train

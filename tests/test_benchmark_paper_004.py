@@ -73,7 +73,7 @@ def test_table_3_is_computed_once(folder, tmp_path, monkeypatch):
     assert set(losses["model"]) == {"meta_lstm"}
     assert losses[["train", "valid"]].gt(0).all(axis=None) and losses["epoch"].max() >= 1
     assert (out / "figure_5.png").stat().st_size > 1000
-    text = (out / "table_3.md").read_text()
+    text = (out / "table_3.md").read_text("utf-8")
     assert "| multi | meta_lstm |" in text and "| toys_games |" in text
     monkeypatch.setattr(paper_004, "classifier", None)  # nothing is left to train
     run(folder, tmp_path, "--models", "lstm", "meta_lstm")
@@ -172,7 +172,7 @@ def test_each_rank_is_trained_once(folder, tmp_path, monkeypatch):
     assert size[3] - size[2] == 40 + 3 * (8 * 100 + 4 * (100 + 100))
     monkeypatch.setattr(paper_004_rank, "classifier", None)  # nothing is left to train
     paper_004_rank.main(["--quick", *where, "--ranks", "2", "3"])
-    assert "| z | seed 0 | mean | parameters |" in (tmp_path / "rank.md").read_text()
+    assert "| z | seed 0 | mean | parameters |" in (tmp_path / "rank.md").read_text("utf-8")
 
 
 def test_table_5_and_the_curve(folder, tmp_path):
@@ -189,7 +189,7 @@ def test_table_5_and_the_curve(folder, tmp_path):
     rows = pd.read_csv(out / "curve.csv")
     assert set(rows["method"]) == set(paper_004.METHODS)
     assert (out / "curve.png").stat().st_size > 1000
-    assert "| mean of 1 domains |" in (out / "curve.md").read_text()
+    assert "| mean of 1 domains |" in (out / "curve.md").read_text("utf-8")
     with pytest.raises(SystemExit, match="'book' is none of books, music, toys_games"):
         run(folder, tmp_path, "--table", "curve", "--domains", "book")
 
@@ -202,7 +202,7 @@ def test_figure_4_looks_at_every_text_of_toys(folder, tmp_path, capsys):
     assert set(rows["word"]) == {"toys_games", *WORDS[0], *WORDS[1]} & set(odds)
     assert rows["text"].nunique() == 8 and np.isfinite(rows["change"]).all()
     assert (out / "figure_4.png").stat().st_size > 1000
-    assert (out / "figure_4.md").read_text() in capsys.readouterr().out
+    assert (out / "figure_4.md").read_text("utf-8") in capsys.readouterr().out
 
 
 def test_words_have_the_log_odds_of_the_texts_that_hold_them():
@@ -284,7 +284,7 @@ def test_peers_read_texts(folder):
 
 def test_speed_is_that_of_the_same_network(tmp_path):
     text_speed.main(["--quick", "--output", str(tmp_path / "speed.md")])  # checks it first
-    assert "| torch.nn.LSTM, padded |" in (tmp_path / "speed.md").read_text()
+    assert "| torch.nn.LSTM, padded |" in (tmp_path / "speed.md").read_text("utf-8")
     meta, basic, _ = networks = text_speed.build()
     with text_speed.torch.no_grad():
         basic.weight[0, 0, 0] += 1  # both networks still agree, since they share weights

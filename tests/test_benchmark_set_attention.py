@@ -36,7 +36,7 @@ def test_another_answer_ends_the_run(monkeypatch):
 
 
 def print_to(file, arguments):
-    with open(file, "w") as out, redirect_stdout(out):
+    with open(file, "w", encoding="utf-8") as out, redirect_stdout(out):
         benchmark.main(arguments)
 
 
@@ -50,7 +50,7 @@ def test_peak_memory_sees_the_weights_that_plain_attention_keeps(monkeypatch, tm
     def forked(command, **settings):
         assert command[:2] == [sys.executable, benchmark.__file__]
         assert ended(started(print_to, tmp_path / "peak", command[2:])) == 0
-        return SimpleNamespace(stdout=(tmp_path / "peak").read_text())
+        return SimpleNamespace(stdout=(tmp_path / "peak").read_text("utf-8"))
 
     monkeypatch.setattr(benchmark.subprocess, "run", forked)
     plain, ours = (
@@ -63,7 +63,7 @@ def test_peak_memory_sees_the_weights_that_plain_attention_keeps(monkeypatch, tm
 def test_quick_form_writes_every_ratio(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "peak_memory", lambda block, n, name, threads: float(n))
     benchmark.main(["--quick", "--output", str(tmp_path / "quick")])
-    with open(tmp_path / "quick.csv", newline="") as file:
+    with open(tmp_path / "quick.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * 2 * len(benchmark.ATTENTIONS)
     for group in zip(*[iter(rows)] * len(benchmark.ATTENTIONS)):
@@ -72,6 +72,6 @@ def test_quick_form_writes_every_ratio(tmp_path, monkeypatch):
             expected = float(row["ms"]) / float(group[0]["ms"])
             assert float(row["time_ratio"]) == pytest.approx(expected)
             assert float(row["memory_ratio"]) == 1
-    text = (tmp_path / "quick.md").read_text()
+    text = (tmp_path / "quick.md").read_text("utf-8")
     assert "--quick" in text and "| SAB(64, 8) / ISAB_4(64, 8) | 50 |" in text
     assert (tmp_path / "quick.png").stat().st_size > 0

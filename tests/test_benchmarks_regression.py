@@ -135,8 +135,8 @@ def test_cache_keeps_scores_that_have_no_density(tmp_path, monkeypatch):
     monkeypatch.setattr(regression_peers, "predict", None)  # not called again
     again = run(tables, RegressionCache(path))
     pd.testing.assert_frame_equal(again, fresh)
-    text = path.read_text()
-    path.write_text(text[: text.rindex(",")])  # a truncated line
+    text = path.read_text("utf-8")
+    path.write_text(text[: text.rindex(",")], "utf-8")  # a truncated line
     assert len(RegressionCache(path).scores) == len(fresh) - 1
 
 
@@ -201,12 +201,12 @@ def test_command_runs_ours_beside_peers(tmp_path, capsys):
     assert ours.notna().all().all() and ours["mse"].max() < 3  # although it is untrained
     assert ours["coverage"].mean() > 0.3
     assert len(pd.read_csv(tmp_path / "out" / "train_summary.csv")) == 8
-    assert (tmp_path / "out" / "train_summary.md").read_text().count("| Ridge | 0.") == 2
+    assert (tmp_path / "out" / "train_summary.md").read_text("utf-8").count("| Ridge | 0.") == 2
     assert (tmp_path / "out" / "train.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_command_refuses_a_budget_without_unlabelled_rows(tmp_path, capsys):
-    (tmp_path / "index.csv").write_text("name,task,split\n")
+    (tmp_path / "index.csv").write_text("name,task,split\n", "utf-8")
     with pytest.raises(SystemExit):
         few_shot_regression.main(["--folder", str(tmp_path), "--rows", "20"])
     assert "--rows more than any --labelled" in capsys.readouterr().err

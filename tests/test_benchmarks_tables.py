@@ -264,7 +264,7 @@ def test_tabpfn_1_runs_beside_newer_packages_and_downloads_nothing(tmp_path, mon
     (package / "scripts").mkdir(parents=True)
     for folder in (package, package / "scripts"):
         (folder / "__init__.py").touch()
-    (package / "scripts" / "transformer_prediction_interface.py").write_text(OLD_PACKAGE)
+    (package / "scripts" / "transformer_prediction_interface.py").write_text(OLD_PACKAGE, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     # Forget an installed tabpfn, and forget this one after the test.
     for name in ("tabpfn", "tabpfn.scripts", "tabpfn.scripts.transformer_prediction_interface"):
@@ -316,8 +316,8 @@ def test_cache_ignores_results_of_other_rules(tmp_path, monkeypatch):
 def test_cache_survives_a_line_cut_short_or_glued(tmp_path, damage):
     path = tmp_path / "cache.csv"
     fresh = run([make_table()], peers.PeersCache(path))
-    text = path.read_text()
-    path.write_text(text[: text.rindex(",") - 3] + damage)
+    text = path.read_text("utf-8")
+    path.write_text(text[: text.rindex(",") - 3] + damage, "utf-8")
     cache = peers.PeersCache(path)
     assert len(cache.scores) == len(fresh) - 1
     again = run([make_table()], cache)
@@ -394,7 +394,7 @@ def test_command_writes_tables_and_pictures(tmp_path, capsys, monkeypatch):
     assert set(results["scored"]) == {3}
     assert results["accuracy"].mean() > 0.4
     assert len(pd.read_csv(out / "valid_unlabelled_summary.csv")) == 8
-    markdown = (out / "valid_unlabelled_summary.md").read_text()
+    markdown = (out / "valid_unlabelled_summary.md").read_text("utf-8")
     assert markdown.count("| LogisticRegression | 0.") == 4
     for picture in ("valid_unlabelled.png", "valid_unlabelled_curve.png"):
         assert (out / picture).read_bytes().startswith(b"\x89PNG")

@@ -136,7 +136,7 @@ def test_defaults_that_are_said_to_be_those_of_the_base_are():
 
 
 def test_the_list_of_public_names_is_whole_and_says_what_they_say():
-    text = (Path(__file__).parents[1] / "docs" / "api.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / "api.md").read_text("utf-8")
     told = []
     for section in text.split("\n## ")[1:]:
         module = re.match(r".*: `([\w.]+)`\n", section)[1]

@@ -18,7 +18,7 @@ METHODS |= {"RandomForest"}
 def run_quickstart(stdout, arguments):
     """Run it as its own program, in a process that has imported the package."""
     sys.argv[1:] = arguments
-    with open(stdout, "w") as sys.stdout:
+    with open(stdout, "w", encoding="utf-8") as sys.stdout:
         runpy.run_path(str(ROOT / "examples" / "quickstart.py"), run_name="__main__")
 
 
@@ -28,12 +28,12 @@ def quickstart(tmp_path_factory):
     folder = tmp_path_factory.mktemp("quickstart") / "output"
     stdout = folder.with_name("stdout")
     assert ended(started(run_quickstart, stdout, ["--quick", "--output", str(folder)])) == 0
-    return stdout.read_text(), folder
+    return stdout.read_text("utf-8"), folder
 
 
 def test_quickstart_writes_a_score_for_each_table_shot_and_method(quickstart):
     _, folder = quickstart
-    with open(folder / "quickstart.csv", newline="") as file:
+    with open(folder / "quickstart.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     keys = {(row["table"], row["shots"], row["method"], row["split"]) for row in rows}
     expected = {
@@ -67,7 +67,7 @@ def test_quickstart_draws_a_picture(quickstart):
 
 def test_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / "README.md").read_text("utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
     # The same code with less training, less data, and another place for checkpoints.
     for long, short in {

@@ -156,7 +156,7 @@ def test_few_sentences_of_a_domain_that_was_left_out(folder, glove, tmp_path, mo
     assert seen == [{"music", "social media"}, {"ai", "social media"}]
     rows = pd.read_csv(out / "valid.csv")
     assert len(rows) == 2 * 2 * 5 and rows["score"].between(0, 1).all()
-    text = (out / "valid.md").read_text()
+    text = (out / "valid.md").read_text("utf-8")
     linear = rows[(rows["name"] == few_sentences.LINEAR) & (rows["n"] == 3)]["score"].mean()
     assert f"{linear:.3f}" in text and "3 sentences" in text
     few_sentences.main(arguments)  # nothing is left to train

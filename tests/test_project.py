@@ -19,7 +19,7 @@ from sklearn_meta.commands import info
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "sklearn_meta"
 FILES = sorted(PACKAGE.rglob("*.py"))
-METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+METADATA = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 # Imports run one way: estimators -> base -> training -> tasks; estimators -> backbones, heads.
 ESTIMATORS = [
@@ -78,7 +78,7 @@ def imports(name, path, source=None):
     """Dotted names that a module imports, anywhere in it and in any spelling."""
     package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
     found = set()
-    for node in ast.walk(ast.parse(source or path.read_text())):
+    for node in ast.walk(ast.parse(source or path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -134,7 +134,7 @@ def test_no_circle_of_imports():
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_no_module_is_long(path):
-    assert len(path.read_text().splitlines()) <= 400
+    assert len(path.read_text("utf-8").splitlines()) <= 400
 
 
 def test_importing_does_not_import_torch():
@@ -150,7 +150,7 @@ def test_importing_does_not_import_torch():
 
 def test_version_is_the_distributions():
     assert sklearn_meta.__version__ == METADATA["version"]
-    assert f"## {METADATA['version']}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"## {METADATA['version']}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", sklearn_meta.__all__)
@@ -177,7 +177,7 @@ def normalised(name):
 
 
 def test_every_dependency_has_one_exact_pin():
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     lines = [line for line in lines if line and not line.startswith("#")]
     assert not [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+", line)]
     pinned = [normalised(line.split("==")[0]) for line in lines]
@@ -200,7 +200,7 @@ def test_info_tells_of_the_packages_of_every_extra():
 
 
 def test_every_extra_is_in_the_readme_and_its_code_runs_after_its_install_line():
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text("utf-8")
     install = readme.split("## Install")[1].split("\n## ")[0]
     assert set(EXTRAS) <= set(re.findall(r"`([a-z]+)`", install))
     (installed,) = re.findall(r"pip install .*'\.\[(.*)\]'", install)
@@ -211,7 +211,7 @@ def test_every_extra_is_in_the_readme_and_its_code_runs_after_its_install_line()
 
 def test_extras_that_messages_and_documents_name_are_there():
     files = [*FILES, ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    texts = {file: file.read_text() for file in files}
+    texts = {file: file.read_text("utf-8") for file in files}
     named = {
         (file.name, extra)
         for file, text in texts.items()
@@ -225,7 +225,9 @@ def test_extras_that_messages_and_documents_name_are_there():
 
 
 def test_a_source_distribution_holds_what_its_tests_need():
-    rules = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines() if line]
+    rules = [
+        line.split() for line in (ROOT / "MANIFEST.in").read_text("utf-8").splitlines() if line
+    ]
     found = set()
     for kind, *words in rules:
         if kind == "include":

@@ -492,7 +492,9 @@ def test_word_vectors_of_both_formats(tmp_path):
         found = read_word_vectors(tmp_path / name)
         assert found[0] == words
         assert_array_equal(found[1], vectors)
-    (tmp_path / "raised.txt").write_text("² 1\nbad 2\n")  # a word, though str.isdigit is true
+    (tmp_path / "raised.txt").write_text(
+        "² 1\nbad 2\n", "utf-8"
+    )  # a word, though str.isdigit is true
     assert read_word_vectors(tmp_path / "raised.txt")[0] == ["²", "bad"]
     X, y = reviews(30, "toy")
     estimator = MetaLSTMClassifier(

@@ -126,12 +126,12 @@ def note(hub_id, folder):
     if hub_id.meant == folder.name:
         return
     ref = folder.parents[1] / "refs" / hub_id.meant
-    if ref.is_file() and ref.read_text() == folder.name:
+    if ref.is_file() and ref.read_text("utf-8") == folder.name:
         return
     with suppress(OSError):  # a read-only cache
         ref.parent.mkdir(parents=True, exist_ok=True)
         written = ref.with_name(f"{ref.name}.{os.getpid()}.tmp")
-        written.write_text(folder.name)
+        written.write_text(folder.name, "utf-8")
         written.replace(ref)
 
 

@@ -47,7 +47,7 @@ def available_weights(task=None):
     """
     cards = sorted(FOLDER.glob("*.json"))
     if task is not None:
-        cards = [path for path in cards if json.loads(path.read_text())["config"]["task"] == task]
+        cards = [path for path in cards if json.loads(path.read_bytes())["config"]["task"] == task]
     return [path.stem for path in cards]
 
 
