@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from datetime import date
+from pathlib import PurePath
 
 import numpy as np
 import pandas as pd
@@ -100,6 +101,14 @@ ARFF = """@relation t
 -2,?,yes
 3,y,no
 """
+
+
+def test_tables_are_in_order_of_their_names_on_windows_too(tmp_path, monkeypatch):
+    """Paths of Windows are sorted without regard to capitals; the order decides what is drawn."""
+    for name in ("b", "C", "a"):
+        frame_of().to_csv(tmp_path / f"{name}.csv", index=False)
+    monkeypatch.setattr(PurePath, "__lt__", lambda a, b: str(a).lower() < str(b).lower())
+    assert list(Folder(tmp_path)) == ["C", "a", "b"]
 
 
 def test_a_folder_without_index_takes_every_table(tmp_path):

@@ -4,6 +4,7 @@ import csv
 import io
 import shutil
 import sys
+from pathlib import PurePath
 
 import numpy as np
 import pandas as pd
@@ -237,6 +238,15 @@ def test_each_layout_is_read_in_order_of_names(tmp_path, write, load):
         assert source.dataset.y.tolist() == codes
         assert source.dataset.name in ("mini_imagenet", "cifar_fs")
     assert np.array_equal(load(tmp_path).images, load(str(tmp_path), "train").images)
+
+
+def test_images_are_in_order_of_their_names_on_windows_too(tmp_path, monkeypatch):
+    """Paths of Windows are sorted without regard to capitals."""
+    for name, colour in (("a.png", RED), ("B.png", GREEN)):
+        save(plain(colour), tmp_path / "train" / "apple" / name)
+    monkeypatch.setattr(PurePath, "__lt__", lambda a, b: str(a).lower() < str(b).lower())
+    images = load_mini_imagenet(tmp_path).images
+    assert np.array_equal(images[:, 0, 0], [GREEN, RED])
 
 
 def test_the_folder_above_cifar100_is_read_too(tmp_path):

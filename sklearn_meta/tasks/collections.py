@@ -66,7 +66,8 @@ class Folder(Mapping):
                 f"There is no folder {expanded(path)}: give a folder of tables."
             )
         self._files, index = {}, self.path / "index.csv"
-        for file in sorted(self.path.glob("[!.]*")):
+        # By name: paths of Windows are sorted without regard to capitals.
+        for file in sorted(self.path.glob("[!.]*"), key=lambda file: file.name):
             if file.name.lower() == "index.csv":  # of several, the one in small letters is last
                 index = file
             elif file.suffix.lower() in READERS:

@@ -328,7 +328,8 @@ def _read(members, origin, size, name):
         raise ValueError(f"{origin} has no classes: add those of the split.")
     check_integers(size=size)
     classes = sorted(members)
-    paths = [path for label in classes for path in sorted(members[label])]
+    # By parts: paths of Windows are sorted without regard to capitals.
+    paths = [path for label in classes for path in sorted(members[label], key=lambda p: p.parts)]
     y = np.repeat(np.arange(len(classes)), [len(members[label]) for label in classes])
     images = np.empty((len(paths), size, size, 3), dtype=np.uint8)
     for image, path in zip(images, paths):
