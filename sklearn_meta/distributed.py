@@ -82,7 +82,7 @@ class ManyProcesses:
         except ImportError as error:
             raise ImportError(
                 "meta_fit in several processes needs accelerate: "
-                "pip install 'sklearn_meta[distributed]'."
+                'pip install "sklearn_meta[distributed]".'
             ) from error
         self._accelerator = Accelerator(cpu=str(device) == "cpu")
         atexit.register(_leave)

@@ -581,7 +581,7 @@ def test_what_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch, na
     for file in [name] if name.startswith("a") else [name, "a.csv"]:
         (tmp_path / file).write_text("name,y\na,1\n")
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=rf"{name} requires {missing}.*'sklearn_meta\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf'{name} requires {missing}.*"sklearn_meta\[{extra}\]"'):
         Folder(tmp_path)["a"]
 
 

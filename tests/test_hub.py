@@ -230,7 +230,7 @@ def test_a_path_that_exists_wins_and_the_prefix_means_the_hub(tmp_path, monkeypa
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
     for name in ("owner/name", "owner/name@v1"):
-        with pytest.raises(ImportError, match=r"pip install 'sklearn_meta\[hub\]'"):
+        with pytest.raises(ImportError, match=r'pip install "sklearn_meta\[hub\]"'):
             load_learner(name)
         save_pretrained(small_learner(), name)
         save_pretrained(small_learner(), Path(f"hub:{name}"))  # a folder, as every Path is

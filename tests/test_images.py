@@ -502,7 +502,7 @@ def test_without_pillow_it_is_said_how_to_install_it(tmp_path, write, load, monk
     write(tmp_path, {"train": {"a": [plain(RED)]}})
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
-        ImportError, match=r"requires Pillow. Run: pip install 'sklearn_meta\[images\]'"
+        ImportError, match=r'requires Pillow. Run: pip install "sklearn_meta\[images\]"'
     ):
         load(tmp_path)
 

@@ -372,7 +372,7 @@ def test_without_matplotlib_it_is_said_how_to_install_it(name, monkeypatch):
     display = object.__new__(getattr(inspection, name))
     display.scores = {}  # a learning curve derives its panels from these
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    message = rf"^{name}.plot needs matplotlib: pip install 'sklearn_meta\[plot\]'"
+    message = rf'^{name}.plot needs matplotlib: pip install "sklearn_meta\[plot\]"'
     with pytest.raises(ImportError, match=message):
         display.plot()
 

@@ -601,7 +601,7 @@ def test_without_pillow_it_is_said_how_to_install_it(tmp_path, monkeypatch):
     (tmp_path / "images_background.zip").write_bytes(official_zip("background", 0)[0])
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
-        ImportError, match=r"requires Pillow. Run: pip install 'sklearn_meta\[images\]'"
+        ImportError, match=r'requires Pillow. Run: pip install "sklearn_meta\[images\]"'
     ):
         load_omniglot(tmp_path)
 

@@ -465,7 +465,7 @@ def test_without_openml_the_error_says_what_to_install(monkeypatch):
     with pytest.raises(ImportError, match=r"0.16.0 is installed: pip install .sklearn_meta\[open"):
         OpenMLCollection(99)
     monkeypatch.setitem(sys.modules, "openml", None)
-    with pytest.raises(ImportError, match=r"pip install 'sklearn_meta\[openml\]'"):
+    with pytest.raises(ImportError, match=r'pip install "sklearn_meta\[openml\]"'):
         OpenMLCollection(99)
 
 

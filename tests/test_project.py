@@ -203,7 +203,7 @@ def test_every_extra_is_in_the_readme_and_its_code_runs_after_its_install_line()
     readme = (ROOT / "README.md").read_text("utf-8")
     install = readme.split("## Install")[1].split("\n## ")[0]
     assert set(EXTRAS) <= set(re.findall(r"`([a-z]+)`", install))
-    (installed,) = re.findall(r"pip install .*'\.\[(.*)\]'", install)
+    (installed,) = re.findall(r'pip install .*"\.\[(.*)\]"', install)
     # The README's first block makes a DataFrame, and another block draws.
     assert {"tables", "plot"} <= set(installed.split(","))
     assert "as_frame=True" in readme and {"pandas>=2.2.2", "pyarrow>=18"} == set(EXTRAS["tables"])
@@ -212,6 +212,8 @@ def test_every_extra_is_in_the_readme_and_its_code_runs_after_its_install_line()
 def test_extras_that_messages_and_documents_name_are_there():
     files = [*FILES, ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     texts = {file: file.read_text("utf-8") for file in files}
+    # In double quotes: the command line of Windows takes others as part of the name.
+    assert not [file for file, text in texts.items() if "'.[" in text or "'sklearn_meta[" in text]
     named = {
         (file.name, extra)
         for file, text in texts.items()

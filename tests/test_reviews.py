@@ -211,7 +211,7 @@ def test_a_damaged_or_missing_parquet_file_is_named(packed, tmp_path):
 def test_only_parquet_takes_pyarrow(packed, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
-        ImportError, match=r"requires pyarrow. Run: pip install 'sklearn_meta\[tables\]'"
+        ImportError, match=r'requires pyarrow. Run: pip install "sklearn_meta\[tables\]"'
     ):
         load_reviews(tmp_path)
     (tmp_path / "fdu_mtl.parquet").unlink()

@@ -175,7 +175,7 @@ def test_conllu_that_is_malformed_is_refused(conllu, write):
 def test_conllu_takes_the_library(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "conllu", None)
     with pytest.raises(
-        ImportError, match=r"requires conllu. Run: pip install 'sklearn_meta\[text\]'"
+        ImportError, match=r'requires conllu. Run: pip install "sklearn_meta\[text\]"'
     ):
         read_conllu(write(CONLLU))
 

@@ -15,7 +15,7 @@ def check_matplotlib_support(caller):
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            f"{caller} needs matplotlib: pip install 'sklearn_meta[plot]'."
+            f'{caller} needs matplotlib: pip install "sklearn_meta[plot]".'
         ) from error
 
 

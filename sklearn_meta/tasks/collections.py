@@ -30,8 +30,8 @@ class Folder(Mapping):
     text, "None" and "null" are text, while empty cells and "NA", "N/A" or "NaN" are missing. A
     first column without a name ("Unnamed: 0" if pandas wrote it) that holds distinct integers is a
     row number and is left out. Requires pandas, and pyarrow for parquet:
-    ``pip install 'sklearn_meta[tables]'``; ARFF requires liac-arff, which comes with
-    ``'sklearn_meta[openml]'``.
+    ``pip install "sklearn_meta[tables]"``; ARFF requires liac-arff, which comes with
+    ``"sklearn_meta[openml]"``.
 
     Parameters
     ----------

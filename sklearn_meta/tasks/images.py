@@ -322,7 +322,7 @@ def _read(members, origin, size, name):
         from PIL import Image
     except ImportError as error:
         raise ImportError(
-            f"Reading {origin} requires Pillow. Run: pip install 'sklearn_meta[images]'"
+            f'Reading {origin} requires Pillow. Run: pip install "sklearn_meta[images]"'
         ) from error
     if not members:
         raise ValueError(f"{origin} has no classes: add those of the split.")

@@ -188,7 +188,7 @@ def _read_zip(file):
         from PIL import Image
     except ImportError as error:
         raise ImportError(
-            f"Reading {file} requires Pillow. Run: pip install 'sklearn_meta[images]'"
+            f'Reading {file} requires Pillow. Run: pip install "sklearn_meta[images]"'
         ) from error
     drawings = defaultdict(list)
     try:

@@ -29,7 +29,7 @@ def installed_openml():
         import openml
     except ImportError as error:
         raise ImportError(
-            "OpenMLCollection needs the package openml: pip install 'sklearn_meta[openml]'."
+            'OpenMLCollection needs the package openml: pip install "sklearn_meta[openml]".'
         ) from error
     except OSError as error:
         raise OSError(
@@ -39,7 +39,7 @@ def installed_openml():
     if not openml.__version__.startswith("0.15."):
         raise ImportError(
             f"OpenMLCollection needs openml 0.15, and {openml.__version__} is installed: "
-            "pip install 'sklearn_meta[openml]'."
+            'pip install "sklearn_meta[openml]".'
         )
     return openml
 

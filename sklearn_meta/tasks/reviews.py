@@ -112,7 +112,7 @@ def rows_by_domain(path, columns, split, domains=None):
         from pyarrow import ArrowException, compute, parquet
     except ImportError as error:
         raise ImportError(
-            f"Reading {path} requires pyarrow. Run: pip install 'sklearn_meta[tables]'"
+            f'Reading {path} requires pyarrow. Run: pip install "sklearn_meta[tables]"'
         ) from error
     path = expanded(path)
     if not path.is_file():

@@ -127,7 +127,7 @@ def to_install(file, error):
     """
     extra, usual = ("openml", "liac-arff") if file.suffix == ".arff" else ("tables", "pyarrow")
     return ImportError(
-        f"Reading {file} requires {error.name or usual}. Run: pip install 'sklearn_meta[{extra}]'"
+        f'Reading {file} requires {error.name or usual}. Run: pip install "sklearn_meta[{extra}]"'
     )
 
 

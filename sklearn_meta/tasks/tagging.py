@@ -96,7 +96,7 @@ def read_conllu(path, field="upos"):
         import conllu
     except ImportError as error:
         raise ImportError(
-            f"Reading {path} requires conllu. Run: pip install 'sklearn_meta[text]'"
+            f'Reading {path} requires conllu. Run: pip install "sklearn_meta[text]"'
         ) from error
     text = _read_text(path, "utf-8")
     for number, line in enumerate(text.split("\n"), 1):

@@ -250,7 +250,7 @@ class MetaLSTMTagger(TextEstimator):
                 from seqeval.metrics import f1_score
             except ImportError as error:
                 raise ImportError(
-                    "Scoring spans requires seqeval. Run: pip install 'sklearn_meta[text]'"
+                    'Scoring spans requires seqeval. Run: pip install "sklearn_meta[text]"'
                 ) from error
             return float(f1_score(y, told, zero_division=0))
         pairs = [pair for a, b in zip(y, told) for pair in zip(a, b)]

@@ -189,7 +189,7 @@ def _errors_that_say_what_to_do(hub_id, aim):
     except ImportError as error:
         raise ImportError(
             f"{hub_id} is a repository of the Hugging Face hub (and not an existing path): to "
-            f"{aim} requires huggingface_hub. Run: pip install 'sklearn_meta[hub]'"
+            f'{aim} requires huggingface_hub. Run: pip install "sklearn_meta[hub]"'
         ) from error
     try:
         yield client
