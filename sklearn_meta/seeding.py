@@ -26,7 +26,8 @@ def seeded(seed):
     with _GENERATOR, torch.random.fork_rng(range(torch.cuda.device_count())):
         if seed is not None:
             # For devices that are not there torch would note down the whole stack, each time.
-            there = torch.accelerator.device_count() > 0
+            # Apple's GPU is left out: no estimator runs there, and fork_rng would not restore it.
+            there = torch.accelerator.device_count() > 0 and not torch.backends.mps.is_available()
             (torch.manual_seed if there else torch.default_generator.manual_seed)(int(seed))
         yield
 

@@ -43,6 +43,17 @@ def test_draws_are_the_seeds_and_those_outside_stay_as_they_were():
         assert torch.equal(torch.rand(4), torch.cat([first, second]))
 
 
+def test_the_generator_of_apples_gpu_stays_as_it_is(monkeypatch):
+    """No estimator runs there, but the caller's own networks may."""
+    seeds = []
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.mps, "manual_seed", seeds.append)
+    with seeded(0):
+        assert torch.initial_seed() == 0
+    assert not seeds
+
+
 def test_a_seed_may_be_of_few_bits():
     losses = [
         MetaSemiSupervisedClassifier("deep_sets", random_state=seed)
