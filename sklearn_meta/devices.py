@@ -18,7 +18,7 @@ def usable_device(name):
     Parameters
     ----------
     name : str
-        "auto" means the GPU if there is one.
+        "auto" means a CUDA GPU if there is one, otherwise the CPU.
 
     Returns
     -------
@@ -38,8 +38,8 @@ def usable_device(name):
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"device={name!r} cannot be used here ({reason}): take 'auto', which is the GPU if "
-            "torch sees one."
+            f"device={name!r} cannot be used here ({reason}): take 'auto', which is a CUDA GPU if "
+            "torch sees one, and otherwise the CPU."
         ) from error
     return name
 

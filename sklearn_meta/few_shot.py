@@ -54,7 +54,7 @@ class FewShotTransformerClassifier(ClassifierMixin, RowEstimator):
     chunk_size : int, default=256
         Maximum number of rows predicted at a time; bounds memory and changes no prediction.
     device : str, default="auto"
-        Torch device; "auto" uses the GPU if there is one.
+        Torch device; "auto" uses a CUDA GPU if there is one, otherwise the CPU.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass.
     random_state : int, RandomState instance or None, default=None

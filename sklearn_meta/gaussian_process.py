@@ -47,7 +47,7 @@ class MetaGPRegressor(MultiOutputMixin, RegressorMixin, TableEstimator):
         they see each other and the context, read again with every chunk: all labelled rows of
         ``fit`` and at most 1,000 unlabelled ones, drawn at random but independently of their order.
     device : str, default="auto"
-        Torch device; "auto" uses the GPU if there is one.
+        Torch device; "auto" uses a CUDA GPU if there is one, otherwise the CPU.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
         Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it.
     random_state : int, RandomState instance or None, default=None

@@ -52,7 +52,7 @@ class AmortizedGMM(FittedMixture, MetaEstimator):
         :func:`sklearn_meta.weights.load_learner`), or a module. The architecture,
         ``"mixture_transformer"``, comes without weights and requires ``meta_fit`` first.
     device : str, default="auto"
-        Torch device; "auto" uses the GPU if there is one.
+        Torch device; "auto" uses a CUDA GPU if there is one, otherwise the CPU.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the forward pass; EM steps use float64.
     random_state : int, RandomState instance or None, default=None

@@ -54,7 +54,7 @@ class AmortizedOutlierDetector(OutlierMixin, TableEstimator):
     chunk_size : int, default=1000
         Maximum number of rows scored at a time; bounds memory and changes no score.
     device : str, default="auto"
-        Torch device; "auto" uses the GPU if there is one.
+        Torch device; "auto" uses a CUDA GPU if there is one, otherwise the CPU.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
         Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it; scores of
         the default weights are rough in it.

@@ -54,7 +54,7 @@ class MetaSemiSupervisedClassifier(ClassifierMixin, TableEstimator):
         are read than None gives in transductive mode, whatever the mode and ``chunk_size``; they
         are drawn at random, and which are drawn does not depend on their order.
     device : str, default="auto"
-        Torch device; "auto" uses the GPU if there is one.
+        Torch device; "auto" uses a CUDA GPU if there is one, otherwise the CPU.
     dtype : {"float32", "float64", "bfloat16", "auto"}, default="float32"
         Precision of the forward pass. "auto" is bfloat16 on devices that benefit from it.
     random_state : int, RandomState instance or None, default=None

@@ -25,6 +25,7 @@ from sklearn_meta import (
     tables,
 )
 from sklearn_meta.backbones import VSA
+from sklearn_meta.devices import usable_device
 from sklearn_meta.few_shot_learner import FewShotLearner
 from sklearn_meta.inspection import EmbeddingDisplay
 from sklearn_meta.learner import Learner
@@ -244,6 +245,15 @@ def test_a_device_that_is_not_there(device):
         estimator = kind().fit(X[FEW], Y[FEW].astype(int)).set_params(device=device)
         with pytest.raises(ValueError, match=refused):
             estimator.predict(X)
+
+
+def test_apples_gpu_is_refused_and_auto_is_the_cpu(monkeypatch):
+    """It has no float64, so the message must not say that "auto" would use it."""
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert usable_device("auto") == "cpu"
+    with pytest.raises(ValueError, match="'mps' cannot .*'auto', which is a CUDA GPU .*the CPU"):
+        usable_device("mps")
 
 
 def test_a_parameter_that_stays_as_it_is_keeps_what_was_learned():

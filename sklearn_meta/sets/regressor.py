@@ -64,7 +64,7 @@ class SetTransformerRegressor(MultiOutputMixin, TargetsMixin, SetEstimator):
     n_iter_no_change : int, default=10
         Epochs without improvement before stopping.
     device : str, default="auto"
-        Torch device; "auto" uses the GPU if there is one.
+        Torch device; "auto" uses a CUDA GPU if there is one, otherwise the CPU.
     random_state : int, RandomState instance or None, default=None
         Seed of the weights, of the order of the sets, of dropout and of the sets held out.
     verbose : bool or int, default=False

@@ -83,7 +83,7 @@ class MetaLSTMClassifier(
         "adagrad" is the paper's, with ``learning_rate=0.1``. On the reviews that we have it is two
         percentage points less accurate in joint training, and four on one domain alone.
     device : str, default="auto"
-        Torch device; "auto" uses the GPU if there is one.
+        Torch device; "auto" uses a CUDA GPU if there is one, otherwise the CPU.
     random_state : int, RandomState instance or None, default=None
         Seed of weights and batches; None means 0.
     verbose : bool, default=False
