@@ -359,7 +359,8 @@ def _score(estimators, where, X, y, X_unlabelled, y_unlabelled):
         except Exception as error:  # whatever a third-party estimator raises is its failure
             failures.append(_failure(where | {"estimator": name}, error))
             continue
-        mixed = (1 - UNIFORM) * np.asarray(proba, dtype=float) + UNIFORM / len(classes)
+        # In their own precision, by which scikit-learn tells whether probabilities sum to one.
+        mixed = (1 - UNIFORM) * np.asarray(proba) + UNIFORM / len(classes)
         scores = {
             "accuracy": float(np.mean(mixed.argmax(axis=1) == codes)),
             "log_loss": float(log_loss(codes, mixed, labels=np.arange(len(classes)))),

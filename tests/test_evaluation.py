@@ -118,6 +118,23 @@ def test_records_hold_accuracy_and_log_loss():
     assert guesses["log_loss"] == pytest.approx(np.log(3))
 
 
+class InSinglePrecision(KNeighborsClassifier):
+    def predict_proba(self, X):
+        return super().predict_proba(X).astype(np.float32)
+
+
+def test_probabilities_in_single_precision_are_scored_without_a_warning(recwarn):
+    settings = {"n_neighbors": 3, "weights": "distance"}
+    estimators = {"a": InSinglePrecision(**settings), "b": KNeighborsClassifier(**settings)}
+    found = evaluate(estimators, {"iris": IRIS}, **QUICK)
+    single, double = (
+        [record["log_loss"] for record in found.records if record["estimator"] == name]
+        for name in estimators
+    )
+    assert single == pytest.approx(double, rel=1e-5)
+    assert not recwarn.list
+
+
 def test_items_are_those_of_every_collection_or_told():
     settings = {"n_shots": 1, "n_unlabelled": 4, "n_episodes": 2}
     estimators = {"knows": KNeighborsClassifier(1)}
