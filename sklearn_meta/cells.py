@@ -114,13 +114,16 @@ def _without_mask(values):
 def in_pandas(X):
     """Convert frames of other libraries, such as polars and pyarrow, to pandas.
 
-    Tensors and other libraries' arrays are converted to NumPy. Anything else is returned unchanged,
-    and so is a frame if pyarrow or pandas is missing, or if pyarrow lacks a type, such as polars'
-    integers of 128 bits. Lazy frames are refused: scikit-learn would take one for a single cell.
+    Those of dask are computed, as its arrays are. Tensors and other libraries' arrays are converted
+    to NumPy. Anything else is returned unchanged, and so is a frame if pyarrow or pandas is
+    missing, or if pyarrow lacks a type, such as polars' integers of 128 bits. Lazy frames are
+    refused: scikit-learn would take one for a single cell.
     """
     X = in_numpy(X)
     if hasattr(type(X), "collect_schema") and hasattr(type(X), "collect"):
         raise TypeError(f"A {type(X).__name__} has no rows yet: give what its collect() returns.")
+    if hasattr(X, "columns") and hasattr(X, "compute"):
+        X = X.compute()
     if hasattr(X, "columns") and hasattr(X, "to_pandas"):
         try:
             return X.to_pandas()

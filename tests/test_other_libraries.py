@@ -101,6 +101,25 @@ def test_what_is_not_computed_yet_is_refused():
             fitted.predict(lazy)
 
 
+class InParts:
+    """A frame of dask: its shape is not known, and ``compute`` makes it one of pandas."""
+
+    def __init__(self, frame):
+        self.compute, self.columns, self.shape = lambda: frame, frame.columns, (object(), 4)
+
+
+@pytest.mark.parametrize(
+    "estimator", [AmortizedOutlierDetector(), MANNClassifier(), MetaSemiSupervisedClassifier()]
+)
+def test_what_is_in_parts_is_computed(estimator):
+    expected = estimator.fit(TABLE, Y).predict(TABLE)
+    assert_array_equal(estimator.fit(InParts(TABLE), Y).predict(InParts(TABLE)), expected)
+    points = AmortizedGMM(2).fit(InParts(NUMBERS))
+    assert_array_equal(
+        points.predict(InParts(NUMBERS)), AmortizedGMM(2).fit(NUMBERS).predict(NUMBERS)
+    )
+
+
 def test_integers_of_128_bits_are_numbers():
     polars = pytest.importorskip("polars")
     table = other("polars", NUMBERS).with_columns(c=polars.Series(Y).cast(polars.Int128))
