@@ -31,7 +31,7 @@ def is_missing_value(value):
         return True
     try:
         return bool(value != value)
-    except ValueError:  # an array in a cell
+    except (ValueError, RuntimeError):  # an array or a tensor in a cell
         return False
 
 

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from scipy.sparse import csr_array
 from sklearn.preprocessing import OneHotEncoder
 
@@ -219,8 +221,22 @@ def test_periods_and_times_of_day_are_numbers_of_seconds():
     np.testing.assert_array_equal(encode(stacked)[:, 0], [*encoded[:, 0], encoded[0, 0]])
 
 
+class Place:
+    __geo_interface__ = {"type": "Point", "coordinates": (0.0, 0.0)}
+
+
 @pytest.mark.parametrize(
-    "cells", [[[1, 2], [3]], [{"a": 1}, {}], [{1}, {2}], [np.ones(2), np.ones(3)]]
+    "cells",
+    [
+        [[1, 2], [3]],
+        [{"a": 1}, {}],
+        [{1}, {2}],
+        [np.ones(2), np.ones(3)],
+        [pd.Series([1, 2]), pd.Series([3])],
+        [torch.ones(2), torch.ones(3)],
+        [Image.new("L", (2, 2)), Image.new("L", (2, 3))],
+        [Place(), None],
+    ],
 )
 def test_a_cell_of_many_values_is_refused(cells):
     column = pd.Series(cells, dtype=object)

@@ -24,6 +24,9 @@ _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 #: Types that an object cell may have and that are refused: neither numbers nor categories.
 _NESTED = (list, dict, set, np.ndarray)
 
+#: What pandas' Series and tensors, pictures, and geometries have, which are refused as well.
+_PROTOCOLS = ("__array__", "__array_interface__", "__geo_interface__")
+
 
 def as_table(X):
     """Convert any DataFrame to pandas; refuse what is no dense table, in scikit-learn's words."""
@@ -78,7 +81,7 @@ def _seconds(column):
 
 
 def _is_time(value):
-    return isinstance(value, _TIMES) or hasattr(value, "to_timestamp")
+    return isinstance(value, _TIMES) or (hasattr(value, "to_timestamp") and not _is_nested(value))
 
 
 def _in_seconds(value):
@@ -185,13 +188,19 @@ def as_text(column):
 
 def _name_of(value):
     """Name of a category. 1.0 is named "1": a missing cell turns integers into floats."""
-    if isinstance(value, _NESTED):
+    if _is_nested(value):
         raise ValueError(
             f"A cell holds a {type(value).__name__}: each cell must hold one number or one "
             "category."
         )
     whole = isinstance(value, float | np.floating) and value.is_integer()
     return str(int(value)) if whole else str(value)
+
+
+def _is_nested(value):
+    if isinstance(value, np.generic):  # a number or text, though it has these
+        return False
+    return isinstance(value, _NESTED) or any(hasattr(value, name) for name in _PROTOCOLS)
 
 
 def is_of_times(dtype):
