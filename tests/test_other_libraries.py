@@ -1,5 +1,6 @@
 """Tables, labels and sets of polars, pyarrow and other libraries are read."""
 
+from collections import UserList
 from datetime import date
 
 import numpy as np
@@ -145,6 +146,30 @@ def test_a_column_of_lists_holds_sets():
     assert_array_equal(first, [[1], [2]])
     with pytest.raises(ValueError, match=r"X\[1\] is a number, not a set|X\[1\] is not a set"):
         as_sets(polars.Series([[1, 2], None]))
+
+
+class Ragged:
+    """An array of awkward: it has no dtype, and numpy converts it only if sizes are equal."""
+
+    ndim = 1
+
+    def __init__(self, parts):
+        self.parts, self.to_list = parts, lambda: parts
+
+    def __getitem__(self, place):
+        return self.parts[place]
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.parts)
+
+
+@pytest.mark.parametrize("kind", [Ragged, UserList])
+def test_sets_of_unequal_sizes_need_not_be_in_a_list(kind):
+    for found, elements in zip(as_sets(kind(SETS)), SETS, strict=True):
+        assert_array_equal(found, elements)
+    first, second = as_sets(kind([Ragged([1, 2]), Ragged([3])]))
+    assert_array_equal(first, [[1], [2]])
+    assert_array_equal(second, [[3]])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,5 +1,7 @@
 """Validation of sets: lists of arrays, or one array with padding."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from sklearn.utils import check_array
 
@@ -27,7 +29,9 @@ def as_sets(X):
         If there is no set, a set is empty or unlike the others, or a cell is missing or infinite.
     """
     X = in_pandas(X)
-    if not hasattr(X, "iloc") and (hasattr(X, "to_list") or hasattr(X, "to_pylist")):
+    if isinstance(X, Sequence) or (hasattr(X, "to_list") and not hasattr(X, "dtype")):
+        X = list(X)  # of datasets or awkward, from which numpy makes no ragged array
+    elif not hasattr(X, "iloc") and (hasattr(X, "to_list") or hasattr(X, "to_pylist")):
         X = np.asarray(X)  # makes objects of a column of lists in polars or pyarrow
     if isinstance(X, list | tuple) or _holds_objects(X):
         sets = [_as_set(elements, i) for i, elements in enumerate(X)]
@@ -52,7 +56,8 @@ def as_sets(X):
 
 
 def _holds_objects(X):
-    return getattr(X, "ndim", None) == 1 and getattr(X.dtype, "kind", None) == "O"  # also of Arrow
+    dtype = getattr(X, "dtype", None)  # Arrow's has no kind
+    return getattr(X, "ndim", None) == 1 and getattr(dtype, "kind", None) == "O"
 
 
 def _as_set(elements, i):
