@@ -88,8 +88,8 @@ def _check_callback(one, given):
         )
     if "LRScheduler" in kinds:  # meta_train's own scheduler would reset the rate at the next step
         raise ValueError(
-            "callbacks must not contain LRScheduler: the learning rate already follows a cosine "
-            "from learning_rate to zero."
+            "callbacks must not contain LRScheduler: the learning rate already follows a "
+            f"{given.get('schedule', 'cosine')} schedule, which learning_rate scales."
         )
     if "EpochScoring" in kinds:
         own_function = callable(getattr(callback, "scoring", None))

@@ -468,6 +468,10 @@ def test_a_second_schedule_is_refused(scheduler):
     """The engine sets the rate of each step itself, so a scheduler would change next to nothing."""
     with pytest.raises(ValueError, match="must not contain LRScheduler: .*learning_rate"):
         small().meta_fit({"iris": IRIS}, max_steps=1, verbose=False, callbacks=[scheduler])
+    with pytest.raises(ValueError, match="already follows a cosine schedule"):
+        check_settings({"callbacks": [scheduler]})
+    with pytest.raises(ValueError, match="already follows a noam schedule"):
+        check_settings({"callbacks": [scheduler], "schedule": "noam"})
 
 
 def test_a_callback_of_validation_needs_some():
