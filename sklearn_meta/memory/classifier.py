@@ -342,10 +342,9 @@ class MANNClassifier(ClassifierMixin, OnlineEstimator):
         """Present rows in the given order; return answers (E, n_rows, O) and slots of labels."""
         reset = not self.__sklearn_is_fitted__()
         X, y = self._rows_and_labels(X, y, reset=reset)
-        known = {} if reset else self._slots
-        declared = [] if reset else [self.classes_]
+        known, declared = {}, []
         if not reset:
-            y = in_type_of(y, self.classes_)
+            known, declared, y = self._slots, [self.classes_], in_type_of(y, self.classes_)
         if classes is not None:
             declared.append(in_type_of(declared_classes(classes), y))
         slots, labels = self._with_labels(y, known, declared)
