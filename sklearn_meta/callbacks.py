@@ -105,12 +105,12 @@ class StratumScores(Callback):
         self.scores += scores
 
     def on_epoch_end(self, net, **kwargs):
-        scores, self.scores = self.gather(self.scores), []
+        scores, self.scores = sorted(self.gather(self.scores)), []  # a sum depends on its order
         by_number = defaultdict(list)
-        for number, score in sorted(scores):  # sorted: a sum depends on its order
+        for number, score in scores:
             by_number[number].append(score)
         if scores:
-            net.history.record(self.name, float(np.mean(sum(by_number.values(), []))))
+            net.history.record(self.name, float(np.mean([score for _, score in scores])))
         for number, found in by_number.items():
             net.history.record(f"{self.name}_{number}_{self.stratum}", float(np.mean(found)))
 
