@@ -198,8 +198,8 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
     if shipped:
         return _load_once(FOLDER / f"{name}.safetensors")
     if hub_id is not None:
-        guessed = not name.startswith(hub.PREFIX)
-        return _load_from_hub(hub_id, cache_dir, local_files_only, guessed)
+        options = {"cache_dir": cache_dir, "local_files_only": local_files_only}
+        return _load_from_hub(hub_id, guessed=not name.startswith(hub.PREFIX), **options)
     is_folder = path.is_dir()
     if is_folder:
         path = path / WEIGHTS
@@ -224,8 +224,7 @@ def load_learner(name_or_path, *, revision=None, cache_dir=None, local_files_onl
     return _load(path)
 
 
-def _load_from_hub(hub_id, cache_dir, local_files_only, guessed):
-    options = {"cache_dir": cache_dir, "local_files_only": local_files_only, "guessed": guessed}
+def _load_from_hub(hub_id, **options):
     folder = hub.fetch(hub_id, (CARD, WEIGHTS), **options)
     at_commit = hub_id._replace(revision=folder.name)
     try:
