@@ -186,6 +186,9 @@ def test_dates_of_fit_are_no_durations_later(later):
     assert encoder.transform(durations).shape == (2, 1)
     del encoder.times_, encoder.marks, encoder.marks_
     assert encoder.transform(durations).shape == (2, 1)
+    del encoder.unseen_, encoder.numerals_, encoder.declared
+    assert encoder.transform(durations).shape == (2, 1)
+    assert encoder.unseen_categories(durations) == [] and encoder.fit(dates).times_ == [0]
 
 
 def test_numbers_of_fit_are_no_dates_later():

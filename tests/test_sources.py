@@ -38,7 +38,7 @@ from sklearn_meta.tasks import (
     select,
 )
 from sklearn_meta.tasks.episodes import cut_into_classes
-from sklearn_meta.tasks.sources import parts_of, suited
+from sklearn_meta.tasks.sources import names_given, parts_of, suited
 
 
 def pair(sizes=(4, 5), n_columns=3):
@@ -179,6 +179,8 @@ def test_rows_as_they_are_keep_their_values():
     for dataset in source.values():
         np.testing.assert_array_equal(dataset.X, X.astype(np.float32))
         np.testing.assert_array_equal(dataset.y, y)
+    mixed = as_source(Mixture([[(X, y)]]), make=rows_as_they_are)
+    np.testing.assert_array_equal(mixed.sources[0]["0"].X, X.astype(np.float32))
     pixels = np.arange(27, dtype=np.uint8).reshape(9, 3)
     drawn = rows_as_they_are(pixels, np.where(np.arange(9) % 3, y, -1))
     assert drawn.X.dtype == np.uint8 and len(drawn.X) == 6  # without the rows that have no label
@@ -316,6 +318,34 @@ def test_names_of_what_may_be_drawn():
         assert names_in(type("Own", (), {"names": names})()) == known
 
 
+@pytest.mark.parametrize(
+    "datasets, names",
+    [
+        ({"a": pair(), "b": pair()}, ["a", "b"]),
+        ([pair(), pair()], []),
+        (CircleSpiral(), ["CircleSpiral"]),
+        (Mixture([[pair()], {"a": pair()}, Mixture([{"b": pair()}])]), ["a", "b"]),
+    ],
+)
+def test_tables_of_a_list_were_given_no_names(datasets, names):
+    """Their positions say nothing about which tables weights have seen."""
+    assert names_given(datasets, as_source(datasets)) == names
+
+
+def test_a_mixture_reads_its_collections_once():
+    class Counted(dict):
+        n_read = 0
+
+        def __getitem__(self, name):
+            self.n_read += 1
+            return super().__getitem__(name)
+
+    counted = Counted(a=pair())
+    mixture = Mixture([counted])
+    assert {mixture.draw(np.random.default_rng(0)).name for _ in range(3)} == {"a"}
+    assert counted.n_read == 1
+
+
 def test_a_mixture_reads_collections_as_it_is_asked_to():
     X, y = pair()
     mixture = Mixture([[(X, np.arange(9))], {"counts": (X, y)}, Mixture([[(X, y + 1)]])])
@@ -394,6 +424,8 @@ def test_a_mixture_keeps_its_weights():
     rng = np.random.default_rng(0)
     names = [Mixture(sources, [3, 1, 0]).draw(rng).name for _ in range(200)]
     assert names.count("circle") == pytest.approx(150, abs=20) and "spiral" not in names
+    for made in (as_source, lambda mixture: suited(mixture, EpisodeSampler())):
+        assert made(Mixture(sources, [3, 1, 0])).weights.tolist() == [0.75, 0.25]
     assert {Mixture(sources).draw(rng).name for _ in range(50)} == {"circle", "0", "spiral"}
     for weights in ([1, 1], [1, 1, -1], [0, 0, 0], [1, 1, np.inf], 0.5):
         with pytest.raises(ValueError, match="one non-negative number for each source"):
