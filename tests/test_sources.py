@@ -332,6 +332,14 @@ def test_tables_of_a_list_were_given_no_names(datasets, names):
     assert names_given(datasets, as_source(datasets)) == names
 
 
+def test_a_collection_that_can_is_fetched_first():
+    class Remote(dict):
+        def fetch(self):
+            self.update(a=pair())
+
+    assert list(as_source(Remote())) == ["a"]
+
+
 def test_a_mixture_reads_its_collections_once():
     class Counted(dict):
         n_read = 0
@@ -486,8 +494,10 @@ def test_retarget_never_leaks_the_column_itself():
     drawn = [source.draw(np.random.default_rng(seed)) for seed in range(40)]
     assert {assert_retargeted(dataset, original) for dataset in drawn} == {0, 2, 3, 4}
     assert Tables({"a": original}).draw(np.random.default_rng(0)) is original
-    half = Tables({"a": original}, retarget=0.5)
-    assert 15 < sum(half.draw(np.random.default_rng(seed)) is original for seed in range(60)) < 45
+    half = suited(as_source({"a": original}, retarget=0.5), EpisodeSampler())
+    assert (
+        15 < sum(half.draw(np.random.default_rng(seed)).y.dtype == "f" for seed in range(60)) < 45
+    )
     for share in (np.nan, -0.5, 1.5):
         with pytest.raises(ValueError, match="retarget must be a probability from 0 to 1, got"):
             Tables({"a": original}, retarget=share)
