@@ -52,6 +52,9 @@ def test_a_dataset_is_checked_as_a_pair_is():
     (found,) = as_source([Dataset("a", X, gaps)]).values()
     np.testing.assert_array_equal(found.y, np.arange(10, 20))
     np.testing.assert_array_equal(found.X, X[10:])
+    several = np.column_stack([gaps, np.arange(20)])  # of the first ten rows, one target is known
+    (found,) = as_source([Dataset("a", X, several)]).values()
+    np.testing.assert_array_equal(found.y, several[10:])
     (found,) = as_source([Dataset("a", X, y == 1)]).values()
     assert found.y.dtype == np.int64 and found.y.tolist() == y.tolist()
     with pytest.raises(ValueError, match="'0' has an infinite target"):
@@ -214,6 +217,10 @@ def test_bad_datasets_are_refused(datasets, message):
         as_source(datasets)
 
 
+def test_two_rows_of_each_class_are_enough():
+    assert as_source([pair((2, 2))])["0"].y.tolist() == [0, 0, 1, 1]
+
+
 def test_whole_numbers_that_are_no_classes_are_refused_with_the_way_out():
     X, y = pair((1,) * 6)
     with pytest.raises(ValueError, match=r"If the target is a number.*\{'task': 'regression'\}"):
@@ -231,16 +238,37 @@ def test_a_dataset_that_cannot_be_used_is_named_and_left_out():
             return super().__getitem__(name)
 
     datasets = Torn(good=pair(), torn=None, single=pair((3,)))
-    with pytest.warns(UserWarning, match="2 of 3 datasets are left out.*'torn'.*'single' has 1"):
+    told = "2 of 3 datasets are left out. Dataset 'torn': the connection .* Dataset 'single' has 1"
+    with pytest.warns(UserWarning, match=told):
         assert list(as_source(datasets)) == ["good"]
     del datasets["good"]
     with pytest.raises(ValueError, match="None of the datasets.*connection was lost.*1 class"):
         as_source(datasets)
 
 
+def test_a_sparse_table_is_left_out():
+    with pytest.warns(UserWarning, match="1 of 2 datasets are left out. Dataset '0': Sparse data"):
+        assert list(as_source([(csr_array(np.eye(4)), [0, 1] * 2), pair()])) == ["1"]
+
+
+def test_a_sampler_need_not_check_what_is_drawn():
+    class Texts:
+        def draw(self, rng):
+            return {"a": "text"}
+
+    tables, rng = as_source([pair()]), np.random.default_rng(0)
+    assert suited(tables, object()) is tables
+    assert suited(CircleSpiral(), object()).draw(rng).n_classes > 1
+    assert suited(Texts(), object()).draw(rng) == {"a": "text"}
+    with pytest.raises(ValueError, match="5 is not a source: give datasets"):
+        suited(5, object())
+
+
 def test_datasets_of_one_name_are_told():
     with pytest.warns(UserWarning, match="1 of 2 datasets are left out. Dataset '1': another"):
         assert len(as_source({1: pair(), "1": pair()})) == 1
+    with pytest.warns(UserWarning, match="1 of 2 datasets are left out. Dataset '1': another"):
+        assert len(as_source({"1": pair(), 1: pair()})) == 1
 
 
 @pytest.mark.parametrize("unit", [5e-324, 1e-300, 1e-44, 1e-30, 1, 1e30])

@@ -156,12 +156,13 @@ def test_pairs_keep_them_in_the_units_and_categories_of_the_others():
 def test_a_dataset_may_mark_them_in_y_or_hold_them_apart():
     apart = table([5, 5], 4)
     X, y = np.vstack([apart.X, apart.unlabelled]), np.append(apart.y, np.full(4, -1))
-    for given_ in (apart, Dataset("rows", X, y), apart._replace(X=X[:12], y=y[:12])):
+    listed = apart._replace(unlabelled=apart.unlabelled.tolist())
+    for given_ in (apart, Dataset("rows", X, y), apart._replace(X=X[:12], y=y[:12]), listed):
         (found,) = as_source([given_]).values()
         np.testing.assert_array_equal(found.X, apart.X)
         np.testing.assert_array_equal(found.y, apart.y)
         assert set(found.unlabelled[:, 0]) == set(apart.unlabelled[:, 0])
-    for given_ in (Dataset("rows", X, y), apart._replace(unlabelled=apart.unlabelled.tolist())):
+    for given_ in (Dataset("rows", X, y), listed):
         (found,) = as_source(select({"rows": given_})).values()
         assert found.n_classes == 2 and len(found.y) == 10 and found.unlabelled.shape == (4, 2)
     targets = Dataset("rows", X, np.where(y < 0, np.nan, y).astype(np.float32))
