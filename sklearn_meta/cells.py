@@ -132,6 +132,17 @@ def in_pandas(X):
     return X
 
 
+def rows_of(X):
+    """Convert a column of lists, such as a set of points read from parquet, to a list of rows.
+
+    Anything else is returned unchanged.
+    """
+    if hasattr(X, "to_list") and not hasattr(X, "iloc"):  # of polars, or awkward
+        return X.to_list()
+    holds_objects = isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype == object
+    return list(X) if holds_objects and len(X) and np.ndim(X[0]) == 1 else X
+
+
 def whole_labels(y):
     """Convert integers and booleans of pandas' dtypes to numpy: scikit-learn makes floats of them.
 

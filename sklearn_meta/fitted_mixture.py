@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .cells import rows_of
 from .table_validation import as_cells
 from .tasks.column_types import refuse_dates
 
@@ -186,7 +187,7 @@ class FittedMixture(DensityMixin):
 
     def _validated(self, X, **checks):
         """Validate points; ``checks`` are further arguments of scikit-learn's ``validate_data``."""
-        X = as_cells(X)
+        X = rows_of(as_cells(X))
         refuse_dates(X, "X")
         try:
             return validate_data(self, X, dtype=np.float64, **checks)

@@ -148,6 +148,18 @@ def test_a_column_of_lists_holds_sets():
         as_sets(polars.Series([[1, 2], None]))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_sets_of_points_may_be_a_column_of_a_file(kind):
+    table = other(kind, pd.DataFrame({"points": [NUMBERS.to_numpy().tolist()] * 2}))
+    column = table["points"] if kind == "polars" else table.to_pandas()["points"]
+    fitted, expected = (
+        AmortizedGMM(2).fit_batch(sets)[1] for sets in (column, [NUMBERS.to_numpy()] * 2)
+    )
+    assert_array_equal(fitted.means_, expected.means_)
+    assert_array_equal(fitted.predict(column[0]), expected.predict(NUMBERS.to_numpy()))
+    assert_array_equal(as_point_sets(column)["1"].X, as_point_sets([NUMBERS])["0"].X)
+
+
 class Ragged:
     """An array of awkward: it has no dtype, and numpy converts it only if sizes are equal."""
 

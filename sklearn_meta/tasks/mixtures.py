@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_array, check_consistent_length
 
-from ..cells import in_numpy, in_pandas, is_missing, text_as_objects
+from ..cells import in_numpy, in_pandas, is_missing, rows_of, text_as_objects
 from ..sizes import check_integers, check_ranges, check_shares
 from .column_types import refuse_dates
 from .dataset import Dataset
@@ -337,7 +337,7 @@ def _point_set(name, item):
         return item
     X, y, metadata = (*item, None, None)[:3] if isinstance(item, tuple) else (item, None, None)
     try:
-        X = in_pandas(X)
+        X = rows_of(in_pandas(X))
         refuse_dates(X, "it")
         X = check_array(X, dtype=np.float64, input_name=f"Set {name}", ensure_min_samples=2)
     except (OverflowError, ValueError) as error:  # Python's integers have no bound
