@@ -513,6 +513,25 @@ def test_self_training_labels_every_row(threshold, wine):
     assert_allclose(ours.predict_proba(X_query), by_hand.predict_proba(X_query), rtol=1e-12)
 
 
+class PredictsColumn(LogisticRegression):
+    def predict(self, X):
+        return super().predict(X)[:, None]
+
+
+def test_a_classifier_may_predict_a_column(wine):
+    X, y, X_query, _ = wine
+    X, X_query = X[:, :2], X_query[:, :2]
+    found, expected = (
+        Transductive(
+            SelfTrainingClassifier(make_pipeline(StandardScaler(), classifier(C=0.1)), 0.5)
+        )
+        .fit(X, y)
+        .predict(X_query)
+        for classifier in (PredictsColumn, LogisticRegression)
+    )
+    assert_array_equal(found, expected, strict=True)
+
+
 def test_unlabelled_rows_help_in_cross_validation():
     X, y = load_digits(return_X_y=True)
     cv = FewShotSplit(n_shots=1, n_unlabelled=100, random_state=0)

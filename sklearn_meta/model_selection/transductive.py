@@ -171,7 +171,8 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             return self.classes_[self._probabilities(final.label_distributions_).argmax(axis=1)]
         codes = getattr(final, "transduction_", -1)
         if np.any(codes == -1):  # rows that self-training left unlabelled, or no transduction_
-            codes = np.where(codes == -1, model.predict(rows), codes)
+            # CatBoostClassifier predicts a column.
+            codes = np.where(codes == -1, np.ravel(model.predict(rows)), codes)
         return self.classes_[codes[len(self.y_) :]]
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
