@@ -532,6 +532,18 @@ def test_a_classifier_may_predict_a_column(wine):
     assert_array_equal(found, expected, strict=True)
 
 
+class InSinglePrecision(LogisticRegression):
+    def predict_proba(self, X):
+        return super().predict_proba(X).astype(np.float32)
+
+
+def test_probabilities_in_single_precision_sum_to_one(wine):
+    X, y, X_query, _ = wine
+    model = SelfTrainingClassifier(make_pipeline(StandardScaler(), InSinglePrecision()))
+    proba = Transductive(model).fit(X, y).predict_proba(X_query)
+    assert_allclose(proba.sum(axis=1), 1, rtol=1e-12)
+
+
 def test_unlabelled_rows_help_in_cross_validation():
     X, y = load_digits(return_X_y=True)
     cv = FewShotSplit(n_shots=1, n_unlabelled=100, random_state=0)

@@ -236,7 +236,7 @@ class Transductive(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _probabilities(self, weights):
         """Normalise the weights of predict's rows; zeros or NaN become the class prior."""
-        weights = weights[len(self.y_) :]
+        weights = np.asarray(weights[len(self.y_) :], dtype=np.float64)  # XGBoost's are float32
         mass = weights.sum(axis=1, keepdims=True)
         reached = mass > 0  # false for NaN too
         return np.where(reached, weights / np.where(reached, mass, 1), self.class_prior_)
