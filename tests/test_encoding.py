@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from scipy.sparse import csr_array
+from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import OneHotEncoder
 
 from sklearn_meta.evaluation import preparation
@@ -145,6 +146,14 @@ def test_a_mark_behind_a_column_of_text_is_that_of_its_own_column():
     np.testing.assert_array_equal(encoder.transform(table)[:, 1], expected)
 
 
+def test_no_date_and_no_duration_marks_a_gap():
+    seconds = np.where(np.arange(60) % 6 == 0, -9999, np.arange(60))
+    table = pd.DataFrame({"at": pd.to_datetime(seconds, unit="s")})
+    table["for"] = pd.to_timedelta(seconds, unit="s")
+    found = TableEncoder(marks=True).fit_transform(table)
+    np.testing.assert_array_equal(found, np.column_stack([seconds, seconds]))
+
+
 @pytest.mark.filterwarnings("error")
 def test_columns_that_are_said_to_be_categorical_are_no_numbers_gone_wrong():
     prices = pd.DataFrame({"price": [f"${i}" for i in range(30)]})
@@ -186,7 +195,7 @@ def test_dates_of_fit_are_no_durations_later(later):
     assert encoder.transform(durations).shape == (2, 1)
     del encoder.times_, encoder.marks, encoder.marks_
     assert encoder.transform(durations).shape == (2, 1)
-    del encoder.unseen_, encoder.numerals_, encoder.declared
+    del encoder.unseen_, encoder.numerals_, encoder.declared, encoder.n_features_in_
     assert encoder.transform(durations).shape == (2, 1)
     assert encoder.unseen_categories(durations) == [] and encoder.fit(dates).times_ == [0]
 
@@ -378,6 +387,8 @@ def test_text_that_was_meant_for_numbers_is_told(cell, but):
         TableEncoder().fit(frame([*cells, "?"], TEXT))
     with pytest.warns(UserWarning, match="Column 0 holds text, most of .*, such as"):
         TableEncoder().fit(objects(*(f"{c} $" for c in cells)))
+    with pytest.warns(UserWarning, match="Column 0 holds text, most of"):
+        TableEncoder(max_categories=5).fit(objects(*(f"{c} $" for c in cells[:9])))
 
 
 @pytest.mark.parametrize("dtype", [object, TEXT, "category"])
@@ -421,6 +432,9 @@ def test_categories_that_fit_has_not_seen_have_a_name():
     ]
     assert encoder.unseen_categories(table.assign(a="z").to_numpy()) == [0]
     assert TableEncoder().fit(np.zeros((2, 2))).unseen_categories(np.ones((2, 2))) == []
+    encoder.fit(table.assign(b=["1", "2", "3"]))
+    later = pa.Table.from_pandas(table.assign(a="z", b="5+"))
+    assert encoder.unseen_categories(later) == ["a", "b"]
 
 
 def test_rare_categories_share_a_column():
@@ -469,6 +483,9 @@ def test_stacked_arrays_keep_their_kind():
     mixed = stack_tables(np.ones((1, 1)), objects("a"))
     assert mixed.tolist() == [[1.0], ["a"]]
     assert stack_tables(np.array([["a"]]), np.array([["long"]])).tolist() == [["a"], ["long"]]
+    days, spans = (np.array([[1]], dtype=f"{kind}8[D]") for kind in "Mm")
+    assert stack_tables(spans, spans).dtype.kind == "m"
+    assert all(stack_tables(days, other).dtype == object for other in (spans, np.ones((1, 1))))
 
 
 cells = {
@@ -557,6 +574,11 @@ def test_what_is_no_table_is_refused_in_the_words_of_scikit_learn(other, words):
         TableEncoder().fit(other)
     with pytest.raises((TypeError, ValueError), match=words):
         TableEncoder().fit(np.eye(3)).transform(other)
+
+
+def test_an_encoder_that_is_not_fitted_says_so():
+    with pytest.raises(NotFittedError):
+        TableEncoder().transform(np.eye(3))
 
 
 def test_preparation_refuses_sparse_tables_in_the_words_of_scikit_learn():
