@@ -73,6 +73,7 @@ def test_a_folder_is_read_by_its_index(indexed):
     with pytest.raises(FileNotFoundError, match="'one': no file of that name"):
         train = Folder(indexed, split="train")
         train["one"]
+    assert "no file of that name" in select(train).rejected["one"]
 
 
 def test_an_index_may_have_blanks_after_its_commas(indexed):
@@ -198,6 +199,8 @@ def test_a_selection_counts_classes_as_meta_fit_does(missing):
     ready = {"half": as_dataset(X, y)}
     assert select(ready, n_rows=(31, 99), min_class_size=11).rejected == rejected
     assert as_source(select(ready))["half"].n_classes == 2
+    none = select({"none": (X, np.full(30, -1))}, n_classes=(2, 9), min_class_size=1)
+    assert none.rejected == {"none": "0 classes"}
     counts = select({"counts": as_dataset(X, known + 5, metadata={"task": "regression"})})
     assert as_source(counts)["counts"].y.dtype == np.float32
 
