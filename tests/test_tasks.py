@@ -20,6 +20,7 @@ from sklearn_meta.tasks import (
     groups_of_like_size,
 )
 from sklearn_meta.tasks.batch import IGNORE
+from sklearn_meta.tasks.episodes import RowSampler, log_uniform_int
 
 # Batches
 
@@ -136,6 +137,27 @@ def test_imbalanced_tasks_are_as_imbalanced_as_their_table():
     rare = [dataset.y[origin(task)[0]] == 1 for task in tasks]
     assert np.mean([r[~t.labelled].mean() for r, t in zip(rare, tasks)]) < 0.15
     assert len({r[t.labelled].sum() for r, t in zip(rare, tasks)}) > 1
+
+
+def test_a_bound_on_rows_and_a_class_of_one_row_leave_one_to_learn_and_one_to_predict():
+    sampler = EpisodeSampler((5,), 20, max_rows=10, imbalanced=0, **PLAIN)
+    task = sampler.draw(numbered([9, 9], 1), np.random.default_rng(0))
+    assert np.bincount(task.y[~task.labelled]).tolist() == [1, 1]
+    task = sampler.draw(numbered([1, 9], 1), np.random.default_rng(0))
+    assert set(task.y[task.labelled]) == {0, 1}
+
+
+def test_strata_are_shots_whatever_the_padding():
+    datasets = numbered([9, 9], 2), numbered([9, 9, 9], 2)
+    sampler = EpisodeSampler((4,), 2, imbalanced=0, **PLAIN)
+    tasks = [sampler.draw(dataset, np.random.default_rng(0)) for dataset in datasets]
+    inputs, _ = sampler.collate(tasks)
+    assert (sampler.strata(inputs), RowSampler.strata(inputs)) == ([4, 4], [8, 12])
+
+
+def test_a_range_has_both_of_its_ends():
+    rng = np.random.default_rng(0)
+    assert {log_uniform_int(2, 5, rng) for _ in range(99)} == {2, 3, 4, 5}
 
 
 def test_half_of_imbalanced_tasks_have_as_many_labelled_rows_of_each_class():
