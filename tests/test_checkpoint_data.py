@@ -134,6 +134,8 @@ def test_the_order_of_tables_is_of_the_run(tmp_path):
     meta_fit(tables(0, "abc"), tmp_path)
     with pytest.raises(ValueError, match="other settings: tables are the same in another order"):
         meta_fit(tables(0, "cba"), tmp_path)
+    runs = ({"data": {}, "validation_tables": names} for names in (["a", "b"], ["b", "a"]))
+    assert checkpoint._difference(*runs) == "validation_tables are the same in another order"
 
 
 def test_a_checkpoint_of_a_version_that_knew_names_alone_goes_on(tmp_path):

@@ -14,7 +14,7 @@ from processes import CONTEXT, ended, started
 from safetensors import safe_open
 from skorch.callbacks import Callback, TrainEndCheckpoint
 from skorch.callbacks import Checkpoint as SkorchCheckpoint
-from test_training import At, Crash, assert_same, crash, kill, new_learner, train
+from test_training import At, Crash, assert_same, crash, interrupt, kill, new_learner, train
 
 from sklearn_meta import MetaSemiSupervisedClassifier
 from sklearn_meta.folders import CHECKPOINT
@@ -59,6 +59,13 @@ def test_resumed_equals_uninterrupted(tmp_path, name, moment):
     assert_same(train(tmp_path, **settings, callbacks=[again]), uninterrupted(name))
     assert again.steps == 0
     assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT]
+
+
+def test_a_run_that_is_interrupted_as_it_goes_on_is_where_it_was(tmp_path):
+    with pytest.raises(Crash):
+        train(tmp_path, callbacks=[At(crash, epoch=2)])
+    with pytest.warns(UserWarning, match="ended meta-training after 2 of 5"):
+        assert len(train(tmp_path, callbacks=[At(interrupt, step=1)])[1]) == 2
 
 
 def test_a_module_that_names_a_weight_twice_goes_on(tmp_path):

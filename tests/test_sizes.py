@@ -144,6 +144,15 @@ def test_one_number_of_points_is_both_ends_of_a_range():
     assert len(MixturePrior(n_points=40).draw(np.random.default_rng(0)).X) == 40
 
 
+@pytest.mark.parametrize("name", ["max_rows", "max_cells"])
+@pytest.mark.parametrize("build", [EpisodeSampler, RegressionSampler])
+def test_limits_are_numbers_of_1_or_more(build, name):
+    for value in (0, "x", None, float("nan")):
+        with pytest.raises(ValueError, match=rf"{name} must be a number of 1 or more, got "):
+            build(**{name: value})
+    assert vars(build(**{name: np.inf}))[name] == np.inf
+
+
 @pytest.mark.parametrize(
     ("build", "name"), [(build, name) for build, names in SHARES for name in names.split()]
 )

@@ -264,6 +264,11 @@ def test_a_sampler_need_not_check_what_is_drawn():
         suited(5, object())
 
 
+def test_a_target_that_will_be_cut_into_classes_is_suited():
+    targets = as_source([(np.eye(9), np.linspace(0, 1, 9)), (np.eye(9), np.linspace(-2, 3, 9))])
+    assert list(suited(targets, EpisodeSampler())) == ["0", "1"]
+
+
 def test_datasets_of_one_name_are_told():
     with pytest.warns(UserWarning, match="1 of 2 datasets are left out. Dataset '1': another"):
         assert len(as_source({1: pair(), "1": pair()})) == 1
