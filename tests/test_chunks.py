@@ -323,5 +323,6 @@ def test_of_a_task_in_a_batch_the_same_unlabelled_rows_are_read_as_by_fit():
     table = pd.DataFrame(X, columns=list("abcd")).assign(kind=np.array(["u", "v"])[y])
     new = table[:9].assign(kind=[*"wuvwuvwuv"])  # a category more, which has no say in it
     classifier = MetaSemiSupervisedClassifier("prototypes", dtype="float64")
-    (found,) = classifier.predict_proba_batch([[table, marked, new]])
-    assert_allclose(found, classifier.fit(table, marked).predict_proba(new), atol=1e-10)
+    for rows, asked in ((X, X[:9]), (table, new)):
+        (found,) = classifier.predict_proba_batch([[rows, marked, asked]])
+        assert_allclose(found, classifier.fit(rows, marked).predict_proba(asked), atol=1e-10)
