@@ -261,7 +261,7 @@ def parse_arguments(arguments=None):
     add("--n-filters", type=count, default=64, help="of the image encoder [%(default)s]")
     add("--n-test", type=count, default=2000, help="episodes for each score [%(default)s]")
     add("--look", type=count, default=5000, help="steps between evaluations [%(default)s]")
-    add("--device", default="auto", help="[the GPU if there is one]")
+    add("--device", default="auto", help="[the CUDA GPU if there is one]")
     add("--cache", type=Path, default=Path("checkpoints/paper_003_long"), help="[%(default)s]")
     add("--output", type=Path, help="folder [benchmarks/results/paper_003, or _quick]")
     add("--quick", action="store_true", help="20 steps with few filters, learning nothing")

@@ -39,7 +39,8 @@ def main(argv=None):
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = _parser()
     args = _parse(parser, argv)
-    # If stderr is closed (None), print would write to stdout, which holds the result.
+    # If stderr is closed (None), print would write to stdout, which holds the result. Names of
+    # files may hold what UTF-8 cannot encode.
     with (
         warnings.catch_warnings(),
         open(os.devnull, "w", encoding="utf-8", errors="replace") as nowhere,

@@ -31,7 +31,7 @@ def is_missing_value(value):
         return True
     try:
         return bool(value != value)
-    except (ValueError, RuntimeError):  # an array or a tensor in a cell
+    except (TypeError, ValueError, RuntimeError):  # a Series, an array or a tensor in a cell
         return False
 
 
@@ -122,9 +122,10 @@ def in_pandas(X):
     X = in_numpy(X)
     if hasattr(type(X), "collect_schema") and hasattr(type(X), "collect"):
         raise TypeError(f"A {type(X).__name__} has no rows yet: give what its collect() returns.")
-    if hasattr(X, "columns") and hasattr(X, "compute"):
+    # Methods of the class: pandas would give a column of that name.
+    if hasattr(X, "columns") and hasattr(type(X), "compute"):
         X = X.compute()
-    if hasattr(X, "columns") and hasattr(X, "to_pandas"):
+    if hasattr(X, "columns") and hasattr(type(X), "to_pandas"):
         try:
             return X.to_pandas()
         except (ImportError, ValueError):  # ArrowInvalid is one
@@ -137,10 +138,10 @@ def rows_of(X):
 
     Anything else is returned unchanged.
     """
-    if hasattr(X, "to_list") and not hasattr(X, "iloc"):  # of polars, or awkward
+    if hasattr(type(X), "to_list"):  # of pandas, polars or awkward
         return X.to_list()
     holds_objects = isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype == object
-    return list(X) if holds_objects and len(X) and np.ndim(X[0]) == 1 else X
+    return list(X) if holds_objects else X
 
 
 def whole_labels(y):

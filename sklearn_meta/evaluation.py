@@ -360,9 +360,10 @@ def _score(estimators, where, X, y, X_unlabelled, y_unlabelled):
             failures.append(_failure(where | {"estimator": name}, error))
             continue
         # In their own precision, by which scikit-learn tells whether probabilities sum to one.
-        mixed = (1 - UNIFORM) * np.asarray(proba) + UNIFORM / len(classes)
+        proba = np.asarray(proba)
+        mixed = (1 - UNIFORM) * proba + UNIFORM / len(classes)
         scores = {
-            "accuracy": float(np.mean(mixed.argmax(axis=1) == codes)),
+            "accuracy": float(np.mean(proba.argmax(axis=1) == codes)),
             "log_loss": float(log_loss(codes, mixed, labels=np.arange(len(classes)))),
         }
         records.append(where | {"estimator": name} | scores)

@@ -424,8 +424,7 @@ def test_speed_is_told_of_both(tmp_path):
 
 def test_cross_validation_has_every_method(tmp_path):
     online_cross_val.main(["--quick", "--output", str(tmp_path / "cv.md")])
-    rows = [r for r in (tmp_path / "cv.md").read_text("utf-8").splitlines() if r.startswith("| ")][
-        1:
-    ]
+    lines = (tmp_path / "cv.md").read_text("utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| ")][1:]
     assert [row.split(" | ")[0].strip("| ") for row in rows] == list(online_cross_val.methods())
     assert all(float(cell[:5]) > 0.4 for row in rows for cell in row.split(" | ")[1:5])

@@ -256,6 +256,13 @@ def test_a_cell_of_many_values_is_refused(cells):
         TableEncoder().fit(pd.DataFrame({"many": column, "one": [0.0, 1.0]}))
 
 
+def test_scalars_of_numpy_are_no_arrays():
+    cells = [np.str_("a"), np.int64(1), np.str_("a"), np.float32(1)]
+    table = pd.DataFrame({"odd": pd.Series(cells, dtype=object), "one": np.arange(4.0)})
+    plain = table.assign(odd=["a", "1", "a", "1"])
+    np.testing.assert_array_equal(encode(table), encode(plain))
+
+
 def test_complex_numbers_are_refused():
     with pytest.raises(ValueError, match="Complex data not supported"):
         TableEncoder().fit(pd.DataFrame({"z": [1 + 2j, 3.0], "one": [0.0, 1.0]}))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn_meta.heads import LearnedMoments
 from sklearn_meta.heads.gaussian_mixture import COVARIANCE_TYPES as KINDS
 from sklearn_meta.heads.gaussian_mixture import log_joint
-from sklearn_meta.heads.learned_moments import bend, held_out_nll, near_pairs_width
+from sklearn_meta.heads.learned_moments import N_LOOKS, bend, held_out_nll, near_pairs_width
 from sklearn_meta.learner import build_learner
 from sklearn_meta.mixture_learner import MixtureLearner
 from sklearn_meta.tasks import Dataset, MixturePrior, MixtureSampler, MixtureSets, batches
@@ -321,6 +321,25 @@ def test_a_column_of_two_values_is_not_all_that_tells_what_is_near():
     mask, columns = torch.ones(1, 40) > 0, torch.ones(1, 2) > 0
     (width,) = near_pairs_width(x, mask, columns, torch.tensor([2]))
     assert 0 < width[0] < width[1] < 100 * width[0]
+
+
+@pytest.mark.parametrize("n_points", [2, 7, 12])
+def test_of_few_points_each_pair_counts_once(n_points):
+    """With fewer points than are compared, some places are the same point."""
+    rng = np.random.default_rng(n_points)
+    points = rng.standard_normal((n_points, 3)) * [1, 2, 3]
+    i, j = np.triu_indices(n_points, 1)
+    squares, width = (points[i] - points[j]) ** 2, np.ones(3)
+    n_near = min(len(i), max(len(i) // 4, 12))
+    for _ in range(N_LOOKS):
+        near = np.argsort((squares / width).sum(1))[:n_near]
+        width = squares[near].mean(0)
+        width /= np.exp(np.log(width).mean())
+    x = torch.zeros(1, n_points + 4, 3, dtype=torch.float64)  # some padding
+    x[0, :n_points] = torch.from_numpy(points)
+    mask, columns = torch.arange(n_points + 4)[None] < n_points, torch.ones(1, 3) > 0
+    (found,) = near_pairs_width(x, mask, columns, torch.tensor([2]))
+    np.testing.assert_allclose(found, width, rtol=1e-6)
 
 
 @pytest.mark.parametrize("max_cells", ["x", (0, 5), (9, 3), 0, (1, 2, 3)])

@@ -106,7 +106,10 @@ class InParts:
     """A frame of dask: its shape is not known, and ``compute`` makes it one of pandas."""
 
     def __init__(self, frame):
-        self.compute, self.columns, self.shape = lambda: frame, frame.columns, (object(), 4)
+        self.frame, self.columns, self.shape = frame, frame.columns, (object(), 4)
+
+    def compute(self):
+        return self.frame
 
 
 @pytest.mark.parametrize(
@@ -119,6 +122,16 @@ def test_what_is_in_parts_is_computed(estimator):
     assert_array_equal(
         points.predict(InParts(NUMBERS)), AmortizedGMM(2).fit(NUMBERS).predict(NUMBERS)
     )
+
+
+@pytest.mark.parametrize(
+    "estimator", [AmortizedGMM(2), AmortizedOutlierDetector(), MetaSemiSupervisedClassifier()]
+)
+def test_columns_may_be_called_as_methods_of_other_frames_are(estimator):
+    """pandas answers to them with the columns."""
+    named = NUMBERS.set_axis(["compute", "to_pandas"], axis=1)
+    expected = estimator.fit(NUMBERS, Y).predict(NUMBERS)
+    assert_array_equal(estimator.fit(named, Y).predict(named), expected)
 
 
 def test_integers_of_128_bits_are_numbers():
@@ -157,7 +170,18 @@ def test_sets_of_points_may_be_a_column_of_a_file(kind):
     )
     assert_array_equal(fitted.means_, expected.means_)
     assert_array_equal(fitted.predict(column[0]), expected.predict(NUMBERS.to_numpy()))
-    assert_array_equal(as_point_sets(column)["1"].X, as_point_sets([NUMBERS])["0"].X)
+    alone = pd.Series(NUMBERS.to_numpy().tolist())
+    for sets in (column, [alone] * 2):
+        assert_array_equal(as_point_sets(sets)["1"].X, as_point_sets([NUMBERS])["0"].X)
+    alone = AmortizedGMM(2).fit(alone)
+    assert_array_equal(alone.means_, AmortizedGMM(2).fit(NUMBERS.to_numpy()).means_)
+
+
+def test_a_series_in_a_cell_is_refused_as_lists_are():
+    polars = pytest.importorskip("polars")
+    cells = pd.Series([polars.Series([1, 2]), polars.Series([3])], dtype=object)
+    with pytest.raises(ValueError, match="A cell holds a Series: each cell must hold one number"):
+        TableEncoder().fit(pd.DataFrame({"many": cells, "one": [0.0, 1.0]}))
 
 
 class Ragged:

@@ -350,7 +350,8 @@ def test_a_worker_that_is_not_forked_may_want_a_guard(method, is_told, monkeypat
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda: method)
     with pytest.raises(ChildProcessError, match="lower n_workers") as told, killed_workers_told():
         raise RuntimeError("DataLoader worker (pid(s) 7) exited unexpectedly")
-    assert ('below `if __name__ == "__main__":`' in str(told.value)) == is_told
+    guard = 'If your script lacks `if __name__ == "__main__":`, make the call below one'
+    assert (guard in str(told.value)) == is_told
 
 
 @pytest.mark.parametrize("ema_decay", [None, 0.5])

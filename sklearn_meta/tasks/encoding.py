@@ -96,8 +96,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a column has complex numbers, a cell is a list, dict, set or array, or X does not
-            have two dimensions.
+            If a column has complex numbers, a cell is a list, dict, set, array, Series, tensor,
+            picture or geometry, or X does not have two dimensions.
         TypeError
             If X is sparse.
 

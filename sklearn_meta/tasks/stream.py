@@ -169,8 +169,8 @@ def killed_workers_told():
         guard = ""
         if multiprocessing.get_start_method() != "fork":
             guard = (
-                " Or your script starts it where it is imported, as each process does that is not "
-                'forked: make the call below `if __name__ == "__main__":`.'
+                ' If your script lacks `if __name__ == "__main__":`, make the call below one: '
+                "processes that are not forked import the script, and each would start training."
             )
         raise ChildProcessError(
             f"A process that prepares tasks was killed ({error}), perhaps because memory ran "
