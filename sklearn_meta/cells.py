@@ -140,8 +140,13 @@ def rows_of(X):
     """
     if hasattr(type(X), "to_list"):  # of pandas, polars or awkward
         return X.to_list()
-    holds_objects = isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype == object
-    return list(X) if holds_objects else X
+    return list(X) if holds_objects(X) else X
+
+
+def holds_objects(X):
+    """Whether X is one column of objects, such as lists, arrays or text."""
+    dtype = getattr(X, "dtype", None)  # Arrow's has no kind
+    return getattr(X, "ndim", None) == 1 and getattr(dtype, "kind", None) == "O"
 
 
 def whole_labels(y):

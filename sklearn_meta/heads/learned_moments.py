@@ -348,7 +348,7 @@ def near_pairs_width(x, mask, columns, n_components):
         distances = (apart / width[..., None]).sum(1)
         nearest = distances.topk(largest, dim=1, largest=False).values
         farthest = nearest.gather(1, n_near[:, None] - 1)
-        near = ((distances <= farthest) & known).to(x.dtype)[..., None]
+        near = (distances <= farthest).to(x.dtype)[..., None]
         sums, differ = (squares @ near)[..., 0], (informative @ near)[..., 0]
         # A column without such pairs gets 1.
         width = torch.where(differ > 0, sums / differ.clamp(min=1), 1).clamp(min=1e-4)

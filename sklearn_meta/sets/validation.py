@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils import check_array
 
-from ..cells import in_pandas
+from ..cells import holds_objects, in_pandas
 
 
 def as_sets(X):
@@ -33,7 +33,7 @@ def as_sets(X):
         X = list(X)  # of datasets or awkward, from which numpy makes no ragged array
     elif not hasattr(X, "iloc") and (hasattr(X, "to_list") or hasattr(X, "to_pylist")):
         X = np.asarray(X)  # makes objects of a column of lists in polars or pyarrow
-    if isinstance(X, list | tuple) or _holds_objects(X):
+    if isinstance(X, list) or holds_objects(X):
         sets = [_as_set(elements, i) for i, elements in enumerate(X)]
     else:
         X = check_array(X, ensure_2d=False, allow_nd=True, ensure_all_finite="allow-nan")
@@ -55,15 +55,10 @@ def as_sets(X):
     return sets
 
 
-def _holds_objects(X):
-    dtype = getattr(X, "dtype", None)  # Arrow's has no kind
-    return getattr(X, "ndim", None) == 1 and getattr(dtype, "kind", None) == "O"
-
-
 def _as_set(elements, i):
     """Return the i-th set as an array of shape (n_points, ...)."""
     try:
-        if _holds_objects(elements):  # one array per element, as read from parquet
+        if holds_objects(elements):  # one array per element, as read from parquet
             elements = list(elements)
         elements = in_pandas(elements)
         # check_array leaves None in a list as it is, and makes NaN of it in an array.

@@ -22,9 +22,9 @@ from ..cells import (
 _TIMES = (date, time, timedelta, np.datetime64, np.timedelta64)
 
 #: Types that an object cell may have and that are refused: neither numbers nor categories.
-_NESTED = (list, dict, set, np.ndarray)
+_NESTED = (list, dict, set)
 
-#: What pandas' Series and tensors, pictures, and geometries have, which are refused as well.
+#: What arrays, Series and tensors, pictures, and geometries have, which are refused as well.
 _PROTOCOLS = ("__array__", "__array_interface__", "__geo_interface__")
 
 
